@@ -1,0 +1,52 @@
+# Every target works on a fresh clone: what it needs is installed first, from requirements.lock.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+LOCK_VENV := .lock-venv
+UV_VERSION := 0.13.7
+
+.DEFAULT_GOAL := help
+.PHONY: help env test lint format run bench lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+env: $(STAMP) ## Create .venv and install the locked dependencies and afspark
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "afspark needs Python 3.11 or later with the venv module; $(PYTHON) is not: try 'make PYTHON=python3.12 $(MAKECMDGOALS)'" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+test: lint ## Lint, type check, and run the whole test suite
+	$(BIN)/python -m pytest
+
+lint: env ## Check style, formatting and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: env ## Fix what the formatter and the linter can fix
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+run: env ## Run the demo: a stream, a failure, the promised bound and the real error
+	$(BIN)/afspark demo
+
+bench: env ## Run the measurements
+	$(BIN)/python -m bench
+
+lock: ## Resolve the dependencies anew and write requirements.lock
+	$(PYTHON) -m venv $(LOCK_VENV)
+	$(LOCK_VENV)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	$(LOCK_VENV)/bin/uv pip compile --quiet --upgrade --universal --fork-strategy fewest --python-version 3.11 \
+		--group dev --generate-hashes --no-emit-index-url --custom-compile-command "make lock" \
+		--output-file requirements.lock pyproject.toml
+
+clean: ## Remove the environment, caches and build products
+	rm -rf $(VENV) $(LOCK_VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,3 @@
+"""The version, in its only place; the build reads it from here."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,90 @@
+"""The error tree.
+
+Every error carries its facts as fields, a one-line message and, where the user can do something about it,
+a remedy. All of them survive pickling, because most are raised in one process and read in another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class AfsparkError(Exception):
+    """Base of all errors raised on purpose.
+
+    Keyword arguments become fields of the error; ``remedy`` says what the user can do.
+    """
+
+    def __init__(self, message: str, *, remedy: str = "", **fields: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        self.fields = fields
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["fields"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.remedy}".strip()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.remedy, self.fields)
+
+
+def _rebuild(kind: type[AfsparkError], message: str, remedy: str, fields: dict[str, Any]) -> AfsparkError:
+    return kind(message, remedy=remedy, **fields)
+
+
+class UsageError(AfsparkError):
+    """The user asked for something that cannot work; nothing was started or changed."""
+
+
+class InputError(AfsparkError):
+    """An input file or stream cannot be read. Fields: ``path``."""
+
+
+class CheckpointError(AfsparkError):
+    """The checkpoint belongs to another pipeline, another format version, or contradicts the query."""
+
+
+class StoreError(AfsparkError):
+    """Base of what goes wrong in the backup store."""
+
+
+class StoreNotWritable(StoreError):
+    """The backup store refuses writes. Fields: ``path``."""
+
+
+class ObjectMissing(StoreError):
+    """No object of that name. Fields: ``name``."""
+
+
+class CorruptObject(StoreError):
+    """An object is truncated or its checksum does not match. Fields: ``name``."""
+
+
+class ForeignObject(StoreError):
+    """An object is sound but of another format version or owner. Fields: ``name``, ``found``, ``expected``."""
+
+
+class SegmentError(AfsparkError):
+    """Base of what goes wrong with a worker's resident state."""
+
+
+class NoSpace(SegmentError):
+    """The host cannot hold the resident state. Fields: ``path``, ``wanted``."""
+
+
+class SegmentBusy(SegmentError):
+    """Another process still applies a batch to the segment. Fields: ``path``."""
+
+
+class WorkerFailed(AfsparkError):
+    """A worker could not apply a batch although it was tried again. Fields: ``batch``."""
+
+
+class OperatorFailed(AfsparkError):
+    """User code raised. Nothing of the batch was applied. Fields: ``batch``, ``worker``, ``trace``."""

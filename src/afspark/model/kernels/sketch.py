@@ -1,0 +1,193 @@
+"""Count-Min sketch: r rows of c counters, every key counted once in each row.
+
+A key is its 64-bit hash. The column of row i is the upper half of hash * ROW_FACTORS[i], scaled down to c columns:
+one multiplication, a shift and another multiplication, no division. These columns are part of what a stored sketch
+means; golden tests fix them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from afspark.errors import UsageError
+from afspark.model.kernels.arrow import Array
+
+MAX_ROWS = 16
+ROW_FACTORS = np.array(
+    [
+        0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F, 0xE7037ED1A0B428DB,
+        0x8EBC6AF09C88C6E3, 0x589965CC75374CC3, 0x1D8E4E27C47D124F, 0xEB44ACCAB455D165,
+        0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5, 0x85EBCA77C2B2AE63,
+        0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 0x94D049BB133111EB, 0xBF58476D1CE4E5B9,
+    ],
+    np.uint64,
+)  # fmt: skip
+"""Odd factors, one per row."""
+
+_NONE, _ONE, _S32 = np.uint64(0), np.uint64(1), np.uint64(32)
+# Where a pass stands, so that it can go on after the set of seen keys has grown.
+_NEXT, _FOUND, _HELD, _ZERO = range(4)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def column_of(h, row, columns):  # type: ignore[no-untyped-def]
+    """Column of a key's hash in one row of a sketch with ``columns`` (uint64, < 2**32) columns."""
+    return (((h * ROW_FACTORS[row]) >> _S32) * columns) >> _S32
+
+
+@njit(cache=True, nogil=True)
+def add_weights(delta, hashes, weights):  # type: ignore[no-untyped-def]
+    """Add every key's weight to its counter in each row."""
+    columns = np.uint64(delta.shape[1])
+    for i in range(len(hashes)):
+        h, weight = hashes[i], weights[i]
+        for row in range(delta.shape[0]):
+            delta[row, column_of(h, row, columns)] += weight
+
+
+@njit(cache=True, nogil=True)
+def take_minima(matrix, hashes, out):  # type: ignore[no-untyped-def]
+    """``out[i]`` = least counter of key i over the rows."""
+    columns = np.uint64(matrix.shape[1])
+    for i in range(len(hashes)):
+        h = hashes[i]
+        least = matrix[0, column_of(h, 0, columns)]
+        for row in range(1, matrix.shape[0]):
+            least = min(least, matrix[row, column_of(h, row, columns)])
+        out[i] = least
+
+
+@njit(cache=True, nogil=True)
+def add_and_find(base, delta, hashes, weights, hint, table, state, found):  # type: ignore[no-untyped-def]
+    """``add_weights`` that collects in ``found`` the rows whose key reached ``hint`` and is not in ``table`` yet.
+
+    Returns False, with ``state`` telling where to go on, if ``table`` is more than half full.
+    """
+    columns = np.uint64(delta.shape[1])
+    mask = np.uint64(len(table) - 1)
+    room = len(table) >> 1
+    for i in range(state[_NEXT], len(hashes)):
+        if state[_HELD] >= room:
+            state[_NEXT] = i
+            return False
+        h, weight = hashes[i], weights[i]
+        column = column_of(h, 0, columns)
+        delta[0, column] += weight
+        least = base[0, column] + delta[0, column]
+        for row in range(1, delta.shape[0]):
+            column = column_of(h, row, columns)
+            delta[row, column] += weight
+            least = min(least, base[row, column] + delta[row, column])
+        if least < hint:
+            continue
+        if h == _NONE:
+            # 0 marks a free slot, so the key with hash 0 is remembered apart.
+            if state[_ZERO] == 0:
+                state[_ZERO] = 1
+                found[state[_FOUND]] = i
+                state[_FOUND] += 1
+            continue
+        slot = h & mask
+        while table[slot] != _NONE and table[slot] != h:
+            slot = (slot + _ONE) & mask
+        if table[slot] == _NONE:
+            table[slot] = h
+            state[_HELD] += 1
+            found[state[_FOUND]] = i
+            state[_FOUND] += 1
+    return True
+
+
+@njit(cache=True, nogil=True)
+def move_keys(old, new):  # type: ignore[no-untyped-def]
+    """Enter the keys of one open-addressing set into an empty larger one."""
+    mask = np.uint64(len(new) - 1)
+    for i in range(len(old)):
+        h = old[i]
+        if h != _NONE:
+            slot = h & mask
+            while new[slot] != _NONE:
+                slot = (slot + _ONE) & mask
+            new[slot] = h
+
+
+class SeenKeys:
+    """The hashes already reported in a batch; make a new one for each batch."""
+
+    def __init__(self) -> None:
+        self.table: Array = np.zeros(1024, np.uint64)
+        self.state: Array = np.zeros(4, np.int64)
+
+    def __len__(self) -> int:
+        return int(self.state[_HELD] + self.state[_ZERO])
+
+    def grow(self) -> None:
+        larger = np.zeros(4 * len(self.table), np.uint64)
+        move_keys(self.table, larger)
+        self.table = larger
+
+
+def update(delta: Array, hashes: Array, weights: Any) -> None:
+    """Add ``weights`` (array or one number for all) of the keys with ``hashes`` to ``delta``, in place.
+
+    ``delta`` is int64 or float64 with shape (r, c); weights are taken as its type.
+    """
+    _check(delta)
+    add_weights(delta, _frozen(hashes, np.uint64), _weights(weights, hashes, delta))
+
+
+def estimate(matrix: Array, hashes: Array) -> Array:
+    """For each key an estimate of its total weight, never too low if weights are not negative."""
+    _check(matrix)
+    out = np.empty(len(hashes), matrix.dtype)
+    take_minima(_frozen(matrix, matrix.dtype), _frozen(hashes, np.uint64), out)
+    return out
+
+
+def update_and_find(
+    base: Array, delta: Array, hashes: Array, weights: Any, hint: float, seen: SeenKeys
+) -> Array:
+    """Like ``update``, and finds keys that may be heavy: ascending positions into ``hashes`` (int64).
+
+    One position for each key not in ``seen`` whose estimate in ``base + delta``, right after one of its
+    updates in this call, is at least ``hint``. Found keys enter ``seen``.
+    """
+    _check(delta)
+    if base.shape != delta.shape or base.dtype != delta.dtype:
+        raise UsageError(
+            f"A sketch of shape {base.shape} and type {base.dtype} cannot take a delta of {delta.shape}, {delta.dtype}."
+        )
+    found = np.empty(len(hashes), np.int64)
+    state = seen.state
+    state[_NEXT] = state[_FOUND] = 0
+    rows = _frozen(hashes, np.uint64), _weights(weights, hashes, delta)
+    while not add_and_find(_frozen(base, base.dtype), delta, *rows, float(hint), seen.table, state, found):
+        seen.grow()
+    return found[: int(state[_FOUND])].copy()
+
+
+def _weights(weights: Any, hashes: Array, delta: Array) -> Array:
+    if np.ndim(weights) == 0:
+        weights = np.full(len(hashes), weights)
+    if len(weights) != len(hashes):
+        raise UsageError(f"{len(hashes)} keys came with {len(weights)} weights.")
+    return _frozen(weights, delta.dtype)
+
+
+def _check(matrix: Array) -> None:
+    if matrix.ndim != 2 or not 1 <= matrix.shape[0] <= MAX_ROWS or not 1 <= matrix.shape[1] < 2**32:
+        raise UsageError(
+            f"A sketch cannot have shape {matrix.shape}.",
+            remedy=f"Use 1 to {MAX_ROWS} rows and at least one column.",
+            shape=matrix.shape,
+        )
+
+
+def _frozen(data: Any, kind: Any) -> Array:
+    """A contiguous read-only view, so that kernels are compiled once whoever owns the memory."""
+    view = np.ascontiguousarray(data, kind).view()
+    view.flags.writeable = False
+    return view

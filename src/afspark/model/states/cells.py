@@ -1,0 +1,300 @@
+"""The part that all array-like states share: cells with values, shadows, and an undo journal.
+
+Rules that make a kill at any store harmless:
+
+- A journal entry is written by one kernel call, its count published by a later Python statement, and only then does another
+  kernel change the value: a compiler may reorder stores inside a kernel, never across calls.
+- Stamps say "journalled in this attempt". The attempt number grows with every ``begin``, so stamps of an attempt that was
+  killed mean nothing to the next.
+- ``PHASE`` changes by one store. Whatever a phase promises is written before it is entered.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from afspark.errors import UsageError
+from afspark.model.divergence import Divergence
+from afspark.model.kernels import cells as kernel
+from afspark.model.states import books
+from afspark.model.states.base import State, StateLimit, StateSpec
+from afspark.model.states.books import Balance
+from afspark.model.states.columns import Array, Columns
+from afspark.model.states.scalars import Phase, Scalars, Slot
+
+BLOCK = 1 << 15
+"""Cells updated at a stretch: few enough to stay in the cache between the steps of an update."""
+
+VALUE_TYPES: dict[str, np.dtype[Any]] = {"int64": np.dtype(np.int64), "float64": np.dtype(np.float64)}
+
+_ID = np.dtype(np.uint32)
+_MOST_ATTEMPTS = 2**32 - 1
+
+
+class CellState(State):
+    """Transactions, divergence and backups over numbered cells; subclasses say what a cell number means."""
+
+    def __init__(self, spec: StateSpec, columns: Columns, name: str, value: str, capacity: int) -> None:
+        self.spec = spec
+        self.name = name
+        self._columns = columns
+        self._integers = value == "int64"
+        self._scalars = Scalars(columns, name)
+        self._values = columns.open(f"{name}.value", VALUE_TYPES[value], capacity)
+        self._shadows = columns.open(f"{name}.shadow", VALUE_TYPES[value], capacity)
+        self._stamps = columns.open(f"{name}.stamp", _ID, capacity)
+        self._journal = columns.open(f"{name}.journal", _ID, 0)
+        self._olds = columns.open(f"{name}.old", VALUE_TYPES[value], 0)
+        self._pending = columns.open(f"{name}.pending", _ID, 0)
+        self._settled: tuple[Balance, Balance] | None = None
+        """Balance of the untouched cells and of the journalled ones; None while updates are not folded in."""
+        if self._scalars[Slot.PHASE] == Phase.ACKNOWLEDGING:
+            self._finish_acknowledging()
+
+    @property
+    @abstractmethod
+    def size(self) -> int: ...
+
+    @abstractmethod
+    def _pairs(self, cells: Array | None, values: Array) -> pa.RecordBatch:
+        """A batch of the pairs schema from cell numbers (None: all cells in order) and their values."""
+
+    @abstractmethod
+    def _load(self, image: pa.RecordBatch) -> None:
+        """Writes the pairs of a backup into the values of a fresh state, outside any transaction."""
+
+    def _extent_begin(self) -> None:
+        """Remembers what ``_extent_rollback`` needs."""
+
+    def _extent_rollback(self) -> None:
+        """Removes cells added since the transaction began; must be repeatable."""
+
+    # Transactions
+
+    def begin(self) -> None:
+        scalars = self._scalars
+        if scalars[Slot.PHASE] == Phase.ACKNOWLEDGING:
+            self._finish_acknowledging()
+        scalars[Slot.PHASE] = Phase.CLOSED
+        scalars[Slot.JOURNAL] = 0
+        scalars[Slot.PENDING] = 0
+        scalars.set_real(Slot.POWER_BEFORE, scalars.real(Slot.POWER))
+        scalars.set_real(Slot.ERROR_BEFORE, scalars.real(Slot.ERROR))
+        self._extent_begin()
+        if scalars[Slot.ATTEMPT] >= _MOST_ATTEMPTS:
+            self._stamps[:] = 0
+            scalars[Slot.ATTEMPT] = 0
+        scalars[Slot.ATTEMPT] += 1
+        self._settled = None
+        scalars[Slot.PHASE] = Phase.OPEN
+
+    def rollback(self) -> None:
+        scalars = self._scalars
+        if scalars[Slot.PHASE] == Phase.ACKNOWLEDGING:
+            self._finish_acknowledging()
+        if scalars[Slot.PHASE] == Phase.CLOSED:
+            return
+        kernel.undo_cells(self._journal, self._olds, scalars[Slot.JOURNAL], self._values)
+        self._extent_rollback()
+        scalars.set_real(Slot.POWER, scalars.real(Slot.POWER_BEFORE))
+        scalars.set_real(Slot.ERROR, scalars.real(Slot.ERROR_BEFORE))
+        self._settled = None
+        scalars[Slot.PENDING] = 0
+        scalars[Slot.JOURNAL] = 0
+        scalars[Slot.PHASE] = Phase.CLOSED
+
+    def _require_open(self) -> None:
+        phase = self._scalars[Slot.PHASE]
+        if phase != Phase.OPEN:
+            what = "pairs of this transaction are already issued" if phase == Phase.ISSUED else "no transaction is open"
+            raise UsageError(f"State {self.name!r} takes no updates: {what}.", remedy="Call begin() first.", state=self.name)
+
+    def _journal_room(self, more: int) -> int:
+        """Makes room for ``more`` journal entries; returns the present count."""
+        count = self._scalars[Slot.JOURNAL]
+        wanted = min(count + more, self.size)
+        self._settled = None
+        if wanted > min(len(self._journal), len(self._olds)):
+            roomy = max(wanted, min(wanted + wanted // 4, self.size))
+            self._journal = self._columns.grow(f"{self.name}.journal", roomy)
+            self._olds = self._columns.grow(f"{self.name}.old", roomy)
+        return count
+
+    def _touch(self, cells: Array) -> None:
+        """Journals the cells that this transaction has not touched yet, and publishes their number."""
+        count = self._journal_room(len(cells))
+        attempt = self._scalars[Slot.ATTEMPT]
+        count = kernel.journal_cells(cells, self._values, self._stamps, attempt, self._journal, self._olds, count)
+        self._scalars[Slot.JOURNAL] = count
+
+    def _add(self, cells: Array, deltas: Array, step: int) -> None:
+        """Adds to touched cells."""
+        add = kernel.add_integers if self._integers else kernel.add_floats
+        if add(cells, deltas, step, self._values):
+            self._overflow()
+
+    def _put(self, cells: Array, news: Array, step: int) -> None:
+        """Overwrites touched cells."""
+        kernel.put_cells(cells, news, step, self._values)
+
+    def _overflow(self) -> None:
+        raise StateLimit(
+            f"A sum in state {self.name!r} left the range of int64.",
+            remedy="Use value='float64', or smaller increments.",
+            state=self.name,
+            limit=2**63 - 1,
+        )
+
+    # Divergence
+
+    def settle(self) -> None:
+        if self._settled is not None or self._scalars[Slot.PHASE] not in (Phase.OPEN, Phase.ISSUED):
+            return
+        count = self._scalars[Slot.JOURNAL]
+        journal = self._journal[:count]
+        start = Balance(self._scalars.real(Slot.POWER_BEFORE), self._scalars.real(Slot.ERROR_BEFORE))
+        divergence = self.spec.distance
+        if divergence is Divergence.MAX:
+            rest = start
+            touched = Balance(kernel.fold_max(journal, self._values, self._shadows))
+        else:
+            squared = divergence is Divergence.EUCLIDEAN
+            before, after = kernel.fold_sums(journal, self._olds, self._values, self._shadows, squared)
+            rest = books.untouched(start, before, count, integers=self._integers)
+            touched = Balance(after, books.rounding(after, count, integers=self._integers))
+        self._write_balance(Slot.POWER, Slot.ERROR, books.combined(divergence, rest, touched))
+        self._settled = (rest, touched)
+
+    def _write_balance(self, power: Slot, error: Slot, balance: Balance) -> None:
+        self._scalars.set_real(power, balance.power)
+        self._scalars.set_real(error, balance.error)
+
+    def drift(self) -> float:
+        return self.spec.distance.norm(self._scalars.real(Slot.POWER))
+
+    def divergence(self) -> float:
+        values, shadows = self._values[: self.size], self._shadows[: self.size]
+        divergence = self.spec.distance
+        if divergence is Divergence.MAX:
+            return float(kernel.largest_distance(values, shadows))
+        return divergence.norm(kernel.total_distance(values, shadows, divergence is Divergence.EUCLIDEAN))
+
+    # Backups
+
+    def issue(self, theta: float, *, everything: bool = False) -> pa.RecordBatch | None:
+        if not theta >= 0:
+            raise UsageError(f"A threshold is at least 0, got {theta}.", got=theta)
+        if self._scalars[Slot.PHASE] not in (Phase.OPEN, Phase.ISSUED):
+            raise UsageError(f"State {self.name!r} has no open transaction.", remedy="Call begin() first.", state=self.name)
+        self.settle()
+        if theta == math.inf:
+            return None
+        cells, left = self._select(0.0 if self.spec.exact else float(theta), everything)
+        if len(cells) == 0:
+            return None
+        if len(cells) > len(self._pending):
+            self._pending = self._columns.grow(f"{self.name}.pending", len(cells))
+        self._pending[: len(cells)] = cells
+        self._write_balance(Slot.POWER_AFTER, Slot.ERROR_AFTER, left)
+        self._scalars[Slot.PENDING] = len(cells)
+        self._scalars[Slot.PHASE] = Phase.ISSUED
+        return self._pairs(cells, self._values[cells])
+
+    def _select(self, theta: float, everything: bool) -> tuple[Array, Balance]:
+        """The cells to back up, and the balance once they are."""
+        assert self._settled is not None
+        rest, touched = self._settled
+        divergence = self.spec.distance
+        limit, low = divergence.raised(theta), divergence.raised(theta / 2)
+        none = np.zeros(0, _ID)
+        overall = books.combined(divergence, rest, touched)
+        # Squares of tiny differences underflow, so that at threshold 0 only the differences themselves tell.
+        if not everything and overall.most <= limit and theta > 0:
+            return none, overall
+        scan = everything or rest.most > (limit if divergence is Divergence.MAX else low)
+        cells = np.arange(self.size, dtype=_ID) if scan else self._journal[: self._scalars[Slot.JOURNAL]]
+        if scan:
+            rest = Balance()
+        weights = np.empty(len(cells), np.float64)
+        kernel.distances(cells, self._values, self._shadows, weights)
+        if theta == 0:
+            return cells[weights != 0.0], rest
+        if divergence is Divergence.EUCLIDEAN:
+            np.square(weights, out=weights)
+        chosen = np.zeros(len(cells), np.bool_)
+        left = books.combined(divergence, rest, self._remaining(weights, chosen))
+        if left.most > limit:
+            if divergence is Divergence.MAX:
+                np.greater(weights, low, out=chosen)
+            else:
+                kernel.choose_largest(weights, max(low - rest.most, 0.0), chosen)
+            left = books.combined(divergence, rest, self._remaining(weights, chosen))
+        elif scan:
+            self._write_balance(Slot.POWER, Slot.ERROR, left)
+        return cells[chosen], left
+
+    def _remaining(self, weights: Array, chosen: Array) -> Balance:
+        """The balance of the cells that are not chosen."""
+        if self.spec.distance is Divergence.MAX:
+            return Balance(float(np.max(weights, where=~chosen, initial=0.0)))
+        power = float(kernel.sum_where(weights, chosen, False))
+        count = len(weights) - int(np.count_nonzero(chosen))
+        return Balance(power, books.rounding(power, count, integers=self._integers))
+
+    def acknowledge(self) -> None:
+        if self._scalars[Slot.PHASE] in (Phase.ISSUED, Phase.ACKNOWLEDGING):
+            self._scalars[Slot.PHASE] = Phase.ACKNOWLEDGING
+            self._finish_acknowledging()
+        self._scalars[Slot.PHASE] = Phase.CLOSED
+
+    def _finish_acknowledging(self) -> None:
+        scalars = self._scalars
+        kernel.move_shadows(self._pending[: scalars[Slot.PENDING]], self._values, self._shadows)
+        scalars.set_real(Slot.POWER, scalars.real(Slot.POWER_AFTER))
+        scalars.set_real(Slot.ERROR, scalars.real(Slot.ERROR_AFTER))
+        # The pending count stays until the next begin: dump and a repeated move give the same with it.
+        scalars[Slot.PHASE] = Phase.CLOSED
+
+    def dump(self) -> pa.RecordBatch:
+        durable = self._shadows[: self.size].copy()
+        pending = self._pending[: self._scalars[Slot.PENDING]]
+        durable[pending] = self._values[pending]
+        cells = np.flatnonzero(durable).astype(_ID)
+        return self._pairs(cells, durable[cells])
+
+    def restore(self, images: Iterable[pa.RecordBatch]) -> None:
+        if self._scalars[Slot.ATTEMPT] or not self._is_fresh():
+            raise UsageError(
+                f"State {self.name!r} is not fresh.", remedy="Restore before the first transaction.", state=self.name
+            )
+        schema = self.spec.pairs_schema
+        for image in images:
+            if not image.schema.equals(schema):
+                raise UsageError(
+                    f"A backup of state {self.name!r} has another schema: {image.schema}.",
+                    remedy=f"Expected {schema}.",
+                    state=self.name,
+                )
+            self._load(image)
+        self._shadows[: self.size] = self._values[: self.size]
+
+    @abstractmethod
+    def _is_fresh(self) -> bool: ...
+
+    # Reading
+
+    def changed(self) -> pa.RecordBatch:
+        cells = self._journal[: self._scalars[Slot.JOURNAL]].copy()
+        return self._pairs(cells, self._values[cells])
+
+    @property
+    def memory(self) -> int:
+        arrays = (self._values, self._shadows, self._stamps, self._journal, self._olds, self._pending)
+        return self._scalars.memory + sum(array.nbytes for array in arrays)
+

@@ -1,0 +1,290 @@
+"""The keys of a hash table: numbers 0, 1, 2 ... for keys in order of first appearance.
+
+Keys and hashes are dense append-only arrays; an open-addressing index of uint32 points into them. When the index is full to five
+eighths it is rebuilt at twice the size in a new column, whose name carries the logarithm of its size; that logarithm is
+published afterwards by one store. A kill in between leaves a column that the next opening drops.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from afspark.errors import UsageError
+from afspark.model.kernels import hashing
+from afspark.model.kernels import table as kernel
+from afspark.model.kernels.arrow import byte_buffers
+from afspark.model.states.base import StateLimit
+from afspark.model.states.columns import Array, Columns
+from afspark.model.states.inputs import as_byte_keys, as_integer_keys
+from afspark.model.states.scalars import Scalars, Slot
+
+MOST_ENTRIES = 2**32 - 1
+"""Entry numbers plus one must fit the uint32 index."""
+MOST_KEY_BYTES = 2**31 - 1
+"""Keys of one share are exported as one Arrow binary column, whose offsets are int32."""
+
+_FIRST_BITS = 10
+_ID = np.dtype(np.uint32)
+
+
+def roomy(wanted: int) -> int:
+    """Capacity to ask for when ``wanted`` elements are needed: growth by a quarter keeps appending cheap."""
+    return wanted + wanted // 4 + 64
+
+
+class Keys(ABC):
+    """Common part: the index, its growth, and the removal of the latest keys."""
+
+    def __init__(self, columns: Columns, name: str, scalars: Scalars) -> None:
+        self._columns = columns
+        self._name = name
+        self._scalars = scalars
+        bits = scalars[Slot.INDEX_BITS] or _FIRST_BITS
+        self._index = self._open_index(bits)
+        scalars[Slot.INDEX_BITS] = bits
+        self._drop_other_indices(bits)
+
+    def _open_index(self, bits: int) -> Array:
+        return self._columns.open(f"{self._name}.index.{bits}", _ID, 1 << bits)[: 1 << bits]
+
+    def _drop_other_indices(self, bits: int) -> None:
+        for other in range(_FIRST_BITS, 34):
+            if other != bits:
+                self._columns.drop(f"{self._name}.index.{other}")
+
+    @property
+    def _shift(self) -> np.uint64:
+        return np.uint64(64 - self._scalars[Slot.INDEX_BITS])
+
+    @property
+    def count(self) -> int:
+        return self._scalars[Slot.ENTRIES]
+
+    @property
+    @abstractmethod
+    def capacity(self) -> int:
+        """Entries that the arrays have room for."""
+
+    def _room(self) -> int:
+        """Entries allowed before something must grow."""
+        return min(self.capacity, (len(self._index) >> 3) * 5, MOST_ENTRIES)
+
+    def reserve(self, entries: int) -> None:
+        """Makes room for that many entries, so that none of the next insertions has to."""
+        if entries > MOST_ENTRIES:
+            self._refuse(MOST_ENTRIES, f"more than {MOST_ENTRIES} keys")
+        if entries > self.capacity:
+            self._grow_entries(min(roomy(entries), MOST_ENTRIES))
+        bits = self._scalars[Slot.INDEX_BITS]
+        while ((1 << bits) >> 3) * 5 < entries:
+            bits += 1
+        if bits > self._scalars[Slot.INDEX_BITS]:
+            self._rebuild(bits)
+
+    def _rebuild(self, bits: int) -> None:
+        self._columns.drop(f"{self._name}.index.{bits}")
+        index = self._open_index(bits)
+        self._fill(index, np.uint64(64 - bits))
+        old = self._scalars[Slot.INDEX_BITS]
+        self._scalars[Slot.INDEX_BITS] = bits
+        self._index = index
+        self._columns.drop(f"{self._name}.index.{old}")
+
+    def _refuse(self, limit: int, what: str) -> None:
+        raise StateLimit(
+            f"Hash table {self._name!r} would hold {what} in one worker's share.",
+            remedy="Use more workers, or shorter or fewer keys.",
+            state=self._name,
+            limit=limit,
+        )
+
+    def erase_from(self, entries: int) -> None:
+        """Forgets the keys with numbers >= ``entries``; can be repeated."""
+        kernel.erase_from(self._index, entries)
+        self._scalars[Slot.ENTRIES] = entries
+
+    def reserve_for(self, block: KeyBlock) -> None:
+        """Makes room for all keys of the block, as if none were known."""
+        self.reserve(self.count + len(block))
+
+    @abstractmethod
+    def _grow_entries(self, capacity: int) -> None: ...
+
+    @abstractmethod
+    def _fill(self, index: Array, shift: np.uint64) -> None: ...
+
+    @abstractmethod
+    def prepare(self, given: Any, hashes: Array | None) -> KeyBlock:
+        """User input as something the other methods take; ``UsageError`` if these cannot be keys."""
+
+    @abstractmethod
+    def locate(self, block: KeyBlock) -> tuple[Array, int]:
+        """Entry numbers of the keys, inserting absent ones, and the number of entries then. Does not publish that number."""
+
+    @abstractmethod
+    def find(self, block: KeyBlock) -> Array:
+        """Entry numbers of the keys, ``ABSENT`` where there is none."""
+
+    @abstractmethod
+    def take(self, ids: Array | None) -> pa.Array:
+        """Copies of the keys of some entries (None: of all)."""
+
+    @property
+    @abstractmethod
+    def memory(self) -> int: ...
+
+
+class KeyBlock:
+    """Prepared keys: integers, or offsets into bytes with optional hashes. Slicing copies nothing."""
+
+    def __init__(self, keys: Array, data: Array | None = None, hashes: Array | None = None) -> None:
+        self.keys = keys
+        self.data = data
+        self.hashes = hashes
+
+    def __len__(self) -> int:
+        return len(self.keys) - (self.data is not None)
+
+    def slice(self, start: int, stop: int) -> KeyBlock:
+        if self.data is None:
+            return KeyBlock(self.keys[start:stop])
+        hashes = None if self.hashes is None else self.hashes[start:stop]
+        return KeyBlock(self.keys[start : stop + 1], self.data, hashes)
+
+
+class IntegerKeys(Keys):
+    """int64 keys. Hashes are not stored: computing one is cheaper than reading it."""
+
+    def __init__(self, columns: Columns, name: str, scalars: Scalars) -> None:
+        super().__init__(columns, name, scalars)
+        self._keys = columns.open(f"{name}.key", np.dtype(np.int64), 0)
+
+    @property
+    def capacity(self) -> int:
+        return len(self._keys)
+
+    def _grow_entries(self, capacity: int) -> None:
+        self._keys = self._columns.grow(f"{self._name}.key", capacity)
+
+    def _fill(self, index: Array, shift: np.uint64) -> None:
+        kernel.index_integers(self._keys, self.count, index, shift)
+
+    def prepare(self, given: Any, hashes: Array | None) -> KeyBlock:
+        return KeyBlock(as_integer_keys(given))
+
+    def locate(self, block: KeyBlock) -> tuple[Array, int]:
+        ids = np.empty(len(block), _ID)
+        position, entries = 0, self.count
+        while True:
+            position, entries = kernel.locate_integers(
+                block.keys, position, self._index, self._shift, self._keys, entries, self._room(), ids
+            )
+            if position == len(block):
+                return ids, entries
+            self._scalars[Slot.ENTRIES] = entries
+            self.reserve(entries + 1)
+
+    def find(self, block: KeyBlock) -> Array:
+        ids = np.empty(len(block), _ID)
+        kernel.find_integers(block.keys, self._index, self._shift, self._keys, ids)
+        return ids
+
+    def take(self, ids: Array | None) -> pa.Array:
+        return pa.array(self._keys[: self.count].copy() if ids is None else self._keys[ids])
+
+    @property
+    def memory(self) -> int:
+        return self._index.nbytes + self._keys.nbytes
+
+
+class ByteKeys(Keys):
+    """Byte strings, appended to one heap; the offsets are those of an Arrow binary array."""
+
+    def __init__(self, columns: Columns, name: str, scalars: Scalars) -> None:
+        super().__init__(columns, name, scalars)
+        self._hashes = columns.open(f"{name}.hash", np.dtype(np.uint64), 0)
+        self._offsets = columns.open(f"{name}.offset", np.dtype(np.int32), 1)
+        self._heap = columns.open(f"{name}.heap", np.dtype(np.uint8), 0)
+
+    @property
+    def capacity(self) -> int:
+        return min(len(self._hashes), len(self._offsets) - 1)
+
+    def _grow_entries(self, capacity: int) -> None:
+        self._hashes = self._columns.grow(f"{self._name}.hash", capacity)
+        self._offsets = self._columns.grow(f"{self._name}.offset", capacity + 1)
+
+    def reserve_bytes(self, length: int) -> None:
+        """Makes room for that many key bytes in total."""
+        if length > MOST_KEY_BYTES:
+            self._refuse(MOST_KEY_BYTES, f"more than {MOST_KEY_BYTES} bytes of keys")
+        if length > len(self._heap):
+            self._heap = self._columns.grow(f"{self._name}.heap", min(roomy(length), MOST_KEY_BYTES))
+
+    def reserve_for(self, block: KeyBlock) -> None:
+        super().reserve_for(block)
+        self.reserve_bytes(int(self._offsets[self.count]) + int(block.keys[-1] - block.keys[0]))
+
+    def _fill(self, index: Array, shift: np.uint64) -> None:
+        kernel.index_hashes(self._hashes, self.count, index, shift)
+
+    def prepare(self, given: Any, hashes: Array | None) -> KeyBlock:
+        array = as_byte_keys(given)
+        if hashes is not None:
+            if hashes.dtype != np.uint64 or hashes.shape != (len(array),):
+                raise UsageError(
+                    f"Hashes of {len(array)} keys are as many uint64, got {hashes.dtype} of shape {hashes.shape}.",
+                    remedy="Use hash_strings(keys).",
+                )
+            hashes = np.ascontiguousarray(hashes)
+        return KeyBlock(*byte_buffers(array), hashes)
+
+    def _hashed(self, block: KeyBlock) -> Array:
+        if block.hashes is not None:
+            return block.hashes
+        hashes = np.empty(len(block), np.uint64)
+        hashing.hash_spans(block.keys, block.data, hashes)
+        return hashes
+
+    def locate(self, block: KeyBlock) -> tuple[Array, int]:
+        ids = np.empty(len(block), _ID)
+        hashes = self._hashed(block)
+        position, entries = 0, self.count
+        while True:
+            position, entries = kernel.locate_bytes(
+                block.keys, block.data, hashes, position, self._index, self._shift, self._hashes, self._offsets, self._heap,
+                entries, self._room(), ids,
+            )  # fmt: skip
+            if position == len(block):
+                return ids, entries
+            self._scalars[Slot.ENTRIES] = entries
+            self.reserve(entries + 1)
+            self.reserve_bytes(int(self._offsets[entries]) + int(block.keys[position + 1] - block.keys[position]))
+
+    def find(self, block: KeyBlock) -> Array:
+        ids = np.empty(len(block), _ID)
+        hashes = self._hashed(block)
+        kernel.find_bytes(
+            block.keys, block.data, hashes, self._index, self._shift, self._hashes, self._offsets, self._heap, ids
+        )
+        return ids
+
+    def take(self, ids: Array | None) -> pa.Array:
+        if ids is None:
+            count = self.count
+            offsets = self._offsets[: count + 1].copy()
+            data = self._heap[: offsets[count]].copy()
+        else:
+            count = len(ids)
+            offsets = np.empty(count + 1, np.int32)
+            data = np.empty(kernel.gather_offsets(ids, self._offsets, offsets), np.uint8)
+            kernel.gather_bytes(ids, self._offsets, self._heap, offsets, data)
+        return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+    @property
+    def memory(self) -> int:
+        return sum(array.nbytes for array in (self._index, self._hashes, self._offsets, self._heap))

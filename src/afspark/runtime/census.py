@@ -1,0 +1,89 @@
+"""Where a starting driver finds its workers: what the record says, what the ledger adds, what survives on hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pyspark import SparkContext
+
+from afspark.runtime.host import spark_host
+from afspark.runtime.lifecycle import Hint
+from afspark.runtime.placement import spread
+from afspark.runtime.roster import Member, Terms
+from afspark.runtime.segment import SegmentRoot, Survivor
+from afspark.runtime.stages import run_on_workers
+from afspark.store import Loss, WorkerRecord
+
+
+def take_census(
+    sc: SparkContext, *, hosts: Sequence[str], query_id: str, segments: str | None, driver_host: str
+) -> list[Survivor]:
+    """The query's segments on all hosts; those of dead applications are removed on the way."""
+
+    def look(_: int) -> list[Survivor]:
+        root = SegmentRoot(segments, spark_host(driver_host))
+        root.clean()
+        return root.census(query_id)
+
+    found = run_on_workers(sc, hosts, look)
+    return list({(s.host, s.operator, s.worker): s for s in found}.values())
+
+
+def muster(
+    *,
+    batch: int,
+    terms: Terms,
+    slots: Mapping[str, int],
+    records: Sequence[WorkerRecord] | None,
+    losses: Sequence[Loss],
+    survivors: Sequence[Survivor],
+) -> tuple[list[Member], list[int]]:
+    """The members for ``batch`` and the workers among them whose state is gone without having been declared.
+
+    Pure. A surviving segment is taken over if it is of the expected incarnation and one batch back at most.
+    Without records (nothing is backed up) the newest survivor is the expected one.
+    """
+    by_worker = {record.worker: record for record in records or ()}
+    members: list[Member] = []
+    undeclared: list[int] = []
+    free = spread(range(terms.workers), dict(slots))
+    for worker in range(terms.workers):
+        record = by_worker.get(worker)
+        own_losses = [loss for loss in losses if loss.worker == worker]
+        usable = [s for s in survivors if s.worker == worker and s.version in (batch - 1, batch)]
+        expected = max([loss.incarnation + 1 for loss in own_losses], default=0)
+        if record is not None:
+            expected = max(expected, record.incarnation)
+        elif not terms.tolerance.recovers:
+            expected = max([expected, *(s.incarnation for s in usable)])
+        failures = sum(loss.counted for loss in own_losses)
+        missing = {
+            name: sum(loss.theta.get(name, 0.0) for loss in own_losses if loss.counted) for name in terms.states
+        }
+        member = Member(
+            worker=worker,
+            home=free[worker],
+            incarnation=expected,
+            failures=failures,
+            completed=record.completed if record and record.incarnation == expected else 0,
+            chain=record.chain if record else (),
+            previous=record.previous if record else (),
+            missing=missing,
+            recheck=batch > 0 and _lowered(record, terms.theta(failures)),
+        )
+        home = next((s.host for s in usable if s.incarnation == expected and s.host in slots), None)
+        if home is not None:
+            member = replace(member, home=home, hint=Hint.RESUME)
+        elif batch > 0 and record is not None and record.incarnation == expected:
+            undeclared.append(worker)
+        elif batch > 0 or expected > 0:
+            member = replace(member, hint=Hint.RECOVER)
+            if record is None and not own_losses:
+                undeclared.append(worker)
+        members.append(member)
+    return members, undeclared
+
+
+def _lowered(record: WorkerRecord | None, theta: Mapping[str, float]) -> bool:
+    return record is None or any(theta[name] < record.theta.get(name, theta[name]) for name in theta)

@@ -1,0 +1,222 @@
+"""What to do with the segment a worker found: a pure table, no I/O.
+
+A task for batch *t* looks at the segment of its worker (`Found`), compares it with what the driver told it
+to expect (`Wanted`) and reads one `Action` from the table below. Only the driver declares a loss: a task
+never recovers unless its hint says so, and every row that a task cannot settle alone is reported back.
+
+Positions of a segment relative to batch t, tested from top to bottom:
+
+- ``absent``: no segment, or one whose creation never ended
+- ``foreign``: another query, pipeline, number of workers or format
+- ``older``, ``newer``: its incarnation is below or above the wanted one
+- ``restoring``: created, but its first contents are not complete
+- ``behind``: version below t-1
+- ``before``: version t-1, no mark
+- ``halfway``: version t-1, mark set: a process died while it applied t
+- ``applied``: version t, no mark
+- ``ahead``: version above t, or t+1 begun
+
+========== ==================== ==================== ==================== ============
+position   resume               create               recover              rollback
+========== ==================== ==================== ==================== ============
+absent     missing              create               recover              missing
+foreign    foreign              create               recover              foreign
+older      stale                create               recover              stale
+newer      superseded           superseded           superseded           superseded
+restoring  missing              create               recover              missing
+behind     behind               behind               behind               behind
+before     apply                apply                apply                nothing
+halfway    roll_back_then_apply roll_back_then_apply roll_back_then_apply roll_back
+applied    already_applied      already_applied      already_applied      step_back
+ahead      ahead                ahead                ahead                ahead
+========== ==================== ==================== ==================== ============
+
+The columns ``create`` and ``recover`` also serve retried tasks: the first attempt may have created the
+segment, and even applied the batch, before its process died.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+FORMAT_VERSION = 1
+"""Format of a segment's files. A segment of another format is foreign."""
+
+NONE_APPLIED = -1
+"""Version of a segment to which no batch was applied."""
+
+RESTORING = -2
+"""Version of a segment whose first contents are still being written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Whose state a segment holds.
+
+    ``checkpoint`` (where the query keeps its checkpoint; a local folder or a URI) tells when a segment
+    belongs to a dead application. It takes no part in comparisons: the same folder can be spelled in
+    several ways.
+    """
+
+    query_id: str
+    fingerprint: str
+    operator: str
+    worker: int
+    workers: int
+    checkpoint: str = field(default="", compare=False)
+    format_version: int = FORMAT_VERSION
+
+
+@dataclass(frozen=True)
+class Absent:
+    """There is no segment, or one whose creation never ended."""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Something is there that this version of the package cannot read."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Present:
+    """A readable segment. ``marked``: a batch, version + 1, was begun and not finished."""
+
+    identity: Identity
+    incarnation: int
+    version: int
+    marked: bool
+
+
+Found: TypeAlias = Absent | Foreign | Present
+
+
+class Hint(Enum):
+    """What the driver expects of a task."""
+
+    RESUME = "resume"  # the segment exists at version t-1: apply t
+    CREATE = "create"  # nothing before t counts: start empty, apply t
+    RECOVER = "recover"  # a loss was declared: restore the last backup under a new incarnation, apply t
+    ROLLBACK = "rollback"  # undo t wherever it was applied; do not apply it
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the driver told the task of batch ``batch``."""
+
+    identity: Identity
+    incarnation: int
+    batch: int
+    hint: Hint = Hint.RESUME
+
+
+class Position(Enum):
+    """Where a segment stands relative to the wanted batch (see the module's docstring)."""
+
+    ABSENT = "absent"
+    FOREIGN = "foreign"
+    OLDER = "older"
+    NEWER = "newer"
+    RESTORING = "restoring"
+    BEHIND = "behind"
+    BEFORE = "before"
+    HALFWAY = "halfway"
+    APPLIED = "applied"
+    AHEAD = "ahead"
+
+
+class Action(Enum):
+    """What the task has to do."""
+
+    APPLY = "apply"
+    ALREADY_APPLIED = "already_applied"  # return the report and outputs kept from the first time
+    ROLL_BACK_THEN_APPLY = "roll_back_then_apply"
+    CREATE = "create"  # replace whatever is there by an empty segment at version t-1, then apply
+    RECOVER = "recover"  # replace whatever is there by the restored backup at version t-1, then apply
+    ROLL_BACK = "roll_back"  # finish the undo of a half applied batch
+    STEP_BACK = "step_back"  # take back a fully applied batch
+    NOTHING = "nothing"
+    MISSING = "missing"
+    FOREIGN = "foreign"
+    STALE = "stale"  # left over from an incarnation that was declared lost
+    SUPERSEDED = "superseded"  # the task itself belongs to an incarnation that was declared lost
+    BEHIND = "behind"
+    AHEAD = "ahead"
+
+    @property
+    def refused(self) -> bool:
+        """True if the task must change nothing and leave the decision to the driver."""
+        return self in _REFUSED
+
+
+_REFUSED = frozenset(
+    {Action.MISSING, Action.FOREIGN, Action.STALE, Action.SUPERSEDED, Action.BEHIND, Action.AHEAD}
+)
+
+_HINTS = (Hint.RESUME, Hint.CREATE, Hint.RECOVER, Hint.ROLLBACK)
+
+_ROWS: dict[Position, tuple[Action, Action, Action, Action]] = {
+    Position.ABSENT: (Action.MISSING, Action.CREATE, Action.RECOVER, Action.MISSING),
+    Position.FOREIGN: (Action.FOREIGN, Action.CREATE, Action.RECOVER, Action.FOREIGN),
+    Position.OLDER: (Action.STALE, Action.CREATE, Action.RECOVER, Action.STALE),
+    Position.NEWER: (Action.SUPERSEDED,) * 4,
+    Position.RESTORING: (Action.MISSING, Action.CREATE, Action.RECOVER, Action.MISSING),
+    Position.BEHIND: (Action.BEHIND,) * 4,
+    Position.BEFORE: (Action.APPLY, Action.APPLY, Action.APPLY, Action.NOTHING),
+    Position.HALFWAY: (
+        Action.ROLL_BACK_THEN_APPLY,
+        Action.ROLL_BACK_THEN_APPLY,
+        Action.ROLL_BACK_THEN_APPLY,
+        Action.ROLL_BACK,
+    ),
+    Position.APPLIED: (
+        Action.ALREADY_APPLIED,
+        Action.ALREADY_APPLIED,
+        Action.ALREADY_APPLIED,
+        Action.STEP_BACK,
+    ),
+    Position.AHEAD: (Action.AHEAD,) * 4,
+}
+
+TRANSITIONS: dict[tuple[Position, Hint], Action] = {
+    (position, hint): action
+    for position, actions in _ROWS.items()
+    for hint, action in zip(_HINTS, actions, strict=True)
+}
+
+
+def locate(found: Found, wanted: Wanted) -> Position:
+    """Where the found segment stands relative to the wanted batch."""
+    match found:
+        case Absent():
+            return Position.ABSENT
+        case Foreign():
+            return Position.FOREIGN
+        case Present(identity=identity) if identity != wanted.identity:
+            return Position.FOREIGN
+        case Present(incarnation=incarnation) if incarnation < wanted.incarnation:
+            return Position.OLDER
+        case Present(incarnation=incarnation) if incarnation > wanted.incarnation:
+            return Position.NEWER
+        case Present(version=version, marked=marked):
+            return _relative(version, marked, wanted.batch)
+
+
+def _relative(version: int, marked: bool, batch: int) -> Position:
+    if version == RESTORING:
+        return Position.RESTORING
+    if version < batch - 1:
+        return Position.BEHIND
+    if version == batch - 1:
+        return Position.HALFWAY if marked else Position.BEFORE
+    if version == batch and not marked:
+        return Position.APPLIED
+    return Position.AHEAD
+
+
+def decide(found: Found, wanted: Wanted) -> Action:
+    """The action for a task that found ``found`` and was told ``wanted``."""
+    return TRANSITIONS[locate(found, wanted), wanted.hint]

@@ -1,0 +1,85 @@
+"""Which host each worker lives on, and how Spark is told.
+
+An *anchor* is an RDD with one partition per worker whose preferred location is the worker's home. It is a
+hint: a task that ends up elsewhere says so and touches nothing. Everything that reaches into the JVM behind a
+classic session to place tasks is in this file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark import RDD, SparkContext
+from pyspark.serializers import CPickleSerializer
+
+from afspark.errors import UsageError
+
+
+def slots_by_host(sc: SparkContext) -> dict[str, int]:
+    """Task slots of every host that has a live executor; the driver counts only where it executes tasks."""
+    per_task = int(sc.getConf().get("spark.task.cpus", "1") or 1)
+    executors = sc._jsc.sc().statusStore().executorList(True)
+    slots: Counter[str] = Counter()
+    for index in range(executors.size()):
+        executor = executors.apply(index)
+        if executor.id() == "driver" and not is_local(sc):
+            continue
+        host = executor.hostPort().rsplit(":", 1)[0]
+        slots[host] += max(executor.totalCores(), 1) // per_task
+    if is_local(sc):
+        return {driver_host(sc): sc.defaultParallelism}
+    return dict(slots)
+
+
+def is_local(sc: SparkContext) -> bool:
+    return bool(sc._jsc.sc().isLocal())
+
+
+def driver_host(sc: SparkContext) -> str:
+    return str(sc.getConf().get("spark.driver.host", "localhost"))
+
+
+def check_slots(slots: dict[str, int], workers: int) -> None:
+    """Raises UsageError if the workers cannot all run at the same time."""
+    total = sum(slots.values())
+    if total < workers:
+        raise UsageError(
+            f"{workers} workers need {workers} task slots and Spark offers {total}.",
+            remedy=f"Use --workers {max(total, 1)} or fewer, or a master with more cores.",
+            workers=workers,
+            slots=total,
+        )
+
+
+def spread(workers: Sequence[int], slots: dict[str, int], taken: Sequence[str] = ()) -> dict[int, str]:
+    """Homes for ``workers``, evenly by free slots; ``taken`` are the homes of workers that stay.
+
+    >>> spread([0, 1, 2, 3], {"a": 2, "b": 2})
+    {0: 'a', 1: 'b', 2: 'a', 3: 'b'}
+    >>> spread([1], {"a": 2, "b": 2}, taken=["a"])
+    {1: 'b'}
+    """
+    load = Counter(taken)
+    homes: dict[int, str] = {}
+    for worker in workers:
+        host = min(sorted(slots), key=lambda name: load[name] / slots[name])
+        homes[worker] = host
+        load[host] += 1
+    return homes
+
+
+def anchor(sc: SparkContext, homes: Sequence[str]) -> RDD[int]:
+    """One partition per worker, holding the worker's number, preferably at its home."""
+    jvm: Any = sc._jvm
+    scala = jvm.scala.jdk.javaapi.CollectionConverters
+    pickle = CPickleSerializer()
+    slots = jvm.java.util.ArrayList()
+    for worker, home in enumerate(homes):
+        hosts = jvm.java.util.ArrayList()
+        hosts.add(home)
+        slots.add(jvm.scala.Tuple2(bytearray(pickle.dumps(worker)), scala.asScala(hosts).toSeq()))
+    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
+    placed = sc._jsc.sc().makeRDD(scala.asScala(slots).toSeq(), tag)
+    return RDD(jvm.org.apache.spark.api.java.JavaRDD.fromRDD(placed, tag), sc, pickle)

@@ -1,0 +1,204 @@
+"""Columns in memory-mapped files: arrays that outlive the process that writes them.
+
+One file per column. Its name is the url-quoted column name and the element type (``counts.value@f8``), so a
+folder describes itself. Files are reserved with ``posix_fallocate`` before they are mapped, because writing
+to a page that a full file system cannot provide kills the process with SIGBUS instead of raising an error.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import numpy as np
+import numpy.typing as npt
+
+from afspark.errors import NoSpace, SegmentError
+
+Array = npt.NDArray[Any]
+
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EFBIG}
+
+
+@dataclass(frozen=True)
+class _Mapping:
+    inode: int
+    size: int
+    array: Array
+
+
+class MappedColumns:
+    """Named growable arrays in one folder (implements the ``Columns`` protocol).
+
+    Arrays are as long as their files, that is: rounded up to whole pages, at least one. An array handed out
+    stays valid memory for as long as it is referenced, also after `grow`, `drop` and `close`, but only the
+    newest one is as long as the column. Several processes may map the same columns, one writing at a time.
+
+    Raises `NoSpace` where the file system cannot hold what was asked for; the columns are then as before.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._mapped: dict[str, _Mapping] = {}
+        directory.mkdir(mode=0o700, exist_ok=True)
+
+    def open(self, name: str, dtype: npt.DTypeLike, length: int) -> Array:
+        """The column with its present content, created or extended with zeros to at least ``length``."""
+        kind = np.dtype(dtype)
+        if kind.kind not in "biuf" or not kind.isnative:
+            raise SegmentError(f"Column {name!r} cannot hold elements of type {kind}.", column=name)
+        path = self._path(name, kind)
+        if not path.exists():
+            other = self._find(name)
+            if other is not None:
+                found = _dtype_of(other)
+                raise SegmentError(
+                    f"Column {name!r} holds {found}, expected {kind}.",
+                    column=name,
+                    found=str(found),
+                    expected=str(kind),
+                )
+        return self._map(name, path, kind, length)
+
+    def grow(self, name: str, length: int) -> Array:
+        """The existing column extended with zeros to at least ``length``; no element is copied."""
+        path = self._find(name)
+        if path is None:
+            raise SegmentError(f"There is no column {name!r} in {self._directory}.", column=name)
+        return self._map(name, path, _dtype_of(path), length)
+
+    def drop(self, name: str) -> None:
+        """Removes the column; a missing one is no error."""
+        self._mapped.pop(name, None)
+        path = self._find(name)
+        if path is not None:
+            path.unlink(missing_ok=True)
+
+    def length(self, name: str) -> int:
+        """Number of elements the column holds now, 0 if it does not exist."""
+        path = self._find(name)
+        return 0 if path is None else path.stat().st_size // _dtype_of(path).itemsize
+
+    def names(self) -> list[str]:
+        """The columns of the folder, sorted."""
+        return sorted(unquote(path.name.rpartition("@")[0]) for path in self._files())
+
+    def refresh(self) -> set[str]:
+        """Forgets the mappings of columns that another process has grown, replaced or dropped.
+
+        Returns their names: arrays of these columns must be opened again.
+        """
+        changed = {name for name, mapping in self._mapped.items() if not self._is_current(name, mapping)}
+        for name in changed:
+            del self._mapped[name]
+        return changed
+
+    @property
+    def memory(self) -> int:
+        """Bytes reserved for all columns of the folder."""
+        return sum(path.stat().st_size for path in self._files())
+
+    def close(self) -> None:
+        """Forgets all mappings. Memory is returned once the arrays handed out are gone."""
+        self._mapped.clear()
+
+    def _path(self, name: str, dtype: np.dtype[Any]) -> Path:
+        return self._directory / f"{quote(name, safe='')}@{dtype.str[1:]}"
+
+    def _find(self, name: str) -> Path | None:
+        mapping = self._mapped.get(name)
+        if mapping is not None:
+            path = self._path(name, mapping.array.dtype)
+            if path.exists():
+                return path
+        # quote() leaves neither "@" nor wildcards in a name.
+        return next(self._directory.glob(f"{quote(name, safe='')}@*"), None)
+
+    def _files(self) -> list[Path]:
+        return list(self._directory.glob("*@*"))
+
+    def _is_current(self, name: str, mapping: _Mapping) -> bool:
+        try:
+            status = self._path(name, mapping.array.dtype).stat()
+        except FileNotFoundError:
+            return False
+        return (status.st_ino, status.st_size) == (mapping.inode, mapping.size)
+
+    def _map(self, name: str, path: Path, dtype: np.dtype[Any], length: int) -> Array:
+        wanted = _whole_pages(length * dtype.itemsize)
+        mapping = self._mapped.get(name)
+        if mapping is not None and mapping.size >= wanted and self._is_current(name, mapping):
+            return mapping.array
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            reserve(file, path, wanted)
+            status = os.fstat(file)
+            with no_space_as_error(path, status.st_size):
+                view = mmap.mmap(file, status.st_size)
+        finally:
+            os.close(file)
+        # The array keeps its mapping alive, so an older one is unmapped with the last array over it.
+        array = np.frombuffer(view, dtype=dtype, count=status.st_size // dtype.itemsize)
+        self._mapped[name] = _Mapping(status.st_ino, status.st_size, array)
+        return array
+
+
+def reserve(file: int, path: Path, wanted: int) -> None:
+    """Extends the open file with zeros to ``wanted`` bytes of real storage; never shortens it.
+
+    Raises `NoSpace`, and then leaves the file at its old size (a new file is removed).
+    """
+    size = os.fstat(file).st_size
+    if size >= wanted:
+        return
+    with no_space_as_error(path, wanted - size):
+        try:
+            os.posix_fallocate(file, size, wanted - size)
+        except OSError:
+            if size:
+                os.ftruncate(file, size)
+            else:
+                path.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def no_space_as_error(path: Path, wanted: int) -> Iterator[None]:
+    """Turns the system's words for a full file system or memory into `NoSpace`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        free = _free_bytes(path.parent)
+        raise NoSpace(
+            f"{wanted} more bytes of resident state do not fit in {path} ({free} bytes are free).",
+            remedy="Enlarge that file system, use more workers on more hosts, or choose another folder"
+            " with the environment variable AFSPARK_SEGMENTS.",
+            path=str(path),
+            wanted=wanted,
+            free=free,
+        ) from error
+
+
+def _free_bytes(directory: Path) -> int:
+    try:
+        status = os.statvfs(directory)
+    except OSError:
+        return 0
+    return status.f_bavail * status.f_frsize
+
+
+def _whole_pages(size: int) -> int:
+    return max(1, -(-size // mmap.PAGESIZE)) * mmap.PAGESIZE
+
+
+def _dtype_of(path: Path) -> np.dtype[Any]:
+    return np.dtype(path.name.rpartition("@")[2])

@@ -1,0 +1,174 @@
+"""The two small files that describe a segment, and how they are read without opening it.
+
+``meta.json`` never changes and is written last, so a folder without it is a creation that never ended.
+``header`` is one page of int64 slots that all processes map. One aligned 8-byte store to its word
+
+    word = (version + 1) << 1 | mark
+
+begins, ends or takes back a batch: a process killed at any moment leaves the word before or after the
+change.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import secrets
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from afspark.runtime.lifecycle import FORMAT_VERSION, Absent, Foreign, Found, Identity, Present
+from afspark.runtime.segment.columns import reserve
+
+META = "meta.json"
+HEADER = "header"
+HEADER_BYTES = 4096
+MAGIC = int.from_bytes(b"afspark\0", "little")
+
+SLOT_MAGIC = 0
+SLOT_FORMAT = 1
+SLOT_INCARNATION = 2
+SLOT_WORD = 3
+SLOT_CREATION = 4
+SLOT_USED = 5
+SLOT_OWNER = 6
+
+Slots = npt.NDArray[np.int64]
+
+
+def pack(version: int, marked: bool) -> int:
+    """The header word for a version and its mark."""
+    return (version + 1) << 1 | int(marked)
+
+
+def unpack(word: int) -> tuple[int, bool]:
+    """Version and mark of a header word."""
+    return (word >> 1) - 1, bool(word & 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meta:
+    """What ``meta.json`` holds.
+
+    ``creation`` is a random number that header and meta share. ``boot`` names the run of the operating
+    system: on a disk, pages of a segment may have been lost when the machine went down, so it is void
+    afterwards. ``checkpoint_seen``: the checkpoint was a folder visible from this host, so its absence
+    later means something.
+    """
+
+    identity: Identity
+    creation: int
+    boot: str
+    created: float
+    checkpoint_seen: bool
+
+    @classmethod
+    def new(cls, identity: Identity) -> Meta:
+        """The description of a segment created now, on this host."""
+        return cls(
+            identity=identity,
+            creation=secrets.randbits(62),
+            boot=boot_id(),
+            created=time.time(),
+            checkpoint_seen=bool(identity.checkpoint) and Path(identity.checkpoint).is_dir(),
+        )
+
+
+def write_meta(directory: Path, meta: Meta) -> None:
+    """Writes ``meta.json``; it is there as a whole or not at all."""
+    temporary = directory / f"{META}.tmp"
+    temporary.write_text(json.dumps(asdict(meta), indent=1))
+    os.replace(temporary, directory / META)
+
+
+def write_header(directory: Path, meta: Meta, incarnation: int, version: int) -> None:
+    """Writes the first header of a segment that no other process can see yet."""
+    path = directory / HEADER
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        reserve(file, path, HEADER_BYTES)
+    finally:
+        os.close(file)
+    slots = np.zeros(HEADER_BYTES // 8, dtype=np.int64)
+    slots[SLOT_MAGIC] = MAGIC
+    slots[SLOT_FORMAT] = FORMAT_VERSION
+    slots[SLOT_INCARNATION] = incarnation
+    slots[SLOT_WORD] = pack(version, marked=False)
+    slots[SLOT_CREATION] = meta.creation
+    slots[SLOT_USED] = int(meta.created)
+    with path.open("r+b") as stream:
+        stream.write(slots.tobytes())
+
+
+def map_header(file: int) -> Slots:
+    """The header's slots in memory shared by all processes that map them."""
+    return np.frombuffer(mmap.mmap(file, HEADER_BYTES), dtype=np.int64)
+
+
+def examine(directory: Path) -> Found:
+    """What lies in ``directory``, read without locking or mapping anything."""
+    files = read(directory)
+    if isinstance(files, Absent | Foreign):
+        return files
+    meta, slots = files
+    version, marked = unpack(int(slots[SLOT_WORD]))
+    return Present(meta.identity, int(slots[SLOT_INCARNATION]), version, marked)
+
+
+def read(directory: Path) -> tuple[Meta, Slots] | Absent | Foreign:
+    """Meta and a copy of the header of one sound segment, or why there is none."""
+    try:
+        folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError):
+        return Absent()
+    try:
+        # Both from the same open folder: the one of that name may be replaced at any time.
+        meta = _parse_meta(_read_bytes(folder, META))
+        if not isinstance(meta, Meta):
+            return meta
+        return _parse_header(_read_bytes(folder, HEADER), meta)
+    except FileNotFoundError:
+        return Absent()
+    finally:
+        os.close(folder)
+
+
+def _parse_meta(data: bytes) -> Meta | Absent | Foreign:
+    try:
+        fields = json.loads(data)
+        format_version = fields["identity"]["format_version"]
+        if format_version != FORMAT_VERSION:
+            return Foreign(f"format version {format_version}, expected {FORMAT_VERSION}")
+        meta = Meta(**{**fields, "identity": Identity(**fields["identity"])})
+    except (ValueError, TypeError, KeyError) as error:
+        return Foreign(f"{META} cannot be read: {error}")
+    return meta if meta.boot == boot_id() else Absent()
+
+
+def _parse_header(data: bytes, meta: Meta) -> tuple[Meta, Slots] | Foreign:
+    if len(data) != HEADER_BYTES:
+        return Foreign(f"{HEADER} has {len(data)} bytes, expected {HEADER_BYTES}")
+    slots = np.frombuffer(data, dtype=np.int64)
+    if slots[SLOT_MAGIC] != MAGIC or slots[SLOT_FORMAT] != FORMAT_VERSION:
+        return Foreign(f"{HEADER} is not that of a segment")
+    if slots[SLOT_CREATION] != meta.creation:
+        return Foreign(f"{HEADER} and {META} belong to different segments")
+    return meta, slots
+
+
+def _read_bytes(folder: int, name: str) -> bytes:
+    with open(name, "rb", opener=lambda path, flags: os.open(path, flags, dir_fd=folder)) as stream:
+        return stream.read()
+
+
+def boot_id() -> str:
+    """A name for the present run of the operating system; empty where there is none to read."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,341 @@
+"""One worker's resident state: a folder that survives the processes working on it.
+
+::
+
+    <operator>-<worker>/
+        meta.json       whose state this is; written last
+        header          one page: incarnation, version, mark; carries the lock
+        columns/        one mapped file per column
+        report-<t>      what the worker reported for its newest batch
+        out-<t>.arrow   the outputs of its newest batch
+
+A batch is applied in this order, under the lock; the states' journals make every kill between two steps
+recoverable::
+
+    with segment.lock(timeout_seconds=30):
+        for state in states: state.acknowledge(); state.begin()     # version t-1, not marked
+        segment.begin(t)                                            # marked: rollback() undoes from here
+        ...                                                         # journalled updates
+        segment.write_output(t, data)
+        segment.finish(t, report)                                   # version t, not marked
+
+States begin *before* the mark is set: a mark promises that every journal belongs to the batch that was
+begun. The other way round, a process killed in between would leave the journal of batch t-1 to be undone a
+second time.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from afspark.errors import SegmentError
+from afspark.runtime.lifecycle import NONE_APPLIED, RESTORING, Absent, Foreign, Identity, Present
+from afspark.runtime.segment import header
+from afspark.runtime.segment.columns import MappedColumns, no_space_as_error
+from afspark.runtime.segment.folders import NEW, discard, locked_folder
+from afspark.runtime.segment.lock import FileLock
+
+LOCK_SECONDS = 10.0
+"""How long creating and destroying wait for a process that still works on the segment."""
+
+_COLUMNS = "columns"
+
+T = TypeVar("T")
+
+
+class Segment:
+    """An opened segment. `lock` must be held around everything that changes it.
+
+    A segment object belongs to the process that opened it; threads of that process may share it.
+    """
+
+    def __init__(self, directory: Path, meta: header.Meta) -> None:
+        self.directory = directory
+        self.meta = meta
+        self.columns = MappedColumns(directory / _COLUMNS)
+        file = os.open(directory / header.HEADER, os.O_RDWR)
+        self._lock = FileLock(file, directory)
+        self._inode = os.fstat(file).st_ino
+        self._slots = header.map_header(file)
+        self._token = secrets.randbits(62) | 1
+        self._attached: dict[str, Any] = {}
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path,
+        identity: Identity,
+        incarnation: int,
+        *,
+        restoring: bool = False,
+        timeout_seconds: float = LOCK_SECONDS,
+    ) -> Segment:
+        """Puts a new, empty segment in place of whatever is in ``directory``.
+
+        It stands at version -1; with ``restoring`` it counts as missing until `restored` is called. The
+        folder appears as a whole or not at all. Raises `SegmentBusy` if another process works on the old
+        segment for longer than ``timeout_seconds``, `SegmentError` if the old segment is of a newer
+        incarnation of the same worker, `NoSpace` if the file system is full.
+        """
+        with locked_folder(directory.parent, timeout_seconds):
+            _clear_place(directory, identity, incarnation, timeout_seconds)
+            with no_space_as_error(directory, header.HEADER_BYTES):
+                _build(directory, identity, incarnation, RESTORING if restoring else NONE_APPLIED)
+            segment = cls.open(directory)
+        if segment is None:
+            raise SegmentError(f"{directory} vanished while it was created.", path=str(directory))
+        return segment
+
+    @classmethod
+    def open(cls, directory: Path) -> Segment | None:
+        """The segment in ``directory``; None if there is none that can be read (`examine` tells why)."""
+        while not isinstance(files := header.read(directory), Absent | Foreign):
+            meta, _ = files
+            try:
+                segment = cls(directory, meta)
+            except FileNotFoundError:
+                continue
+            if segment._slots[header.SLOT_CREATION] == meta.creation:
+                return segment
+            segment.close()  # replaced between the reading and the mapping of its files
+        return None
+
+    @property
+    def identity(self) -> Identity:
+        """Whose state this is."""
+        return self.meta.identity
+
+    @property
+    def incarnation(self) -> int:
+        """How many times this worker had been recovered when the segment was created."""
+        return int(self._slots[header.SLOT_INCARNATION])
+
+    @property
+    def version(self) -> int:
+        """The last batch fully applied; -1 before the first one."""
+        return header.unpack(int(self._slots[header.SLOT_WORD]))[0]
+
+    @property
+    def marked(self) -> bool:
+        """True while batch version + 1 is being applied or undone, also if the process doing so has died."""
+        return header.unpack(int(self._slots[header.SLOT_WORD]))[1]
+
+    @property
+    def last_used(self) -> float:
+        """When the segment was last locked, in epoch seconds."""
+        return float(self._slots[header.SLOT_USED])
+
+    @property
+    def held(self) -> bool:
+        """True while this object holds the lock."""
+        return self._lock.held
+
+    def found(self) -> Present:
+        """The segment as `lifecycle.decide` wants to see it."""
+        version, marked = header.unpack(int(self._slots[header.SLOT_WORD]))
+        return Present(self.identity, self.incarnation, version, marked)
+
+    def is_current(self) -> bool:
+        """False once the folder was destroyed or replaced.
+
+        The open file keeps its inode number from being given to another file, so the number is proof.
+        """
+        try:
+            return os.stat(self.directory / header.HEADER).st_ino == self._inode
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    @contextmanager
+    def lock(self, timeout_seconds: float) -> Iterator[Segment]:
+        """Keeps all other processes and threads from the segment. Not reentrant.
+
+        The kernel frees the lock when its process dies. Raises `SegmentBusy` after ``timeout_seconds``, and
+        `SegmentError` if the segment was destroyed or replaced meanwhile.
+        """
+        self._acquire(timeout_seconds)
+        try:
+            yield self
+        except BaseException:
+            self._attached.clear()
+            raise
+        finally:
+            self._lock.release()
+
+    def attach(self, key: str, make: Callable[[MappedColumns], T]) -> T:
+        """What ``make`` built on the columns, kept from batch to batch.
+
+        It is built again after another process has worked on the segment, and after an error under the
+        lock, because its arrays and counters may then be out of date. Needs the lock.
+        """
+        self._require_lock()
+        if key not in self._attached:
+            self._attached[key] = make(self.columns)
+        return cast(T, self._attached[key])
+
+    def restored(self, version: int) -> None:
+        """Ends the restoring of a new segment: its contents are those of ``version``."""
+        self._require(RESTORING, marked=False)
+        self._store(version, marked=False)
+
+    def begin(self, batch: int) -> None:
+        """Sets the mark: from here on, and not before, a rollback of the states leads to version batch - 1.
+
+        All states must have begun their transaction already.
+        """
+        self._require(max(batch - 1, NONE_APPLIED), marked=False)
+        self._sweep(keep=batch - 1)
+        self._store(batch - 1, marked=True)
+
+    def write_output(self, batch: int, data: bytes | memoryview) -> None:
+        """Keeps the outputs of the batch being applied, for a task that is tried again."""
+        self._require(batch - 1, marked=True)
+        self._write(_output_name(batch), data)
+
+    def finish(self, batch: int, report: bytes | memoryview) -> None:
+        """Keeps the report, then makes ``batch`` the version with one store."""
+        self._require(batch - 1, marked=True)
+        self._write(_report_name(batch), report)
+        self._store(batch, marked=False)
+        self._sweep(keep=batch)
+
+    def clear_mark(self) -> None:
+        """Ends the undoing of a batch: all states were rolled back to the version."""
+        self._require(self.version, marked=True)
+        self._store(self.version, marked=False)
+
+    def step_back(self, batch: int) -> None:
+        """Turns the applied ``batch`` into a half applied one, to be undone like one that was interrupted.
+
+        Comes *before* the rollback of the states, `clear_mark` after it, so that a process killed in
+        between leaves a segment that is known to need a rollback.
+        """
+        self._require(max(batch, 0), marked=False)
+        self._store(batch - 1, marked=True)
+
+    def report(self, batch: int) -> bytes:
+        """The report kept for the applied ``batch``."""
+        data = self._read(batch, _report_name(batch))
+        if data is None:
+            raise SegmentError(
+                f"{self.directory} has lost its report of batch {batch}.", path=str(self.directory)
+            )
+        return data
+
+    def outputs(self, batch: int) -> bytes | None:
+        """The outputs kept for the applied ``batch``; None if it had none."""
+        return self._read(batch, _output_name(batch))
+
+    def destroy(self, timeout_seconds: float = LOCK_SECONDS) -> None:
+        """Removes the folder and closes the segment. Raises `SegmentBusy` like `lock`."""
+        if self.held:
+            discard(self.directory)
+        else:
+            with self.lock(timeout_seconds):
+                discard(self.directory)
+        self.close()
+
+    def close(self) -> None:
+        """Gives the segment back to the system, as the death of its process would; the folder stays."""
+        self._attached.clear()
+        self.columns.close()
+        self._lock.close()
+
+    def _store(self, version: int, marked: bool) -> None:
+        self._slots[header.SLOT_WORD] = header.pack(version, marked)
+
+    def _require(self, version: int, marked: bool) -> None:
+        self._require_lock()
+        if (self.version, self.marked) != (version, marked):
+            raise self._unexpected(f"version {version}{' with' if marked else ' without'} mark")
+
+    def _require_lock(self) -> None:
+        if not self.held:
+            raise SegmentError(f"{self.directory} was used without its lock.", path=str(self.directory))
+
+    def _unexpected(self, expected: str) -> SegmentError:
+        return SegmentError(
+            f"{self.directory} is at version {self.version}{' with' if self.marked else ' without'} mark,"
+            f" expected {expected}.",
+            path=str(self.directory),
+            version=self.version,
+            marked=self.marked,
+        )
+
+    def _acquire(self, timeout_seconds: float) -> None:
+        self._lock.acquire(timeout_seconds)
+        if not self.is_current():
+            self._lock.release()
+            raise SegmentError(f"{self.directory} was destroyed or replaced.", path=str(self.directory))
+        self._slots[header.SLOT_USED] = int(time.time())
+        if self._slots[header.SLOT_OWNER] != self._token:
+            self._slots[header.SLOT_OWNER] = self._token
+            self._attached.clear()
+            self.columns.refresh()
+
+    def _write(self, name: str, data: bytes | memoryview) -> None:
+        temporary = self.directory / f"{name}.tmp"
+        with no_space_as_error(temporary, len(data)):
+            temporary.write_bytes(data)
+        os.replace(temporary, self.directory / name)
+
+    def _read(self, batch: int, name: str) -> bytes | None:
+        if (self.version, self.marked) != (batch, False):
+            raise self._unexpected(f"version {batch} without mark")
+        try:
+            return (self.directory / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def _sweep(self, keep: int) -> None:
+        kept = {_report_name(keep), _output_name(keep)}
+        with os.scandir(self.directory) as entries:
+            for entry in entries:
+                if entry.name.startswith(("report-", "out-")) and entry.name not in kept:
+                    os.unlink(entry.path)
+
+
+def _clear_place(directory: Path, identity: Identity, incarnation: int, timeout_seconds: float) -> None:
+    old = Segment.open(directory)
+    if old is None:
+        discard(directory)
+        return
+    try:
+        if old.identity == identity and old.incarnation > incarnation:
+            raise SegmentError(
+                f"{directory} is of incarnation {old.incarnation}, newer than {incarnation}.",
+                path=str(directory),
+                found=old.incarnation,
+                wanted=incarnation,
+            )
+        old.destroy(timeout_seconds)
+    finally:
+        old.close()
+
+
+def _build(directory: Path, identity: Identity, incarnation: int, version: int) -> None:
+    building = Path(tempfile.mkdtemp(prefix=f"{NEW}{directory.name}-", dir=directory.parent))
+    try:
+        meta = header.Meta.new(identity)
+        (building / _COLUMNS).mkdir(mode=0o700)
+        header.write_header(building, meta, incarnation, version)
+        header.write_meta(building, meta)
+        os.rename(building, directory)
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+
+
+def _report_name(batch: int) -> str:
+    return f"report-{batch}"
+
+
+def _output_name(batch: int) -> str:
+    return f"out-{batch}.arrow"

@@ -1,0 +1,191 @@
+"""Finding and opening input files: local paths and every URI that pyarrow.fs understands.
+
+Files are expected to appear complete (written under a hidden name or elsewhere, then renamed) and to stay as
+they are. Names that start with "." or "_" are ignored, in folders too; so are empty files, until they are filled.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyarrow import fs
+
+from afspark.errors import InputError, UsageError
+
+_WILDCARDS = "*?["
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """One input file. ``path`` can be opened by ``open_file`` in any process; ``mtime`` in ns."""
+
+    path: str
+    size: int
+    mtime: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A path taken apart: how the file system names it, and how to write such a name as a path again."""
+
+    system: fs.FileSystem
+    name: str
+    before: str
+    after: str
+
+    @staticmethod
+    def of(path: str) -> _Place:
+        if "://" not in path:
+            return _Place(fs.LocalFileSystem(), path, "", "")
+        address, mark, options = path.partition("?")
+        system, name = fs.FileSystem.from_uri(path)
+        bare = address.rstrip("/") if not name.endswith("/") else address
+        if not bare.endswith(name):
+            raise UsageError(f"Input path {path!r} cannot be taken apart.", remedy="Write it without escapes.", path=path)
+        return _Place(system, name, bare[: len(bare) - len(name)], mark + options)
+
+    def path(self, name: str) -> str:
+        return f"{self.before}{name}{self.after}"
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """The same place whatever the reading process's working folder: local paths made absolute, URIs unchanged."""
+    text = os.fspath(path)
+    if text.startswith("file:"):
+        # Both file:/x and file:///x are in use.
+        text = "/" + unquote(text.removeprefix("file:")).lstrip("/")
+    if "://" in text:
+        return text
+    return os.path.abspath(os.path.expanduser(text))
+
+
+def find_files(path: str) -> list[FoundFile]:
+    """Non-empty files at ``path`` (file, folder with its subfolders, or glob), oldest first, then by name."""
+    if not any(mark in path for mark in _WILDCARDS):
+        return _sorted(_walk(path))
+    if "://" not in path and os.path.exists(path):
+        return _sorted(_walk(path))
+    return _sorted(_match(path))
+
+
+def require_files(path: str) -> list[FoundFile]:
+    """Like ``find_files``, but no file is a UsageError with ``path`` that says what to do about it."""
+    try:
+        found = find_files(path)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise UsageError(
+            f"Input {path!r} cannot be listed: {_first_line(error)}.",
+            remedy="Check the path, the permissions and the file system's address.",
+            path=path,
+        ) from error
+    if not found:
+        wild = any(mark in path for mark in _WILDCARDS)
+        why = "matches no file with data" if wild else "holds no file with data" if exists(path) else "does not exist"
+        raise UsageError(
+            f"Input {path!r} {why}.",
+            remedy="Name a file, a folder with files or a glob (names starting with '.' or '_' are ignored).",
+            path=path,
+        )
+    return found
+
+
+def exists(path: str) -> bool:
+    """Whether a file or folder of that name is there now."""
+    place = _Place.of(path)
+    return bool(place.system.get_file_info(place.name).type != fs.FileType.NotFound)
+
+
+@contextmanager
+def open_file(path: str) -> Iterator[pa.NativeFile]:
+    """Open an input file for random reads.
+
+    Whatever the file system raises while the block runs becomes an InputError with ``path``, and
+    ``missing=True`` if the file is gone.
+    """
+    try:
+        place = _Place.of(path)
+        with place.system.open_input_file(place.name) as file:
+            yield file
+    except InputError:
+        raise
+    except FileNotFoundError as error:
+        raise InputError(
+            f"Input file {path!r} no longer exists.",
+            remedy="Put it back; a restarted query skips files that were removed.",
+            path=path,
+            missing=True,
+        ) from error
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            f"Input file {path!r} cannot be read: {_first_line(error)}.",
+            remedy="Repair or remove it.",
+            path=path,
+            missing=False,
+        ) from error
+
+
+def changed(path: str, why: str) -> InputError:
+    """The error for a file that is not what was logged when it was found."""
+    return InputError(
+        f"Input file {path!r} changed after it was found: {why}.",
+        remedy="Restore it or remove it; new data belongs into a new file.",
+        path=path,
+        missing=False,
+        changed=True,
+    )
+
+
+def _walk(path: str) -> Iterator[FoundFile]:
+    place = _Place.of(path)
+    info = place.system.get_file_info(place.name)
+    if info.type == fs.FileType.File:
+        if info.size:
+            yield FoundFile(place.path(info.path), info.size, info.mtime_ns or 0)
+        return
+    yield from _below(place, place.name)
+
+
+def _match(pattern: str) -> Iterator[FoundFile]:
+    """Files below the fixed part of a glob whose name, or a parent folder's, matches it ("**" spans folders)."""
+    place = _Place.of(pattern)
+    parts = place.name.split("/")
+    fixed = next(i for i, part in enumerate(parts) if any(mark in part for mark in _WILDCARDS))
+    wanted = parts[fixed:]
+    root = "/".join(parts[:fixed]) or "/"
+    for file in _below(place, root):
+        name = file.path[len(place.before) : len(file.path) - len(place.after)]
+        if _matches(name.split("/")[fixed:], wanted):
+            yield file
+
+
+def _matches(names: list[str], wanted: list[str]) -> bool:
+    if not wanted:
+        return True
+    if wanted[0] == "**":
+        return any(_matches(names[i:], wanted[1:]) for i in range(len(names)))
+    return bool(names) and fnmatch.fnmatchcase(names[0], wanted[0]) and _matches(names[1:], wanted[1:])
+
+
+def _below(place: _Place, root: str) -> Iterator[FoundFile]:
+    cut = len(root.rstrip("/")) + 1
+    for info in place.system.get_file_info(fs.FileSelector(root, allow_not_found=True, recursive=True)):
+        if info.type == fs.FileType.File and info.size and not _hidden(info.path[cut:]):
+            yield FoundFile(place.path(info.path), info.size, info.mtime_ns or 0)
+
+
+def _hidden(name: str) -> bool:
+    return any(part[:1] in ("_", ".") for part in name.split("/"))
+
+
+def _sorted(found: Iterator[FoundFile]) -> list[FoundFile]:
+    return sorted(found, key=lambda file: (file.mtime, file.path))
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

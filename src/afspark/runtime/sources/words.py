@@ -1,0 +1,54 @@
+"""An endless supply of text that looks like books: word frequencies after Zipf, frequent words short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from afspark.errors import UsageError
+from afspark.model.kernels.generate import block_key, fill_words, spell_words, zipf_cells
+from afspark.runtime.sources.source import Chunk, EvenPlanner, LogStore, Planner, Source
+from afspark.runtime.sources.text import BLOCK_BYTES, BLOCKS
+
+_BLOCKS_PER_CHUNK = 4
+
+
+@dataclass(frozen=True)
+class ZipfWords(Source, kind="zipf-words"):
+    """``bytes`` bytes of generated text in blocks of 1 MiB, like ``TextFiles(blocks=True)``, without any file.
+
+    Lines have about ten words. The word of rank r has weight r ** -exponent; the spelling of a rank is the same for
+    every seed. A block depends only on ``seed`` and its number.
+    """
+
+    bytes: int
+    seed: int = 0
+    exponent: float = 1.07
+    vocabulary: int = 200_000
+
+    def __post_init__(self) -> None:
+        if self.bytes < 0 or not 1 <= self.vocabulary <= 2_000_000 or not 0 <= self.exponent <= 8:
+            raise UsageError(
+                f"{self} cannot be generated.",
+                remedy="Needs bytes >= 0, a vocabulary of 1 to 2 million words, an exponent of 0 to 8.",
+            )
+
+    def schema(self) -> pa.Schema:
+        return BLOCKS
+
+    def planner(self, log: LogStore) -> Planner:
+        return EvenPlanner(self.bytes, BLOCK_BYTES * _BLOCKS_PER_CHUNK, 1)
+
+    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+        text = np.empty(chunk["units"], np.uint8)
+        cells, spelling = zipf_cells(self.vocabulary, self.exponent), spell_words(self.vocabulary)
+        starts = range(0, len(text), BLOCK_BYTES)
+        for number, start in enumerate(starts):
+            key = block_key(self.seed, chunk["index"] * _BLOCKS_PER_CHUNK + number)
+            fill_words(text[start : start + BLOCK_BYTES], key, cells, spelling)
+        offsets = pa.py_buffer(np.array([*starts, len(text)], np.int64))
+        values = pa.Array.from_buffers(pa.large_binary(), len(starts), [None, offsets, pa.py_buffer(text)])
+        yield pa.record_batch([values], schema=BLOCKS)

@@ -1,0 +1,41 @@
+"""Loads or compiles the kernels once, before Python workers are forked from this process."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from afspark.model.kernels.hashing import hash_columns
+from afspark.model.kernels.sketch import SeenKeys, update_and_find
+from afspark.model.kernels.words import WordCounter
+from afspark.model.states import HashTable, HeapColumns, Matrix, State
+
+
+def warm_up() -> None:
+    """Runs the kernels on a few rows, through backup and restore, with the types streams have most often."""
+    counter = WordCounter()
+    counter.count(pa.array([b"to be or not to be"], pa.large_binary()))
+    words = counter.finish()
+    packets = pa.record_batch({"src": pa.array([1, 2]), "dst": pa.array([3, 4]), "bytes": pa.array([40, 1500])})
+    hashes = hash_columns(packets, ["src", "dst"])
+    delta = np.zeros((4, 8), np.int64)
+    table = HashTable(key="string", value="int64").open(HeapColumns(), "table")
+    table.begin()
+    table.add(words.column("word"), words.column("count"), hashes=words.column("hash").to_numpy())
+    _back_up(table)
+    matrix = Matrix(rows=4, cols=8, value="int64").open(HeapColumns(), "matrix")
+    matrix.begin()
+    update_and_find(matrix.values, delta, hashes, packets.column("bytes").to_numpy(), 1.0, SeenKeys())
+    matrix.add_dense(delta)
+    _back_up(matrix)
+
+
+def _back_up(state: State) -> None:
+    state.settle()
+    pairs = state.issue(0.0)
+    assert pairs is not None
+    state.changed()
+    state.acknowledge()
+    state.begin()
+    state.rollback()
+    state.spec.open(HeapColumns(), "restored").restore([pairs])

@@ -1,0 +1,124 @@
+"""The workers of a query over its batches: where they live, what they lost, what the ledger was told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from pyspark import SparkContext
+
+from afspark.errors import CheckpointError
+from afspark.runtime.census import muster, take_census
+from afspark.runtime.orders import Mission, Order, Report
+from afspark.runtime.placement import slots_by_host, spread
+from afspark.runtime.roster import Member, Terms, Verdict, judge
+from afspark.store import CommitRecord, Entry, Ledger, Loss
+
+
+class Workforce:
+    """Carries out what :mod:`roster` concludes. A loss is durable in the ledger before a recovery begins."""
+
+    def __init__(
+        self, sc: SparkContext, mission: Mission, terms: Terms, ledger: Ledger, host_grace_seconds: float
+    ) -> None:
+        self.sc, self.mission, self.terms, self.ledger = sc, mission, terms, ledger
+        self.host_grace_seconds = host_grace_seconds
+        self.members: list[Member] = []
+        self._recovering: dict[int, Loss] = {}
+
+    @property
+    def homes(self) -> list[str]:
+        return [member.home for member in self.members]
+
+    def gather(self, batch: int, record: CommitRecord | None) -> None:
+        """Finds the workers again, or makes new ones, so that ``batch`` can run next."""
+        slots = slots_by_host(self.sc)
+        survivors = take_census(
+            self.sc,
+            hosts=sorted(slots),
+            query_id=self.mission.query_id,
+            segments=self.mission.segments,
+            driver_host=self.mission.driver_host,
+        )
+        name = self.mission.operator_name
+        self.members, undeclared = muster(
+            batch=batch,
+            terms=self.terms,
+            slots=slots,
+            records=record.operators[name] if record else None,
+            losses=[entry.loss for entry in self.ledger.entries()],
+            survivors=[survivor for survivor in survivors if survivor.operator == name],
+        )
+        for worker in undeclared:
+            self._declare(self.members[worker], batch, "its segment was gone when the driver started")
+
+    def orders(self, batch: int) -> list[Order]:
+        """Orders for ``batch``. Waits for homes without executor; those that stay away lose their workers."""
+        deadline = time.monotonic() + self.host_grace_seconds
+        while away := [member for member in self.members if member.home not in slots_by_host(self.sc)]:
+            if time.monotonic() >= deadline:
+                for member in away:
+                    self._declare(member, batch, f"host {member.home} is gone")
+                break
+            time.sleep(0.1)
+        return [member.order(batch, self.terms) for member in self.members]
+
+    def settle(self, batch: int, reports: Sequence[Report | None]) -> bool:
+        """Acts on the reports of a try; True if every worker has applied the batch."""
+        alive = slots_by_host(self.sc)
+        done = True
+        for member, report in zip(list(self.members), reports, strict=True):
+            verdict = judge(member, report, alive)
+            done = done and verdict is Verdict.DONE
+            if report is None:
+                continue
+            if verdict is Verdict.FAIL and report.error is not None:
+                raise report.error
+            if verdict is Verdict.REFUSE:
+                raise CheckpointError(
+                    f"The resident state of worker {member.worker} contradicts batch {batch} ({report.detail}).",
+                    remedy="Use the checkpoint this state belongs to, or start with a new one.",
+                    worker=member.worker,
+                    batch=batch,
+                )
+            if verdict is Verdict.LOST:
+                self._declare(member, batch, f"its segment is {report.detail}")
+        return done
+
+    def advance(self, reports: Sequence[Report]) -> list[Entry]:
+        """After all workers applied a batch: completes the recoveries among them."""
+        finished = []
+        for report in reports:
+            self.members[report.worker] = self.members[report.worker].applied(report)
+            loss = self._recovering.pop(report.worker, None)
+            if loss is not None:
+                finished.append(
+                    self.ledger.complete(
+                        loss.sequence,
+                        recovery_seconds=report.seconds.get("recovery", 0.0),
+                        restored_cells=report.restored_cells,
+                        damaged=report.damaged,
+                        details={"gap_seconds": time.time() - loss.at, "host": report.host},
+                    )
+                )
+        return finished
+
+    def _declare(self, member: Member, batch: int, cause: str) -> None:
+        slots = slots_by_host(self.sc)
+        home = member.home
+        if home not in slots:
+            staying = [other.home for other in self.members if other.worker != member.worker]
+            home = spread([member.worker], slots, staying)[member.worker]
+        successor = member.lost(self.terms, home)
+        loss = Loss(
+            batch=batch,
+            operator=self.mission.operator_name,
+            worker=member.worker,
+            incarnation=member.incarnation,
+            counted=successor.failures > member.failures,
+            cause=cause,
+            theta=dict(self.terms.theta(member.failures)),
+            failures=member.failures,
+        )
+        self._recovering[member.worker] = self.ledger.declare(loss)
+        self.members[member.worker] = successor

@@ -1,0 +1,139 @@
+"""What every backup store can do: put, get, list and delete immutable objects by name."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+from afspark.errors import ObjectMissing, StoreNotWritable, UsageError
+
+# Inside a class with a method ``list`` the word no longer means the built-in type.
+Names = list[str]
+
+WRITABLE_REMEDY = "Choose a checkpoint folder this user can create and write, or fix its permissions."
+
+
+class Store(ABC):
+    """A flat space of named byte objects.
+
+    Names are parts joined by ``/``. Objects are written once and never changed by this package, so nothing
+    here renames, compares-and-sets, or relies on listings being in order of time. Implementations are
+    picklable, and their methods may be called from several threads.
+    """
+
+    @property
+    @abstractmethod
+    def path(self) -> str:
+        """Where the store is, for messages; free of credentials."""
+
+    @abstractmethod
+    def put(self, name: str, data: bytes) -> None:
+        """Stores an object, replacing one of the same name; it is durable when this returns.
+
+        A failure raises `StoreNotWritable` and may leave a prefix of the data under the name.
+        """
+
+    @abstractmethod
+    def get(self, name: str) -> bytes:
+        """The bytes of an object; `ObjectMissing` if there is none, another `StoreError` if unreadable."""
+
+    @abstractmethod
+    def list(self, prefix: str) -> Names:
+        """Sorted names of all objects at any depth below a folder (``""`` is the root); ``[]`` if absent."""
+
+    @abstractmethod
+    def delete(self, names: Iterable[str]) -> None:
+        """Removes objects; missing ones are ignored."""
+
+    def check_writable(self, timeout_seconds: float = 10.0) -> None:
+        """Writes, reads and removes a small object.
+
+        `StoreNotWritable` with one line of reason if that fails or takes longer than ``timeout_seconds``.
+        """
+        failures: Names = []
+
+        def probe() -> None:
+            name, data = f"probe-{secrets.token_hex(8)}", secrets.token_bytes(64)
+            try:
+                self.put(name, data)
+                if self.get(name) != data:
+                    failures.append("what was read differs from what was written")
+                self.delete([name])
+            except Exception as error:  # noqa: BLE001 (lost in this thread otherwise, and the check would pass)
+                failures.append(one_line(getattr(error, "reason", None) or error))
+
+        # A remote client may hang far longer than a user waits; a daemon thread can be left behind.
+        thread = threading.Thread(target=probe, name="afspark-store-probe", daemon=True)
+        thread.start()
+        thread.join(timeout_seconds)
+        if thread.is_alive():
+            failures.append(f"no answer within {timeout_seconds:g} s")
+        if failures:
+            raise not_writable(self.path, failures[0])
+
+    def below(self, folder: str) -> Store:
+        """The same store seen from a folder."""
+        return SubStore(self, folder)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path!r})"
+
+
+class SubStore(Store):
+    """A folder of another store, seen as a store of its own."""
+
+    def __init__(self, inner: Store, folder: str) -> None:
+        check_name(folder)
+        self._inner = inner
+        self._folder = folder
+
+    @property
+    def path(self) -> str:
+        return f"{self._inner.path}/{self._folder}"
+
+    def put(self, name: str, data: bytes) -> None:
+        self._inner.put(f"{self._folder}/{name}", data)
+
+    def get(self, name: str) -> bytes:
+        try:
+            return self._inner.get(f"{self._folder}/{name}")
+        except ObjectMissing:
+            raise ObjectMissing(f"No object {name} in {self.path}.", name=name) from None
+
+    def list(self, prefix: str) -> Names:
+        found = self._inner.list(f"{self._folder}/{prefix}" if prefix else self._folder)
+        return [name[len(self._folder) + 1 :] for name in found]
+
+    def delete(self, names: Iterable[str]) -> None:
+        self._inner.delete([f"{self._folder}/{name}" for name in names])
+
+
+def check_name(name: str) -> str:
+    """Returns a sound object name unchanged; `UsageError` for one that could leave the store's root."""
+    if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name or "\\" in name:
+        raise UsageError(
+            f"{name!r} is no object name: parts joined by '/', none empty or made of dots.", name=name
+        )
+    return name
+
+
+def check_prefix(prefix: str) -> str:
+    """Returns a folder prefix without its trailing slash."""
+    prefix = prefix.removesuffix("/")
+    return check_name(prefix) if prefix else prefix
+
+
+def one_line(reason: object, limit: int = 240) -> str:
+    """A reason as one line of at most ``limit`` characters."""
+    text = " ".join(str(reason).split()) or type(reason).__name__
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def not_writable(path: str, reason: object, remedy: str = WRITABLE_REMEDY) -> StoreNotWritable:
+    """The error for a store that refuses writes; its field ``reason`` is one line."""
+    text = one_line(reason)
+    return StoreNotWritable(
+        f"The backup store {path} cannot be written: {text}.", remedy=remedy, path=path, reason=text
+    )

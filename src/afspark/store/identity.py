@@ -1,0 +1,80 @@
+"""Whose checkpoint this is."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from afspark.errors import CheckpointError, CorruptObject, ForeignObject, ObjectMissing
+from afspark.store.base import Store
+from afspark.store.format import FORMAT_VERSION, seal, unseal
+from afspark.store.naming import IDENTITY
+
+
+@dataclass(frozen=True)
+class QueryIdentity:
+    """Written once, when a checkpoint is first used. ``created`` is in seconds since 1970.
+
+    ``settings`` are those of the first start; the caller decides which of them may change later.
+    """
+
+    query_id: str
+    fingerprint: str
+    format_version: int
+    created: float
+    settings: dict[str, Any]
+
+
+def claim(store: Store, fingerprint: str, settings: dict[str, Any]) -> QueryIdentity:
+    """The identity of the query in this checkpoint, made now if the checkpoint is new.
+
+    `CheckpointError` with ``expected`` and ``found`` if the checkpoint belongs to a pipeline with another
+    fingerprint, is of another format version, or its identity cannot be read.
+    """
+    try:
+        return _checked(store, store.get(IDENTITY), fingerprint)
+    except ObjectMissing:
+        identity = QueryIdentity(secrets.token_hex(16), fingerprint, FORMAT_VERSION, time.time(), settings)
+        store.put(IDENTITY, seal({"kind": "identity", "identity": asdict(identity)}, {}))
+        # Read back: if two drivers came at once, both go by the one that remained.
+        return _checked(store, store.get(IDENTITY), fingerprint)
+
+
+def _checked(store: Store, data: bytes, fingerprint: str) -> QueryIdentity:
+    try:
+        identity = QueryIdentity(**unseal(data, IDENTITY).meta["identity"])
+    except ForeignObject as error:
+        raise CheckpointError(
+            f"The checkpoint {store.path} was written in another format ({error.found}).",
+            remedy="Use the release that wrote it, or a new checkpoint folder.",
+            path=store.path,
+            expected=error.expected,
+            found=error.found,
+        ) from error
+    except (CorruptObject, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"The identity of the checkpoint {store.path} is damaged.",
+            remedy=f"Restore its file {IDENTITY!r} from a copy. If no batch ever completed, delete it all.",
+            path=store.path,
+            expected=fingerprint,
+            found=None,
+        ) from error
+    if identity.format_version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"The checkpoint {store.path} is of format version {identity.format_version}.",
+            remedy="Use the release that wrote it, or a new checkpoint folder.",
+            path=store.path,
+            expected=FORMAT_VERSION,
+            found=identity.format_version,
+        )
+    if identity.fingerprint != fingerprint:
+        raise CheckpointError(
+            f"The checkpoint {store.path} belongs to another pipeline.",
+            remedy="Use a new checkpoint folder, or the pipeline this one was made with.",
+            path=store.path,
+            expected=fingerprint,
+            found=identity.fingerprint,
+        )
+    return identity

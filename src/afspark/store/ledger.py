@@ -1,0 +1,169 @@
+"""The loss ledger: every failure that cost state, durable before anything is done about it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from afspark.errors import UsageError
+from afspark.store.base import Store
+from afspark.store.format import seal
+from afspark.store.naming import LEDGER
+from afspark.store.reading import Damage, read_sealed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """A worker's state was lost.
+
+    ``batch`` is the first batch that did not find the state, ``incarnation`` the one that was lost,
+    ``theta`` and ``failures`` those in force before this loss, ``at`` seconds since 1970. A loss that is not
+    ``counted`` (its incarnation completed no batch) does not lower thresholds. ``sequence`` and ``token`` are
+    given by the ledger; the token tells entries of two drivers apart that took the same number.
+    """
+
+    batch: int
+    operator: str
+    worker: int
+    incarnation: int
+    counted: bool
+    cause: str
+    theta: dict[str, float]
+    failures: int
+    at: float = field(default_factory=time.time)
+    details: dict[str, Any] = field(default_factory=dict)
+    sequence: int = -1
+    token: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """How a loss was made good: ``seconds`` it took, cells restored, and objects found damaged on the way."""
+
+    seconds: float
+    restored_cells: int
+    damaged: tuple[str, ...] = ()
+    at: float = field(default_factory=time.time)
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def covered(self) -> bool:
+        """Whether the promised bound covers this loss: not if damaged objects had to be passed over."""
+        return not self.damaged
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A loss and, once it is complete, its recovery."""
+
+    loss: Loss
+    recovery: Recovery | None = None
+
+
+class Ledger:
+    """The losses of one query, over all its epochs.
+
+    Reads the store once, on first use; after that only its own entries are added. A replaced driver that is
+    still alive may add entries too: they are counted at the next start, which can only lower thresholds.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[tuple[int, str], Entry] | None = None
+        self._damaged: list[Damage] = []
+
+    @property
+    def damaged(self) -> list[Damage]:
+        """Entries that could not be read."""
+        self._entries()
+        return self._damaged
+
+    def declare(self, loss: Loss) -> Loss:
+        """Makes a loss durable and returns it with its sequence number."""
+        known = self._entries()
+        sequence = max((number for number, _ in known), default=-1) + 1
+        declared = replace(loss, sequence=sequence, token=secrets.token_hex(8))
+        self._store.put(f"{_folder(declared)}/loss", seal({"kind": "loss", "loss": asdict(declared)}, {}))
+        known[sequence, declared.token] = Entry(declared)
+        return declared
+
+    def complete(
+        self,
+        sequence: int,
+        *,
+        recovery_seconds: float,
+        restored_cells: int,
+        damaged: Iterable[str] = (),
+        details: dict[str, Any] | None = None,
+    ) -> Entry:
+        """Makes the end of a recovery durable. A second completion replaces the first.
+
+        Where two drivers took the same number, the newest loss of that number is meant.
+        """
+        known = self._entries()
+        same = [entry for (number, _), entry in known.items() if number == sequence]
+        if not same:
+            raise UsageError(f"No loss with number {sequence} was declared.", sequence=sequence)
+        loss = max((entry.loss for entry in same), key=lambda one: one.at)
+        recovery = Recovery(
+            seconds=recovery_seconds,
+            restored_cells=restored_cells,
+            damaged=tuple(damaged),
+            details=details or {},
+        )
+        meta = {
+            "kind": "recovery",
+            "sequence": loss.sequence,
+            "token": loss.token,
+            "recovery": asdict(recovery),
+        }
+        self._store.put(f"{_folder(loss)}/recovery-{secrets.token_hex(8)}", seal(meta, {}))
+        entry = Entry(loss, recovery)
+        known[loss.sequence, loss.token] = entry
+        return entry
+
+    def entries(self) -> list[Entry]:
+        """All losses in order of their numbers."""
+        return [entry for _, entry in sorted(self._entries().items(), key=lambda item: item[0])]
+
+    def failures(self, operator: str, worker: int) -> int:
+        """How many counted losses a worker has had: the k of its thresholds."""
+        return sum(
+            entry.loss.counted and entry.loss.operator == operator and entry.loss.worker == worker
+            for entry in self._entries().values()
+        )
+
+    def _entries(self) -> dict[tuple[int, str], Entry]:
+        if self._known is None:
+            self._known = self._read()
+        return self._known
+
+    def _read(self) -> dict[tuple[int, str], Entry]:
+        names = self._store.list(LEDGER)
+        losses: dict[tuple[int, str], Loss] = {}
+        recoveries: dict[tuple[int, str], Recovery] = {}
+        self._damaged = []
+        for name, found in zip(names, read_sealed(self._store, names), strict=True):
+            if isinstance(found, Damage):
+                self._damaged.append(found)
+                continue
+            try:
+                if found.meta["kind"] == "loss":
+                    loss = Loss(**found.meta["loss"])
+                    losses[loss.sequence, loss.token] = loss
+                else:
+                    key = (int(found.meta["sequence"]), str(found.meta["token"]))
+                    value = found.meta["recovery"]
+                    recovery = Recovery(**{**value, "damaged": tuple(value["damaged"])})
+                    if key not in recoveries or recoveries[key].at <= recovery.at:
+                        recoveries[key] = recovery
+            except (KeyError, TypeError, ValueError) as error:
+                self._damaged.append(Damage(name, "foreign", f"not understood: {error!r}"))
+        return {key: Entry(loss, recoveries.get(key)) for key, loss in losses.items()}
+
+
+def _folder(loss: Loss) -> str:
+    return f"{LEDGER}/{loss.sequence:08d}-{loss.token}"

@@ -1,0 +1,124 @@
+"""The backup store in a folder of a local or mounted filesystem."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from afspark.errors import ObjectMissing, StoreError
+from afspark.store.base import Names, Store, check_name, check_prefix, not_writable, one_line
+
+_ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+
+class LocalStore(Store):
+    """Objects are files below ``root``; the root is made by the first put.
+
+    ``put`` returns after fsync of the file, of its folder, and of every folder above it up to the first one
+    that existed before, so that neither contents nor names are lost in a power failure.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = os.path.abspath(os.path.expanduser(root))
+        self._settled: set[str] = set()
+
+    @property
+    def path(self) -> str:
+        return self._root
+
+    def put(self, name: str, data: bytes) -> None:
+        target = os.path.join(self._root, check_name(name))
+        try:
+            try:
+                self._write(target, data)
+            except FileNotFoundError:
+                # A folder this process has written to before was removed since.
+                self._settled.clear()
+                self._write(target, data)
+        except OSError as error:
+            raise not_writable(self._root, error) from error
+
+    def get(self, name: str) -> bytes:
+        try:
+            with open(os.path.join(self._root, check_name(name)), "rb") as file:
+                return file.read()
+        except _ABSENT:
+            raise ObjectMissing(f"No object {name} in {self._root}.", name=name) from None
+        except OSError as error:
+            raise StoreError(f"Cannot read {name} in {self._root}: {one_line(error)}.", name=name) from error
+
+    def list(self, prefix: str) -> Names:
+        start = os.path.join(self._root, check_prefix(prefix))
+        try:
+            return sorted(os.path.relpath(file, self._root) for file in _files(start))
+        except OSError as error:
+            raise StoreError(f"Cannot list {start}: {one_line(error)}.", name=prefix) from error
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            try:
+                os.unlink(os.path.join(self._root, check_name(name)))
+            except _ABSENT:
+                continue
+            except OSError as error:
+                raise not_writable(self._root, error) from error
+
+    def _write(self, target: str, data: bytes) -> None:
+        folder = os.path.dirname(target)
+        if folder not in self._settled:
+            _make_durable_folder(folder, self._root)
+            self._settled.add(folder)
+        with open(target, "wb", buffering=0) as file:
+            view = memoryview(data)
+            while view:
+                view = view[file.write(view) :]
+            os.fsync(file.fileno())
+        _fsync_folder(folder)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What this process has synced says nothing about another one.
+        return {"_root": self._root, "_settled": set()}
+
+
+def _files(folder: str) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _files(entry.path)
+                else:
+                    yield entry.path
+    except _ABSENT:
+        return
+
+
+def _make_durable_folder(folder: str, root: str) -> None:
+    """Makes a folder at or below the root and syncs the names on the way to it.
+
+    Folders below the root are synced although they exist: another process may have made them a moment ago
+    and not have synced them yet.
+    """
+    named = [folder]
+    while named[-1] != root:
+        named.append(os.path.dirname(named[-1]))
+    while not os.path.isdir(named[-1]):
+        named.append(os.path.dirname(named[-1]))
+    os.makedirs(folder, exist_ok=True)
+    for name in named[:-1]:
+        _fsync_folder(os.path.dirname(name))
+
+
+def _fsync_folder(folder: str) -> None:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:
+        return  # A folder that may be written but not read cannot be synced by its user.
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # Some network filesystems sync folders by themselves and refuse.
+            raise
+    finally:
+        os.close(descriptor)

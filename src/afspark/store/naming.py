@@ -1,0 +1,120 @@
+"""Names of everything a query keeps in its store. Pure functions; the layout is part of the format.
+
+========================================================  ============================================
+name                                                      object
+========================================================  ============================================
+``identity``                                              whose checkpoint this is
+``epochs/<epoch>/start``                                  the opening of an epoch
+``epochs/<epoch>/records/<batch>-<attempt>``              commit records
+``objects/<epoch>/<operator>/<worker>-<incarnation>-``    backups
+``<batch>-<attempt>``
+``ledger/<sequence>-<token>/loss``, ``.../recovery-...``  the loss ledger
+========================================================  ============================================
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from afspark.errors import UsageError
+
+EPOCHS = "epochs"
+OBJECTS = "objects"
+LEDGER = "ledger"
+IDENTITY = "identity"
+
+_EPOCH = re.compile(r"(\d{8,})-([0-9a-f]{16})")
+_EPOCH_ENTRY = re.compile(r"epochs/([^/]+)/(?:start|records/(\d{12,})-(\d{4,}))")
+_OBJECT = re.compile(r"objects/([^/]+)/([^/]+)/(\d{5,})-(\d{5,})-(\d{12,})-(\d{4,})")
+
+
+@dataclass(frozen=True, order=True)
+class EpochId:
+    """One opening of a query by one driver. Ordered by number, then by the random token."""
+
+    number: int
+    token: str
+
+    def __str__(self) -> str:
+        return f"{self.number:08d}-{self.token}"
+
+    @classmethod
+    def parse(cls, text: str) -> EpochId | None:
+        match = _EPOCH.fullmatch(text)
+        return cls(int(match[1]), match[2]) if match else None
+
+    @classmethod
+    def after(cls, number: int) -> EpochId:
+        """The epoch following ``number``; two drivers that ask at the same time get different ones."""
+        return cls(number + 1, secrets.token_hex(8))
+
+
+@dataclass(frozen=True)
+class EpochEntry:
+    """A parsed name below ``epochs``; ``batch`` is None for the start object."""
+
+    name: str
+    epoch: EpochId
+    batch: int | None
+    attempt: int
+
+    @classmethod
+    def parse(cls, name: str) -> EpochEntry | None:
+        match = _EPOCH_ENTRY.fullmatch(name)
+        epoch = EpochId.parse(match[1]) if match else None
+        if match is None or epoch is None:
+            return None
+        return cls(name, epoch, None if match[2] is None else int(match[2]), int(match[3] or 0))
+
+
+@dataclass(frozen=True)
+class ObjectOrigin:
+    """Who wrote a backup object."""
+
+    epoch: str
+    operator: str
+    worker: int
+    incarnation: int
+    batch: int
+    attempt: int
+
+
+def start_name(epoch: str) -> str:
+    return f"{EPOCHS}/{epoch}/start"
+
+
+def record_name(epoch: str, batch: int, attempt: int) -> str:
+    return f"{EPOCHS}/{epoch}/records/{batch:012d}-{attempt:04d}"
+
+
+def object_name(epoch: str, operator: str, worker: int, incarnation: int, batch: int, attempt: int) -> str:
+    """The name of a worker's backup of one batch.
+
+    Different arguments give different names. As epoch, incarnation and task attempt are among them, a driver
+    or task that is still alive after it was replaced never overwrites an object some record names.
+
+    >>> object_name("00000001-0123456789abcdef", "count", 3, 0, 12, 0)
+    'objects/00000001-0123456789abcdef/count/00003-00000-000000000012-0000'
+    """
+    if EpochId.parse(epoch) is None:
+        raise UsageError(f"{epoch!r} is not the name of an epoch.", epoch=epoch)
+    if not operator or min(worker, incarnation, batch, attempt) < 0:
+        raise UsageError(
+            "An object's origin needs an operator and numbers >= 0.", operator=operator, worker=worker
+        )
+    # quote() keeps dots, and a part made of dots alone would name another folder.
+    folder = quote(operator, safe="").replace(".", "%2E")
+    return f"{OBJECTS}/{epoch}/{folder}/{worker:05d}-{incarnation:05d}-{batch:012d}-{attempt:04d}"
+
+
+def parse_object_name(name: str) -> ObjectOrigin | None:
+    """The arguments `object_name` was given, or None for a name it cannot have made."""
+    match = _OBJECT.fullmatch(name)
+    if match is None or EpochId.parse(match[1]) is None:
+        return None
+    return ObjectOrigin(
+        match[1], unquote(match[2]), int(match[3]), int(match[4]), int(match[5]), int(match[6])
+    )

@@ -1,0 +1,192 @@
+"""The log of commit records: what no record names does not exist."""
+
+from __future__ import annotations
+
+from afspark.errors import CheckpointError, UsageError
+from afspark.store.base import Store
+from afspark.store.commits import CommitRecord, ObjectRef, WorkerRecord
+from afspark.store.compaction import garbage
+from afspark.store.epochs import History, present_epochs, read_history, seal_record, seal_start
+from afspark.store.naming import (
+    EPOCHS,
+    OBJECTS,
+    EpochEntry,
+    EpochId,
+    parse_object_name,
+    record_name,
+    start_name,
+)
+from afspark.store.reading import Damage
+
+__all__ = ["CommitRecord", "ObjectRef", "RecordLog", "WorkerRecord"]
+
+_OPEN_TRIES = 5
+
+
+class RecordLog:
+    """Commit records of one query, written by one driver at a time.
+
+    Every driver opens an *epoch*: a folder of its own, numbered one above all present ones plus a random
+    token, that fences off older drivers which may still be alive. The store is listed when an epoch is
+    opened, before its first record, when old records are pruned and by `sweep`; all else is in memory.
+
+    Two drivers that open at the same moment may get the same number; their folders differ by the token. Each
+    looks again after its start object is durable and takes a higher number if another epoch has appeared, and
+    looks once more before its first record. One that finds a newer epoch then gets a `CheckpointError`. If
+    two epochs of one number remain, the one with the larger token is continued by the next opening.
+
+    ``damaged`` lists what the last `open_epoch` passed over to reach a sound record.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._epoch: EpochId | None = None
+        self._records: dict[int, tuple[str, CommitRecord]] = {}
+        self._replaced: list[tuple[str, CommitRecord | None]] = []
+        self._attempts: dict[int, int] = {}
+        self.damaged: list[Damage] = []
+
+    @property
+    def epoch(self) -> str:
+        """The epoch opened by this log, as object names and records carry it."""
+        return str(self._opened())
+
+    def open_epoch(self, upto: int) -> CommitRecord | None:
+        """Starts a new epoch on top of the newest sound record with batch <= ``upto``; returns that record.
+
+        ``upto`` is the last batch the engine has committed (-1: none). A record of a later batch may exist if
+        the driver died before that commit; the batch will run again, so the record is never used again.
+        """
+        for _ in range(_OPEN_TRIES):
+            history = read_history(self._store, upto)
+            highest = max((epoch.number for epoch in history.present), default=0)
+            epoch = EpochId.after(highest)
+            visible = [name for _, (name, _) in sorted(history.records.items())]
+            self._store.put(start_name(str(epoch)), seal_start(epoch, visible))
+            if present_epochs(self._store) - {epoch} == history.present:
+                self._continue(epoch, history)
+                return self.newest()
+        raise CheckpointError(
+            f"Other drivers keep opening the checkpoint {self._store.path}.",
+            remedy="Let only one query use this checkpoint at a time.",
+            path=self._store.path,
+        )
+
+    def newest(self, at_most: int | None = None) -> CommitRecord | None:
+        """The record with the highest batch (<= ``at_most``) this epoch sees; from memory."""
+        batches = [batch for batch in self._records if at_most is None or batch <= at_most]
+        return self._records[max(batches)][1] if batches else None
+
+    def write(self, record: CommitRecord) -> None:
+        """Makes a record durable. The newest batch may be written again, as after a failed attempt.
+
+        `StoreNotWritable` if the store refuses: the record then counts as not written. `CheckpointError`
+        if another driver has opened the query since and this log has written nothing before.
+        """
+        newest = self.newest()
+        if record.epoch != self.epoch or record.batch < (newest.batch if newest else 0):
+            raise UsageError(
+                f"Record of batch {record.batch}, epoch {record.epoch} does not continue epoch {self.epoch}.",
+                batch=record.batch,
+                epoch=record.epoch,
+            )
+        if not self._attempts:
+            self._refuse_if_superseded()
+        # Every attempt has a name of its own: repeating one must not put a sound record at risk.
+        attempt = self._attempts.get(record.batch, -1) + 1
+        self._attempts[record.batch] = attempt
+        name = record_name(self.epoch, record.batch, attempt)
+        visible = [past for batch, (past, _) in sorted(self._records.items()) if batch < record.batch]
+        try:
+            self._store.put(name, seal_record(record, visible))
+        except BaseException:
+            self._replaced.append((name, None))
+            raise
+        if record.batch in self._records:
+            self._replaced.append(self._records[record.batch])
+        self._records[record.batch] = (name, record)
+
+    def superseded(self) -> str | None:
+        """The newer epoch another driver has opened, if any; one listing."""
+        newer = max(present_epochs(self._store), default=self._opened())
+        return str(newer) if newer > self._opened() else None
+
+    def prune(self, keep: int = 8, slack: int = 8) -> list[str]:
+        """Deletes all but the ``keep`` newest records, and objects none of those names; returns their names.
+
+        Does nothing, without any request, until more than ``keep + slack`` records have gathered. ``keep`` is
+        at least 2, because the newest record is passed over when its batch runs again. `CheckpointError` if
+        another driver has opened the query since: its history shares objects with this one.
+        """
+        if keep < 2 or slack < 0:
+            raise UsageError("prune needs keep >= 2 and slack >= 0.", keep=keep, slack=slack)
+        if len(self._records) <= keep + slack:
+            return []
+        self._refuse_if_superseded()
+        batches = sorted(self._records)
+        dropped = [self._records.pop(batch) for batch in batches[:-keep]] + self._replaced
+        self._replaced = []
+        self._attempts = {batch: tried for batch, tried in self._attempts.items() if batch >= batches[-keep]}
+        names = [name for name, _ in dropped]
+        objects = garbage(
+            (record for _, record in dropped if record is not None),
+            (record for _, record in self._records.values()),
+        )
+        # Records first: dying in between leaves orphans for the next sweep, not records without objects.
+        self._store.delete(names)
+        self._store.delete(sorted(objects))
+        return [*names, *sorted(objects)]
+
+    def sweep(self) -> list[str]:
+        """Deletes what dead epochs and dead incarnations left behind; returns the names. For start-up.
+
+        Kept: everything a record seen by this epoch names, all of this epoch except objects of incarnations
+        that its newest record has left behind, and all of newer epochs. Where no record could be read
+        although there were some, nothing is deleted.
+        """
+        self._refuse_if_superseded()
+        if self.damaged and not self._records:
+            return []
+        records = {name for name, _ in self._records.values()}
+        entries = [entry for name in self._store.list(EPOCHS) if (entry := EpochEntry.parse(name))]
+        orphans = [
+            entry.name for entry in entries if entry.epoch < self._opened() and entry.name not in records
+        ]
+        needed = {name for _, record in self._records.values() for name in record.references()}
+        orphans += [name for name in self._store.list(OBJECTS) if name not in needed and self._is_dead(name)]
+        self._store.delete(orphans)
+        return orphans
+
+    def _is_dead(self, name: str) -> bool:
+        origin = parse_object_name(name)
+        epoch = EpochId.parse(origin.epoch) if origin else None
+        if origin is None or epoch is None or epoch > self._opened():
+            return False
+        if epoch < self._opened():
+            return True
+        newest = self.newest()
+        workers = newest.operators.get(origin.operator, ()) if newest else ()
+        return any(one.worker == origin.worker and origin.incarnation < one.incarnation for one in workers)
+
+    def _continue(self, epoch: EpochId, history: History) -> None:
+        self._epoch = epoch
+        self._records = history.records
+        self._replaced = []
+        self._attempts = {}
+        self.damaged = history.damaged
+
+    def _opened(self) -> EpochId:
+        if self._epoch is None:
+            raise UsageError("No epoch is open.", remedy="Call open_epoch first.")
+        return self._epoch
+
+    def _refuse_if_superseded(self) -> None:
+        newer = self.superseded()
+        if newer is not None:
+            raise CheckpointError(
+                f"Another driver has opened the checkpoint {self._store.path}.",
+                remedy="Let only one query use this checkpoint at a time; this one must stop.",
+                path=self._store.path,
+                expected=self.epoch,
+                found=newer,
+            )

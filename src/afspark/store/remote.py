@@ -1,0 +1,129 @@
+"""The backup store on any filesystem pyarrow speaks to: S3, GCS, Azure, HDFS, or one made by the user."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from afspark.errors import ObjectMissing, StoreError
+from afspark.store.base import Names, Store, check_name, check_prefix, not_writable, one_line
+
+REMOTE_REMEDY = "Check the address, the credentials and the network, or use a local path."
+_DELETERS = 8
+
+
+class ArrowStore(Store):
+    """Objects are files of a ``pyarrow.fs`` filesystem; durable when its output stream has closed.
+
+    Given a URI, the filesystem is connected on first use, once in each process.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._connected: tuple[Any, str] | None = None
+
+    @classmethod
+    def over(cls, filesystem: pafs.FileSystem, root: str) -> ArrowStore:
+        """A store in a folder of a filesystem object; picklable if that object is."""
+        store = _ObjectStore(f"{filesystem.type_name}:{root}")
+        store._connected = (filesystem, root.rstrip("/"))
+        return store
+
+    @property
+    def path(self) -> str:
+        return redact(self._uri)
+
+    def put(self, name: str, data: bytes) -> None:
+        filesystem, target = self._locate(check_name(name))
+        try:
+            try:
+                _write(filesystem, target, data)
+            except FileNotFoundError:
+                # Only filesystems with real folders say so; object stores are spared the extra request.
+                filesystem.create_dir(target.rpartition("/")[0], recursive=True)
+                _write(filesystem, target, data)
+        except (OSError, pa.ArrowException) as error:
+            raise not_writable(self.path, error, REMOTE_REMEDY) from error
+
+    def get(self, name: str) -> bytes:
+        filesystem, target = self._locate(check_name(name))
+        try:
+            with filesystem.open_input_stream(target, compression=None) as stream:
+                return bytes(stream.read())
+        except (OSError, pa.ArrowException) as error:
+            if isinstance(error, FileNotFoundError | NotADirectoryError) or not _is_file(filesystem, target):
+                raise ObjectMissing(f"No object {name} in {self.path}.", name=name) from None
+            raise StoreError(f"Cannot read {name} in {self.path}: {one_line(error)}.", name=name) from error
+
+    def list(self, prefix: str) -> Names:
+        filesystem, folder = self._locate(check_prefix(prefix))
+        _, root = self._locate("")
+        selector = pafs.FileSelector(folder, allow_not_found=True, recursive=True)
+        try:
+            found = filesystem.get_file_info(selector)
+        except NotADirectoryError:
+            return []
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(
+                f"Cannot list {prefix} in {self.path}: {one_line(error)}.", name=prefix
+            ) from error
+        return sorted(
+            str(info.path)[len(root) :].lstrip("/") for info in found if info.type == pafs.FileType.File
+        )
+
+    def delete(self, names: Iterable[str]) -> None:
+        with ThreadPoolExecutor(_DELETERS) as pool:
+            for _ in pool.map(self._delete_one, names):
+                pass
+
+    def _delete_one(self, name: str) -> None:
+        filesystem, target = self._locate(check_name(name))
+        try:
+            filesystem.delete_file(target)
+        except (OSError, pa.ArrowException) as error:
+            if isinstance(error, FileNotFoundError | NotADirectoryError) or not _is_file(filesystem, target):
+                return
+            raise not_writable(self.path, error, REMOTE_REMEDY) from error
+
+    def _locate(self, name: str) -> tuple[Any, str]:
+        if self._connected is None:
+            try:
+                filesystem, root = pafs.FileSystem.from_uri(self._uri)
+            except (OSError, pa.ArrowException, ImportError) as error:
+                reason = one_line(error).replace(self._uri, self.path)
+                raise not_writable(self.path, reason, REMOTE_REMEDY) from error
+            self._connected = (filesystem, root.rstrip("/"))
+        filesystem, root = self._connected
+        return filesystem, "/".join(part for part in (root, name) if part)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_uri": self._uri, "_connected": None}
+
+
+class _ObjectStore(ArrowStore):
+    """An `ArrowStore` whose filesystem object cannot be found again by a URI, so travels with it."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_uri": self._uri, "_connected": self._connected}
+
+
+def redact(uri: str) -> str:
+    """A URI without user, password and query, which may hold keys."""
+    return re.sub(r"//[^/@]*@", "//", uri).partition("?")[0]
+
+
+def _write(filesystem: Any, target: str, data: bytes) -> None:
+    with filesystem.open_output_stream(target, compression=None) as stream:
+        stream.write(data)
+
+
+def _is_file(filesystem: Any, target: str) -> bool:
+    try:
+        return bool(filesystem.get_file_info(target).type == pafs.FileType.File)
+    except (OSError, pa.ArrowException):
+        return True  # Unknown: the caller must report the failure, not an absence.

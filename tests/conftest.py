@@ -1,0 +1,36 @@
+"""Settings for every test: repeatable by default, exploratory on request."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Shared machines stall; a slow example is no failure. pytest-timeout catches real hangs.
+_COMMON = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", _COMMON, derandomize=True, database=None)
+settings.register_profile("explore", _COMMON, max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# Plots are written to files; no test opens a window.
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+_TESTS = Path(__file__).parent
+_LAYERS = ["unit", "contract", "property", "spark", "cluster"]
+_MARKERS = {"spark": [pytest.mark.spark], "cluster": [pytest.mark.spark, pytest.mark.cluster]}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what starts processes by its folder, and run cheap tests first."""
+    for item in items:
+        for marker in _MARKERS.get(_layer(item), []):
+            item.add_marker(marker)
+    items.sort(key=lambda item: _LAYERS.index(_layer(item)))
+
+
+def _layer(item: pytest.Item) -> str:
+    """The folder of tests/ an item is in; the examples in docstrings count as unit tests."""
+    folder = item.path.relative_to(_TESTS).parts[0] if item.path.is_relative_to(_TESTS) else ""
+    return folder if folder in _LAYERS else "unit"

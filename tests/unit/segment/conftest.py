@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from afspark.runtime.lifecycle import Identity
+
+
+@pytest.fixture
+def identity() -> Identity:
+    return Identity(query_id="q", fingerprint="f", operator="count", worker=0, workers=2)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where a segment is to be."""
+    return tmp_path / "host" / "q" / "count-0"

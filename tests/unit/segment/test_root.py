@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from afspark.errors import SegmentBusy, SegmentError
+from afspark.runtime.lifecycle import Identity
+from afspark.runtime.segment import Segment, SegmentRoot, Survivor, root
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> SegmentRoot:
+    return SegmentRoot(tmp_path / "segments", "127.0.0.2")
+
+
+def create(house: SegmentRoot, identity: Identity, incarnation: int = 0) -> Segment:
+    place = house.directory(identity.query_id, identity.operator, identity.worker)
+    return Segment.create(place, identity, incarnation)
+
+
+def test_directory(house: SegmentRoot) -> None:
+    assert house.directory("q", "count", 3) == house.base / "127.0.0.2" / "q" / "count-3"
+
+
+@pytest.mark.parametrize("name", ["..", ".", ".dead-x", "a/b", "%2E", "ü:1"])
+def test_names_never_leave_the_tree_nor_hide(house: SegmentRoot, identity: Identity, name: str) -> None:
+    segment = create(house, replace(identity, query_id=name, operator=name))
+    assert segment.directory.resolve().parent.parent == (house.base / "127.0.0.2").resolve()
+    (survivor,) = house.census(name)
+    assert survivor.operator == name
+
+
+def test_hosts_do_not_see_each_other(house: SegmentRoot, identity: Identity) -> None:
+    create(house, identity)
+    other = SegmentRoot(house.base, "127.0.0.3")
+    assert other.census("q") == []
+    assert Segment.open(other.directory("q", "count", 0)) is None
+
+
+def test_census(house: SegmentRoot, identity: Identity) -> None:
+    second = create(house, replace(identity, worker=1), incarnation=2)
+    first = create(house, identity)
+    create(house, replace(identity, query_id="another"))
+    with first.lock(1.0):
+        first.begin(0)
+        first.finish(0, b"")
+        first.begin(1)
+        assert [(found.worker, found.incarnation, found.version, found.marked) for found in house.census("q")] == [
+            (0, 0, 0, True),
+            (1, 2, -1, False),
+        ]
+    assert house.census("q")[1] == Survivor(
+        operator="count",
+        worker=1,
+        workers=2,
+        fingerprint="f",
+        incarnation=2,
+        version=-1,
+        marked=False,
+        host="127.0.0.2",
+        directory=str(second.directory),
+    )
+
+
+def test_census_skips_what_is_no_segment(house: SegmentRoot, identity: Identity) -> None:
+    half = create(house, identity).directory
+    (half / "meta.json").unlink()
+    (half.parent / "file").touch()
+    assert house.census("q") == []
+    assert house.census("never seen") == []
+
+
+def test_release(house: SegmentRoot, identity: Identity) -> None:
+    create(house, identity)
+    half = create(house, replace(identity, worker=1)).directory
+    (half / "meta.json").unlink()
+    kept = create(house, replace(identity, query_id="another"))
+    assert house.release("q") == 1
+    assert house.census("q") == []
+    assert not half.parent.exists()
+    assert kept.is_current()
+    assert house.release("q") == 0
+
+
+def test_release_waits_for_tasks_at_work(house: SegmentRoot, identity: Identity) -> None:
+    segment = create(house, identity)
+    with segment.lock(1.0), pytest.raises(SegmentBusy):
+        house.release("q", timeout_seconds=0.05)
+    assert segment.is_current()
+
+
+def test_clean_removes_what_was_not_used_for_long(house: SegmentRoot, identity: Identity) -> None:
+    segment = create(house, identity)
+    other_host = create(SegmentRoot(house.base, "127.0.0.3"), identity)
+    now = time.time()
+    assert house.clean(now=now + DAY - 60) == []
+    assert house.clean(now=now + DAY + 60) == [segment.directory, other_host.directory]
+    assert list(house.base.iterdir()) == []
+
+
+def test_use_prolongs_life(house: SegmentRoot, identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
+    segment = create(house, identity)
+    start = time.time()
+    monkeypatch.setattr(time, "time", lambda: start + DAY)
+    with segment.lock(1.0):
+        pass
+    assert house.clean(retention_seconds=DAY, now=start + 1.5 * DAY) == []
+    assert house.clean(retention_seconds=DAY, now=start + 2.5 * DAY) == [segment.directory]
+
+
+def test_clean_removes_what_lost_its_checkpoint(house: SegmentRoot, identity: Identity, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    doomed = create(house, replace(identity, checkpoint=str(checkpoint)))
+    remote = create(house, replace(identity, worker=1, checkpoint="s3://bucket/checkpoint"))
+    elsewhere = create(house, replace(identity, operator="x", checkpoint=str(tmp_path / "never seen here")))
+    assert house.clean() == []
+    checkpoint.rmdir()
+    assert house.clean() == [doomed.directory]
+    assert remote.is_current()
+    assert elsewhere.is_current()
+
+
+def test_clean_never_touches_a_locked_segment(house: SegmentRoot, identity: Identity) -> None:
+    segment = create(house, identity)
+    with segment.lock(1.0):
+        assert house.clean(now=time.time() + 10 * DAY) == []
+    assert segment.is_current()
+
+
+def test_clean_removes_leftovers(house: SegmentRoot, identity: Identity) -> None:
+    segment = create(house, identity)
+    query = segment.directory.parent
+    for name in (".dead-count-1-ab", ".new-count-1-ab", ".new-fresh", "half"):
+        (query / name).mkdir()
+    long_ago = time.time() - DAY
+    for name in (".new-count-1-ab", "half"):
+        os.utime(query / name, (long_ago, long_ago))
+    assert house.clean() == []
+    assert sorted(path.name for path in query.iterdir()) == [".new-fresh", "count-0"]
+
+
+def test_clean_of_an_empty_house(house: SegmentRoot) -> None:
+    assert house.clean() == []
+
+
+def test_base_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AFSPARK_SEGMENTS", str(tmp_path / "named"))
+    assert SegmentRoot(None, "h").base == tmp_path / "named"
+    assert SegmentRoot(tmp_path / "chosen", "h").base == tmp_path / "chosen"
+
+
+def test_base_without_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("AFSPARK_SEGMENTS", raising=False)
+    monkeypatch.setattr(root, "_SHARED_MEMORY", tmp_path)
+    assert SegmentRoot(None, "h").base == tmp_path / f"afspark-{os.geteuid()}"
+    monkeypatch.setattr(root, "_SHARED_MEMORY", tmp_path / "missing")
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
+    assert SegmentRoot(None, "h").base == tmp_path / "temporary" / f"afspark-{os.geteuid()}"
+
+
+def test_base_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("AFSPARK_SEGMENTS", raising=False)
+    monkeypatch.setattr(root, "_SHARED_MEMORY", tmp_path)
+    target = tmp_path / "theirs"
+    target.mkdir()
+    (tmp_path / f"afspark-{os.geteuid()}").symlink_to(target)
+    with pytest.raises(SegmentError) as caught:
+        SegmentRoot(None, "h")
+    assert caught.value.remedy
+
+
+def test_folders_are_private(house: SegmentRoot, identity: Identity) -> None:
+    create(house, identity)
+    for path in (house.base, house.base / "127.0.0.2", house.base / "127.0.0.2" / "q"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700

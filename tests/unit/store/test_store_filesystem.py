@@ -1,0 +1,149 @@
+"""Opening stores, durable writes, and places that cannot be written."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from afspark.errors import StoreError, StoreNotWritable, UsageError
+from afspark.store import Store, open_store
+from afspark.store.base import Names
+from afspark.store.local import LocalStore
+from afspark.store.remote import ArrowStore, redact
+
+
+def _refused(store: Store, within: float = 12.0) -> StoreNotWritable:
+    began = time.monotonic()
+    with pytest.raises(StoreNotWritable) as caught:
+        store.check_writable()
+    assert time.monotonic() - began < within
+    assert "\n" not in str(caught.value)
+    assert caught.value.path == store.path
+    assert caught.value.remedy
+    return caught.value
+
+
+def test_a_path_below_a_file_is_not_writable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    _refused(open_store(tmp_path / "file" / "store"), within=2)
+    _refused(open_store(tmp_path / "file"), within=2)
+
+
+def test_a_read_only_folder_is_not_writable(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        # Permissions do not bind root; the kernel's own folders do.
+        _refused(open_store("/proc/afspark"), within=2)
+        return
+    folder = tmp_path / "locked"
+    folder.mkdir(mode=0o500)
+    _refused(open_store(folder / "store"), within=2)
+
+
+@pytest.mark.parametrize("uri", ["nosuch://host/path", "http://host/path", "s4://bucket/key"])
+def test_an_unknown_scheme_is_not_writable(uri: str) -> None:
+    _refused(open_store(uri), within=2)
+
+
+def test_an_unreachable_bucket_is_not_writable_and_keeps_its_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    uri = "s3://user:secret@bucket/key?region=us-east-1&scheme=http&endpoint_override=127.0.0.1:1"
+    store = open_store(uri)
+    error = _refused(store)
+    assert "secret" not in str(error) + store.path + repr(store)
+    assert pickle.loads(pickle.dumps(store))._uri == uri
+
+
+def test_a_store_that_never_answers_is_not_writable() -> None:
+    class Silent(LocalStore):
+        def put(self, name: str, data: bytes) -> None:
+            threading.Event().wait(5)
+
+    began = time.monotonic()
+    with pytest.raises(StoreNotWritable):
+        Silent("/anywhere").check_writable(timeout_seconds=0.2)
+    assert time.monotonic() - began < 2
+
+
+def test_a_store_that_returns_something_else_is_not_writable(tmp_path: Path) -> None:
+    class Wrong(LocalStore):
+        def get(self, name: str) -> bytes:
+            return super().get(name)[:-1]
+
+    _refused(Wrong(str(tmp_path)), within=2)
+
+
+def test_a_failed_put_names_the_store(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.put("folder/object", b"x")
+    with pytest.raises(StoreNotWritable) as caught:
+        store.put("folder/object/below", b"x")
+    assert caught.value.path == str(tmp_path)
+    with pytest.raises(StoreNotWritable):
+        store.put("folder", b"x")
+
+
+def test_an_unreadable_object_is_an_error_but_not_missing(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    os.symlink("loop", tmp_path / "loop")
+    with pytest.raises(StoreError) as caught:
+        store.get("loop")
+    assert type(caught.value) is StoreError
+
+
+def test_put_syncs_file_and_new_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    root = tmp_path / "new" / "root"
+    store = open_store(root)
+    store.put("a/b/object", b"x")
+    wanted = [tmp_path, tmp_path / "new", root, root / "a", root / "a/b", root / "a/b/object"]
+    assert {str(path) for path in wanted} <= set(synced)
+    assert str(tmp_path.parent) not in synced
+    assert synced.index(str(root / "a/b/object")) < len(synced) - 1 - synced[::-1].index(str(root / "a/b"))
+    synced.clear()
+    store.put("a/b/second", b"x")
+    assert synced == [str(root / "a/b/second"), str(root / "a/b")]
+
+
+def test_put_survives_removal_of_its_folder(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "root")
+    store.put("a/one", b"1")
+    store.delete(["a/one"])
+    (tmp_path / "root" / "a").rmdir()
+    store.put("a/two", b"2")
+    assert store.list("") == ["a/two"]
+
+
+def test_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert open_store("relative/place").path == str(tmp_path / "relative/place")
+    assert open_store(f"file://{tmp_path}/a%20b").path == f"{tmp_path}/a b"
+    assert isinstance(open_store("gs://bucket/key"), ArrowStore)
+    for bad in ("", "  ", "file://otherhost/path"):
+        with pytest.raises(UsageError):
+            open_store(bad)
+
+
+def test_listing_passes_over_files_that_vanish(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.put("a/one", b"x")
+    (tmp_path / "empty").mkdir()
+    names: Names = store.list("")
+    assert names == ["a/one"]
+
+
+def test_redact() -> None:
+    assert redact("s3://k:s@bucket/p?secret_key=x") == "s3://bucket/p"
+    assert redact("abfss://container@account/p") == "abfss://account/p"
+    assert redact("/plain/path") == "/plain/path"

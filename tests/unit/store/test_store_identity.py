@@ -1,0 +1,62 @@
+"""Whose checkpoint it is."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import asdict, replace
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+
+from afspark.errors import CheckpointError
+from afspark.store import FORMAT_VERSION, Store, claim, open_store, seal
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path)
+
+
+def test_the_first_claim_makes_the_identity(store: Store) -> None:
+    made = claim(store, "abc", {"workers": 4})
+    assert (made.fingerprint, made.format_version, made.settings) == ("abc", FORMAT_VERSION, {"workers": 4})
+    assert claim(store, "abc", {"workers": 8}) == made
+    assert claim(store.below("elsewhere"), "abc", {}).query_id != made.query_id
+
+
+def test_another_pipeline_is_refused(store: Store) -> None:
+    claim(store, "abc", {})
+    before = store.get("identity")
+    with pytest.raises(CheckpointError) as caught:
+        claim(store, "xyz", {})
+    assert (caught.value.expected, caught.value.found) == ("xyz", "abc")
+    assert caught.value.remedy
+    assert store.get("identity") == before
+
+
+def test_another_format_of_the_checkpoint_is_refused(store: Store) -> None:
+    identity = replace(claim(store, "abc", {}), format_version=99)
+    store.put("identity", seal({"kind": "identity", "identity": asdict(identity)}, {}))
+    with pytest.raises(CheckpointError) as caught:
+        claim(store, "abc", {})
+    assert (caught.value.expected, caught.value.found) == (FORMAT_VERSION, 99)
+
+
+def test_another_format_of_the_object_is_refused(store: Store) -> None:
+    claim(store, "abc", {})
+    data = bytearray(store.get("identity")[:-16])
+    struct.pack_into("<I", data, 8, 2)
+    store.put("identity", bytes(data) + blake2b(data, digest_size=16).digest())
+    with pytest.raises(CheckpointError) as caught:
+        claim(store, "abc", {})
+    assert (caught.value.expected, caught.value.found) == (FORMAT_VERSION, 2)
+
+
+@pytest.mark.parametrize("damaged", [b"", b"half", seal({}, {}), seal({"identity": {"query_id": "x"}}, {})])
+def test_a_damaged_identity_is_refused(store: Store, damaged: bytes) -> None:
+    store.put("identity", damaged)
+    with pytest.raises(CheckpointError) as caught:
+        claim(store, "abc", {})
+    assert caught.value.path == store.path
+    assert caught.value.remedy

@@ -1,0 +1,135 @@
+"""The loss ledger."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from afspark.errors import UsageError
+from afspark.store import Entry, Ledger, Loss, Store, open_store
+from afspark.store.base import Names
+from afspark.store.local import LocalStore
+
+
+def _loss(worker: int = 0, *, counted: bool = True, operator: str = "count", **fields: object) -> Loss:
+    return Loss(
+        batch=7,
+        operator=operator,
+        worker=worker,
+        incarnation=1,
+        counted=counted,
+        cause="host lost",
+        theta={"counts": 4.0, "model": math.inf},
+        failures=2,
+        details={"items": 10},
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path)
+
+
+def test_entries_survive_and_merge(store: Store) -> None:
+    ledger = Ledger(store)
+    first, second = ledger.declare(_loss(0)), ledger.declare(_loss(1))
+    assert (first.sequence, second.sequence) == (0, 1)
+    completed = ledger.complete(
+        0, recovery_seconds=1.5, restored_cells=99, damaged=["objects/x"], details={"a": 1}
+    )
+    assert completed.recovery is not None and not completed.recovery.covered
+    assert ledger.entries() == [completed, Entry(second)]
+    again = Ledger(store)
+    assert again.entries() == ledger.entries()
+    third = again.declare(_loss(0))
+    assert third.sequence == 2
+    done = again.complete(third.sequence, recovery_seconds=0.1, restored_cells=0)
+    assert done.recovery is not None and done.recovery.covered
+    assert Ledger(store).entries() == again.entries()
+
+
+def test_a_loss_is_durable_before_declare_returns(store: Store) -> None:
+    declared = Ledger(store).declare(_loss())
+    assert [entry.loss for entry in Ledger(store).entries()] == [declared]
+
+
+def test_failures_count_the_counted(store: Store) -> None:
+    ledger = Ledger(store)
+    for loss in (_loss(0), _loss(0), _loss(0, counted=False), _loss(1), _loss(0, operator="other")):
+        ledger.declare(loss)
+    for view in (ledger, Ledger(store)):
+        assert view.failures("count", 0) == 2
+        assert view.failures("count", 1) == 1
+        assert view.failures("other", 0) == 1
+        assert view.failures("count", 5) == 0
+
+
+def test_two_drivers_do_not_collide(store: Store) -> None:
+    one, two = Ledger(store), Ledger(store)
+    assert one.entries() == two.entries() == []
+    first, second = one.declare(_loss(0, at=1.0)), two.declare(_loss(1, at=2.0))
+    assert first.sequence == second.sequence
+    two.complete(second.sequence, recovery_seconds=1, restored_cells=1)
+    merged = Ledger(store)
+    assert {entry.loss.worker: entry.recovery is not None for entry in merged.entries()} == {
+        0: False,
+        1: True,
+    }
+    assert merged.declare(_loss(2)).sequence == 1
+
+
+def test_a_second_completion_replaces_the_first(store: Store) -> None:
+    ledger = Ledger(store)
+    number = ledger.declare(_loss()).sequence
+    for cells in (1, 2):
+        ledger.complete(number, recovery_seconds=1, restored_cells=cells)
+    for view in (ledger, Ledger(store)):
+        recovery = view.entries()[0].recovery
+        assert recovery is not None and recovery.restored_cells == 2
+
+
+def test_an_unknown_number_is_refused(store: Store) -> None:
+    with pytest.raises(UsageError):
+        Ledger(store).complete(0, recovery_seconds=1, restored_cells=1)
+
+
+def test_damaged_entries_are_reported_and_the_others_kept(store: Store) -> None:
+    ledger = Ledger(store)
+    for worker in range(3):
+        ledger.declare(_loss(worker))
+    names = store.list("ledger")
+    store.put(names[1], store.get(names[1])[:-20])
+    again = Ledger(store)
+    assert [item.name for item in again.damaged] == [names[1]]
+    assert [entry.loss.worker for entry in again.entries()] == [0, 2]
+    assert again.declare(_loss(3)).sequence == 3
+
+
+def test_a_damaged_recovery_leaves_the_loss(store: Store) -> None:
+    ledger = Ledger(store)
+    ledger.complete(ledger.declare(_loss()).sequence, recovery_seconds=1, restored_cells=1)
+    name = next(name for name in store.list("ledger") if "recovery" in name)
+    store.put(name, b"")
+    again = Ledger(store)
+    assert again.failures("count", 0) == 1
+    assert again.entries()[0].recovery is None
+    assert [item.name for item in again.damaged] == [name]
+
+
+def test_the_store_is_listed_once(tmp_path: Path) -> None:
+    class Counting(LocalStore):
+        lists = 0
+
+        def list(self, prefix: str) -> Names:
+            Counting.lists += 1
+            return super().list(prefix)
+
+    ledger = Ledger(Counting(str(tmp_path)))
+    for _ in range(3):
+        ledger.complete(ledger.declare(_loss()).sequence, recovery_seconds=1, restored_cells=1)
+        ledger.failures("count", 0)
+    assert Counting.lists == 1
+    assert len(ledger.entries()) == 3

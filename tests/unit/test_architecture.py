@@ -1,0 +1,167 @@
+"""The plan of the house: which room may import which, and the size of its parts.
+
+docs/contributing.md describes the plan; the table below decides.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "afspark"
+MAX_LINES = 500
+
+FOUNDATION = {"errors", "config", "_version"}
+CORE = ["model", "bounds", "policies", "store", "runtime"]
+"""Each imports only what stands before it, besides the foundation."""
+
+FRONT = {"cli", "report", "__main__"}
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "_version": set(),
+    "config": {"errors"},
+    **{room: FOUNDATION | set(CORE[:place]) for place, room in enumerate(CORE)},
+    "algorithms": {"errors", "model"},
+}
+ALLOWED |= {room: {*ALLOWED, *FRONT} for room in FRONT}
+MAY_IMPORT_PYSPARK = {"runtime", "cli"}
+
+
+def imports_of(source: str, module: str, *, is_package: bool) -> Iterator[str]:
+    """Dotted names that ``source`` imports anywhere, lazily or for types alike, relative ones resolved."""
+    parts = module.split(".")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            here = parts[: len(parts) - node.level + is_package] if node.level else []
+            base = ".".join([*here, *([node.module] if node.module else [])])
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def violations(source: str, module: str, *, is_package: bool = False) -> list[str]:
+    """What ``module`` imports against the plan; the package's own ``__init__`` may re-export anything."""
+    if module == "afspark":
+        return []
+    room = module.split(".")[1]
+    if room not in ALLOWED:
+        return [f"{module}: room '{room}' has no place in the plan"]
+    found = []
+    for name in imports_of(source, module, is_package=is_package):
+        top, *rest = name.split(".")
+        if top in {"pyspark", "py4j"} and room not in MAY_IMPORT_PYSPARK:
+            found.append(f"{module}: {name}")
+        if top == "afspark" and (not rest or rest[0] not in ALLOWED[room] | {room}):
+            found.append(f"{module}: {name}")
+    return found
+
+
+def more_than_reexports(source: str) -> list[str]:
+    """Statements of an ``__init__`` that are neither docstring, import nor ``__all__``."""
+    return [ast.unparse(node) for node in ast.parse(source).body if not _reexports(node)]
+
+
+def _reexports(node: ast.stmt) -> bool:
+    match node:
+        case ast.Import() | ast.ImportFrom():
+            return True
+        case ast.Expr(value=ast.Constant(value=str())):
+            return True
+        case ast.Assign(targets=[ast.Name(id="__all__")]):
+            return True
+    return False
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+CODE = sorted(
+    path for folder in ("src", "tests", "bench", "examples") for path in (ROOT / folder).rglob("*.py")
+)
+
+
+def test_there_is_a_house_to_check() -> None:
+    assert {path.name for path in PACKAGE.iterdir() if path.is_dir()} >= {"model", "store", "runtime"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_of)
+def test_imports_follow_the_plan(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    assert violations(source, module_of(path), is_package=path.name == "__init__.py") == []
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.name == "__init__.py"], ids=module_of)
+def test_init_files_only_reexport(path: Path) -> None:
+    assert more_than_reexports(path.read_text(encoding="utf-8")) == []
+
+
+def test_files_stay_short() -> None:
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in CODE
+    }
+    assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("afspark.model.states.base", "import pyspark.sql"),
+        ("afspark.store.records", "def f():\n    from py4j.java_gateway import JavaGateway"),
+        ("afspark.report.tables", "from pyspark.sql import DataFrame"),
+        ("afspark.model.divergence", "from afspark.bounds import thresholds"),
+        ("afspark.model.divergence", "from afspark import bounds"),
+        ("afspark.model.divergence", "from .. import bounds"),
+        ("afspark.model.divergence", "from ..store.format import seal"),
+        ("afspark.policies.approximate", "import afspark.runtime.segment"),
+        ("afspark.algorithms.word_count", "from afspark.runtime import session"),
+        ("afspark.runtime.loop", "from afspark import Pipeline"),
+        ("afspark.runtime.loop", "import afspark"),
+        (
+            "afspark.runtime.loop",
+            "if TYPE_CHECKING:\n    from afspark.algorithms.word_count import WordCount",
+        ),
+        ("afspark.errors", "from afspark.config import Options"),
+        ("afspark.attic", ""),
+    ],
+)
+def test_a_breach_is_seen(module: str, source: str) -> None:
+    assert len(violations(source, module)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("afspark", "from afspark.runtime.loop import run\nfrom afspark.model import HashTable"),
+        ("afspark.model.states.matrix", "from .base import State\nfrom ..kernels import hashing"),
+        ("afspark.store.format", "import json\nfrom afspark.errors import CorruptObject"),
+        (
+            "afspark.runtime.loop",
+            "import pyspark\nfrom afspark.store import Store\nfrom .segment import Segment",
+        ),
+        ("afspark.algorithms.word_count", "from afspark.model import HashTable"),
+        ("afspark.report.plot", "from afspark.algorithms import word_count\nfrom afspark import runtime"),
+    ],
+)
+def test_what_the_plan_allows_passes(module: str, source: str) -> None:
+    assert violations(source, module) == []
+
+
+def test_relative_imports_of_a_package_start_at_itself() -> None:
+    names = imports_of(
+        "from .base import State\nfrom . import matrix", "afspark.model.states", is_package=True
+    )
+    assert list(names) == ["afspark.model.states.base.State", "afspark.model.states.matrix"]
+
+
+@pytest.mark.parametrize(
+    "source", ["VERSION = 1", "def f(): ...", "if True:\n    import os", "print('hello')"]
+)
+def test_code_in_an_init_is_seen(source: str) -> None:
+    assert more_than_reexports(f'"""Doc."""\nfrom afspark.model import x\n__all__ = ["x"]\n{source}') != []
