@@ -45,9 +45,7 @@ class HeavyHitters(Operator):
         if not keys:
             raise UsageError("Heavy hitters need at least one key column.", remedy="Name them with keys.")
         if not (isinstance(threshold, int | float) and threshold > 0 and np.isfinite(threshold)):
-            raise UsageError(
-                f"The threshold must be a number above 0, not {threshold}.", threshold=threshold
-            )
+            raise UsageError(f"The threshold must be a number above 0, not {threshold}.", threshold=threshold)
         self.keys = tuple(keys)
         self.weight = weight
         self.threshold = threshold
@@ -81,9 +79,7 @@ class HeavyHitters(Operator):
             )
         for name in self.keys:
             if not _is_key(schema.field(name).type):
-                raise UsageError(
-                    f"Column {name!r} is {schema.field(name).type}, which cannot be a key.", column=name
-                )
+                raise UsageError(f"Column {name!r} is {schema.field(name).type}, which cannot be a key.", column=name)
         self.key_types = tuple(schema.field(name).type for name in self.keys)
 
     def begin(self, states: Mapping[str, Any], context: WorkerContext) -> None:
@@ -145,9 +141,7 @@ def encode_keys(keys: pa.Table) -> list[str]:
     return [json.dumps(row, separators=(",", ":")) for row in zip(*columns, strict=True)]
 
 
-def decode_keys(
-    texts: Sequence[bytes], names: Sequence[str], types: Sequence[pa.DataType] | None
-) -> pa.Table:
+def decode_keys(texts: Sequence[bytes], names: Sequence[str], types: Sequence[pa.DataType] | None) -> pa.Table:
     """Inverse of :func:`encode_keys`; without types they are guessed from the values."""
     rows = [json.loads(text) for text in texts]
     columns = []
@@ -165,7 +159,13 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def _is_key(kind: pa.DataType) -> bool:
-    plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
+    plain = (
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_boolean,
+        pa.types.is_string,
+        pa.types.is_large_string,
+    )
     return any(is_kind(kind) for is_kind in plain) or _is_time(kind)
 
 

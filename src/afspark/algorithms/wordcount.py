@@ -66,9 +66,7 @@ class WordCount(Operator):
         return WordCombiner(self.column, self.lower)
 
     def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
-        states["counts"].add(
-            items.column("word"), items.column("count"), hashes=items.column("hash").to_numpy()
-        )
+        states["counts"].add(items.column("word"), items.column("count"), hashes=items.column("hash").to_numpy())
 
     def rows(self, cells: pa.RecordBatch) -> pa.RecordBatch:
         # Spark's strings are bytes as well; a view keeps words that are no UTF-8 as they are.

@@ -1,8 +1,9 @@
 """How far a state may be from its last durable backup, as one number.
 
-All three distances are sums or maxima over cells of the difference between present value and shadow (the value in
-the last acknowledged backup, 0 if there is none). Sums are kept as *power sums* (of absolute differences, or of their
-squares), because those can be corrected cell by cell; ``norm`` turns a power sum into the distance.
+All three distances are sums or maxima over cells of the difference between present value and shadow (the
+value in the last acknowledged backup, 0 if there is none). Sums are kept as *power sums* (of absolute
+differences, or of their squares), because those can be corrected cell by cell; ``norm`` turns a power sum
+into the distance.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from afspark.errors import UsageError
 class Divergence(enum.StrEnum):
     """The distance between a state and its last durable backup.
 
-    ``MAX``: largest absolute difference of a cell. ``MANHATTAN``: sum of absolute differences. ``EUCLIDEAN``: square root of
-    the sum of squared differences. The text forms ("max" ...) are accepted wherever one is expected.
+    ``MAX``: largest absolute difference of a cell. ``MANHATTAN``: sum of absolute differences. ``EUCLIDEAN``:
+    square root of the sum of squared differences. The text forms ("max" ...) are accepted wherever one is
+    expected.
     """
 
     MAX = "max"

@@ -57,10 +57,8 @@ def muster(
             expected = max(expected, record.incarnation)
         elif not terms.tolerance.recovers:
             expected = max([expected, *(s.incarnation for s in usable)])
-        failures = sum(loss.counted for loss in own_losses)
-        missing = {
-            name: sum(loss.theta.get(name, 0.0) for loss in own_losses if loss.counted) for name in terms.states
-        }
+        failures = max(sum(loss.counted for loss in own_losses), record.failures if record else 0)
+        missing = _missing(terms, own_losses, failures)
         member = Member(
             worker=worker,
             home=free[worker],
@@ -83,6 +81,19 @@ def muster(
                 undeclared.append(worker)
         members.append(member)
     return members, undeclared
+
+
+def _missing(terms: Terms, losses: Sequence[Loss], failures: int) -> dict[str, float]:
+    """What counted failures may have taken: as the ledger says, or as the thresholds say if it has gaps."""
+    if not terms.tolerance.recovers:
+        return dict.fromkeys(terms.states, 0.0)
+    return {
+        name: max(
+            sum(loss.theta.get(name, 0.0) for loss in losses if loss.counted),
+            sum(terms.theta(earlier)[name] for earlier in range(failures)),
+        )
+        for name in terms.states
+    }
 
 
 def _lowered(record: WorkerRecord | None, theta: Mapping[str, float]) -> bool:

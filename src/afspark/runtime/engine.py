@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
-from afspark.errors import WorkerFailed
+from afspark.errors import CheckpointError, WorkerFailed
 from afspark.runtime.faults import Phase
-from afspark.runtime.lifecycle import Hint
 from afspark.runtime.offsets import chunks_of_batch
 from afspark.runtime.orders import Mission, Report
 from afspark.runtime.pipeline import Pipeline, RunOptions
@@ -27,9 +25,13 @@ from afspark.runtime.sources import Chunk, Source, share
 from afspark.runtime.stages import run_exchange, run_fast_path, run_frame, run_orders, strike_workers
 from afspark.runtime.workforce import Workforce
 from afspark.store import CommitRecord, Ledger, QueryIdentity, RecordLog, Store
+from afspark.store.epochs import newest_batch
 
 #: How often a stage is run again before the query gives up; Spark has retried its tasks before.
 STAGE_TRIES = 12
+
+#: Room for taken-back batches below the epoch's number in a fence.
+FENCE_BITS = 20
 
 
 class Engine:
@@ -73,6 +75,7 @@ class Engine:
         )
 
     def _open(self, batch: int) -> Workforce:
+        self._refuse_if_rewound(batch)
         record = self.log.open_epoch(batch - 1)
         mission = Mission(
             query_id=self.identity.query_id,
@@ -80,7 +83,7 @@ class Engine:
             operator_name=self.pipeline.name,
             workers=self.pipeline.workers,
             checkpoint=self.options.checkpoint,
-            store_uri=f"{self.options.checkpoint.rstrip('/')}/afspark",
+            store=self.store,
             epoch=self.log.epoch,
             driver_host=driver_host(self.sc),
             segments=self.options.segments,
@@ -88,14 +91,36 @@ class Engine:
             faults=self.options.faults,
         )
         workforce = Workforce(
-            self.sc, mission, self.pipeline.terms, self.ledger, self.options.host_grace_seconds
+            self.sc,
+            mission,
+            self.pipeline.terms,
+            self.ledger,
+            host_grace_seconds=self.options.host_grace_seconds,
+            fence=self.log.epoch_number << FENCE_BITS,
         )
-        workforce.gather(batch, record)
+        workforce.gather(batch, record, self._passed_over(batch, record))
         if record is not None:
             self.totals = {name: int(record.extra.get(name, 0)) for name in self.totals}
         self.log.sweep()
         self.workforce = workforce
         return workforce
+
+    def _refuse_if_rewound(self, batch: int) -> None:
+        """Spark's part of the checkpoint and ours must be of one age, or batches would be applied again."""
+        newest = newest_batch(self.store)
+        if newest is not None and newest > batch:
+            raise CheckpointError(
+                f"Spark wants to run batch {batch}, but the checkpoint has records up to batch {newest}.",
+                remedy="Restore the checkpoint folder as a whole, or start with a new one.",
+                batch=batch,
+                newest=newest,
+            )
+
+    def _passed_over(self, batch: int, record: CommitRecord | None) -> list[str]:
+        """What is missing between the record found and the batch before ``batch``."""
+        if not self.pipeline.tolerance.recovers or (record.batch if record else -1) >= batch - 1:
+            return []
+        return [damage.name for damage in self.log.damaged] or [f"record of batch {batch - 1}"]
 
     def _chunks(self, batch: int, first: bool) -> list[Chunk]:
         if self.planner is None:
@@ -146,8 +171,7 @@ class Engine:
 
     def _roll_back(self, workforce: Workforce, batch: int) -> None:
         """Takes the batch back everywhere: a retried stage has given some workers other items."""
-        orders = [replace(order, hint=Hint.ROLLBACK) for order in workforce.orders(batch)]
-        run_orders(self.sc, workforce.mission, self.work, orders)
+        run_orders(self.sc, workforce.mission, self.work, workforce.take_back(batch))
 
     def _commit(self, workforce: Workforce, batch: int) -> None:
         terms = workforce.terms

@@ -8,7 +8,8 @@ Positions of a segment relative to batch t, tested from top to bottom:
 
 - ``absent``: no segment, or one whose creation never ended
 - ``foreign``: another query, pipeline, number of workers or format
-- ``older``, ``newer``: its incarnation is below or above the wanted one
+- ``newer``: its incarnation or its fence is above the wanted one
+- ``older``: its incarnation is below the wanted one
 - ``restoring``: created, but its first contents are not complete
 - ``behind``: version below t-1
 - ``before``: version t-1, no mark
@@ -21,8 +22,8 @@ position   resume               create               recover              rollba
 ========== ==================== ==================== ==================== ============
 absent     missing              create               recover              missing
 foreign    foreign              create               recover              foreign
-older      stale                create               recover              stale
 newer      superseded           superseded           superseded           superseded
+older      stale                create               recover              stale
 restoring  missing              create               recover              missing
 behind     behind               behind               behind               behind
 before     apply                apply                apply                nothing
@@ -83,12 +84,17 @@ class Foreign:
 
 @dataclass(frozen=True)
 class Present:
-    """A readable segment. ``marked``: a batch, version + 1, was begun and not finished."""
+    """A readable segment.
+
+    ``marked``: a batch, version + 1, was begun and not finished. ``fence``: the highest fence of a task that
+    worked on it.
+    """
 
     identity: Identity
     incarnation: int
     version: int
     marked: bool
+    fence: int = 0
 
 
 Found: TypeAlias = Absent | Foreign | Present
@@ -105,12 +111,17 @@ class Hint(Enum):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the driver told the task of batch ``batch``."""
+    """What the driver told the task of batch ``batch``.
+
+    ``fence`` grows whenever tasks sent earlier must no longer do anything: with each start of a driver and
+    each batch taken back. A task that meets a higher one than its own is a zombie.
+    """
 
     identity: Identity
     incarnation: int
     batch: int
     hint: Hint = Hint.RESUME
+    fence: int = 0
 
 
 class Position(Enum):
@@ -118,8 +129,8 @@ class Position(Enum):
 
     ABSENT = "absent"
     FOREIGN = "foreign"
-    OLDER = "older"
     NEWER = "newer"
+    OLDER = "older"
     RESTORING = "restoring"
     BEHIND = "behind"
     BEFORE = "before"
@@ -142,7 +153,7 @@ class Action(Enum):
     MISSING = "missing"
     FOREIGN = "foreign"
     STALE = "stale"  # left over from an incarnation that was declared lost
-    SUPERSEDED = "superseded"  # the task itself belongs to an incarnation that was declared lost
+    SUPERSEDED = "superseded"  # the task itself is a zombie: others were sent in its place
     BEHIND = "behind"
     AHEAD = "ahead"
 
@@ -152,17 +163,15 @@ class Action(Enum):
         return self in _REFUSED
 
 
-_REFUSED = frozenset(
-    {Action.MISSING, Action.FOREIGN, Action.STALE, Action.SUPERSEDED, Action.BEHIND, Action.AHEAD}
-)
+_REFUSED = frozenset({Action.MISSING, Action.FOREIGN, Action.STALE, Action.SUPERSEDED, Action.BEHIND, Action.AHEAD})
 
 _HINTS = (Hint.RESUME, Hint.CREATE, Hint.RECOVER, Hint.ROLLBACK)
 
 _ROWS: dict[Position, tuple[Action, Action, Action, Action]] = {
     Position.ABSENT: (Action.MISSING, Action.CREATE, Action.RECOVER, Action.MISSING),
     Position.FOREIGN: (Action.FOREIGN, Action.CREATE, Action.RECOVER, Action.FOREIGN),
-    Position.OLDER: (Action.STALE, Action.CREATE, Action.RECOVER, Action.STALE),
     Position.NEWER: (Action.SUPERSEDED,) * 4,
+    Position.OLDER: (Action.STALE, Action.CREATE, Action.RECOVER, Action.STALE),
     Position.RESTORING: (Action.MISSING, Action.CREATE, Action.RECOVER, Action.MISSING),
     Position.BEHIND: (Action.BEHIND,) * 4,
     Position.BEFORE: (Action.APPLY, Action.APPLY, Action.APPLY, Action.NOTHING),
@@ -195,14 +204,14 @@ def locate(found: Found, wanted: Wanted) -> Position:
             return Position.ABSENT
         case Foreign():
             return Position.FOREIGN
-        case Present(identity=identity) if identity != wanted.identity:
+        case Present() if found.identity != wanted.identity:
             return Position.FOREIGN
-        case Present(incarnation=incarnation) if incarnation < wanted.incarnation:
-            return Position.OLDER
-        case Present(incarnation=incarnation) if incarnation > wanted.incarnation:
+        case Present() if found.incarnation > wanted.incarnation or found.fence > wanted.fence:
             return Position.NEWER
-        case Present(version=version, marked=marked):
-            return _relative(version, marked, wanted.batch)
+        case Present() if found.incarnation < wanted.incarnation:
+            return Position.OLDER
+        case Present():
+            return _relative(found.version, found.marked, wanted.batch)
 
 
 def _relative(version: int, marked: bool, batch: int) -> Position:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from afspark.runtime.faults import FaultPlan
 from afspark.errors import AfsparkError
+from afspark.runtime.faults import FaultPlan
 from afspark.runtime.lifecycle import Hint
-from afspark.store import ObjectRef
+from afspark.store import ObjectRef, Store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +21,8 @@ class Order:
     batch: int
     incarnation: int
     hint: Hint
+    #: grows with every driver and every taken-back batch; tasks of an older one find the state closed to them
+    fence: int
     home: str
     theta: Mapping[str, float]
     missing: Mapping[str, float]
@@ -42,7 +44,7 @@ class Mission:
     operator_name: str
     workers: int
     checkpoint: str
-    store_uri: str
+    store: Store
     epoch: str
     driver_host: str
     segments: str | None
@@ -56,6 +58,7 @@ class Status(StrEnum):
 
     APPLIED = "applied"
     MISPLACED = "misplaced"
+    BUSY = "busy"
     MISSING = "missing"
     CONTRADICTORY = "contradictory"
     FAILED = "failed"

@@ -43,9 +43,7 @@ class Pipeline:
 
     @property
     def terms(self) -> Terms:
-        return Terms(
-            tolerance=self.tolerance, states=self.operator.states(), workers=self.workers, keyed=self.keyed
-        )
+        return Terms(tolerance=self.tolerance, states=self.operator.states(), workers=self.workers, keyed=self.keyed)
 
     @property
     def work(self) -> Work:
@@ -55,6 +53,7 @@ class Pipeline:
     def settings(self) -> dict[str, Any]:
         """What a checkpoint is bound to: other values need another checkpoint."""
         source = self.source.to_json() if isinstance(self.source, Source) else {"kind": "dataframe"}
+        source.pop("chunk_bytes", None)  # chunks found so far are in the log with the size they had
         return {
             "source": source,
             "operator": self.operator.fingerprint(),

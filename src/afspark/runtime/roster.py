@@ -40,6 +40,10 @@ class Terms:
             for name, spec in self.states.items()
         }
 
+    def loss(self, failures: int) -> dict[str, float]:
+        """What the next counted failure can take per state; nothing is promised where nothing is kept."""
+        return self.theta(failures) if self.tolerance.recovers else dict.fromkeys(self.states, 0.0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
@@ -58,12 +62,13 @@ class Member:
     missing: Mapping[str, float] = field(default_factory=dict)
     recheck: bool = False
 
-    def order(self, batch: int, terms: Terms) -> Order:
+    def order(self, batch: int, terms: Terms, fence: int = 0) -> Order:
         return Order(
             worker=self.worker,
             batch=batch,
             incarnation=self.incarnation,
             hint=self.hint,
+            fence=fence,
             home=self.home,
             theta=terms.theta(self.failures),
             missing=self.missing,
@@ -78,8 +83,8 @@ class Member:
         counted = counts_as_failure(completed=self.completed)
         missing = dict(self.missing)
         if counted:
-            for name, theta in terms.theta(self.failures).items():
-                missing[name] = missing.get(name, 0.0) + theta
+            for name, most in terms.loss(self.failures).items():
+                missing[name] = missing.get(name, 0.0) + most
         return replace(
             self,
             home=home,
@@ -132,6 +137,8 @@ def judge(member: Member, report: Report | None, alive: Iterable[str]) -> Verdic
             return Verdict.DONE
         case Status.FAILED:
             return Verdict.FAIL
+        case Status.BUSY:
+            return Verdict.RETRY
         case Status.MISSING:
             return Verdict.LOST
         case Status.CONTRADICTORY:

@@ -73,9 +73,7 @@ def run_orders(sc: SparkContext, mission: Mission, work: Work, orders: Sequence[
     return _homes(sc, orders).mapPartitions(task).collect()
 
 
-def strike_workers(
-    sc: SparkContext, mission: Mission, homes: Sequence[str], batch: int, phase: Phase
-) -> None:
+def strike_workers(sc: SparkContext, mission: Mission, homes: Sequence[str], batch: int, phase: Phase) -> None:
     """The driver's part in a system failure: every worker is struck where it lives."""
     anchor(sc, homes).foreach(partial(_strike, mission, batch, phase))
 
@@ -85,16 +83,12 @@ def _strike(mission: Mission, batch: int, phase: Phase, worker: int) -> None:
     strike(mission.faults, batch, phase, root.directory(mission.query_id, mission.operator_name, worker))
 
 
-def _without_items(
-    mission: Mission, work: Work, orders: Sequence[Order], workers: Iterator[int]
-) -> Iterator[Report]:
+def _without_items(mission: Mission, work: Work, orders: Sequence[Order], workers: Iterator[int]) -> Iterator[Report]:
     for worker in workers:
         yield serve(mission, orders[worker], work.operator, Feed(()))
 
 
-def run_on_workers(
-    sc: SparkContext, homes: Sequence[str], task: Callable[[int], Iterable[Any]]
-) -> list[Any]:
+def run_on_workers(sc: SparkContext, homes: Sequence[str], task: Callable[[int], Iterable[Any]]) -> list[Any]:
     """Runs ``task(worker)`` once per entry of ``homes``, preferably there."""
     return anchor(sc, homes).flatMap(task).collect()
 
@@ -126,9 +120,7 @@ def _send_chunks(
         yield from _send(mission, work, batches, partition=worker, size=_weight(shares[worker]))
 
 
-def _send_frame(
-    mission: Mission, work: Work, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def _send_frame(mission: Mission, work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     context = TaskContext.get()
     assert context is not None
     sized = _Sized(batches)
@@ -219,7 +211,7 @@ def _weight(chunks: Sequence[Chunk]) -> int:
 
 def release_segments(sc: SparkContext, mission: Mission, homes: Sequence[str]) -> None:
     """Removes the query's segments from all hosts."""
-    anchor(sc, homes).foreach(partial(_release, mission))
+    anchor(sc, sorted(set(homes))).foreach(partial(_release, mission))
 
 
 def _release(mission: Mission, _: int) -> None:

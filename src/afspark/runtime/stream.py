@@ -166,8 +166,12 @@ class StreamWriter:
         check_session(spark)
         deliver = self._delivery(path)
         emit = deliver is not None and self.mode == "update"
+        options = self._run_options(emit)
+        origin = stateful.stream.origin
+        if isinstance(origin, Source):
+            origin = origin.sized_for(options.batch_bytes // (2 * max(stateful.workers, 1)))
         pipeline = Pipeline(
-            source=stateful.stream.origin,
+            source=origin,
             operator=stateful.operator,
             transforms=stateful.stream.transforms,
             workers=stateful.workers,
@@ -175,7 +179,6 @@ class StreamWriter:
             keyed=emit if stateful.keyed is None else stateful.keyed,
             name=stateful.name,
         )
-        options = self._run_options(emit)
         if isinstance(pipeline.source, Source):
             pipeline.source.validate()
         check_slots(slots_by_host(spark.sparkContext), pipeline.workers)
@@ -233,7 +236,7 @@ class StreamWriter:
         return (
             spark.readStream.format(FORMAT)
             .option("source", json.dumps(pipeline.source.to_json()))
-            .option("log", f"{options.checkpoint.rstrip('/')}/afspark/source")
+            .option("checkpoint", options.checkpoint)
             .option("batch_bytes", str(options.batch_bytes))
             .load()
         )

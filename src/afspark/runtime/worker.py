@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from afspark.errors import AfsparkError, OperatorFailed, SegmentError
+from afspark.errors import AfsparkError, NoSpace, OperatorFailed, SegmentError
 from afspark.model.operator import Operator, WorkerContext
 from afspark.model.states import State
 from afspark.runtime.exchange import encode
@@ -25,7 +25,7 @@ from afspark.runtime.host import spark_host
 from afspark.runtime.lifecycle import Action, Identity, Wanted, decide
 from afspark.runtime.orders import Mission, Order, Report, Status
 from afspark.runtime.segment import Segment, SegmentRoot, examine, process_cache
-from afspark.store import ObjectRef, load_chain, object_name, open_store, seal
+from afspark.store import ObjectRef, load_chain, object_name, seal
 
 LOCK_SECONDS = 10.0
 
@@ -64,6 +64,10 @@ def serve(mission: Mission, order: Order, operator: Operator, feed: Feed) -> Rep
         if host != order.home:
             return Report(worker=order.worker, status=Status.MISPLACED, host=host)
         return _Task(mission, order, operator, feed, host).run()
+    except NoSpace as error:
+        return Report(worker=order.worker, status=Status.FAILED, host=host, error=error)
+    except SegmentError as error:
+        return Report(worker=order.worker, status=Status.BUSY, host=host, detail=str(error))
     except AfsparkError as error:
         return Report(worker=order.worker, status=Status.FAILED, host=host, error=error)
     except Exception as error:
@@ -87,6 +91,7 @@ class _Task:
             workers=mission.workers,
             checkpoint=mission.checkpoint,
         )
+        self.wanted = Wanted(self.identity, order.incarnation, order.batch, order.hint, order.fence)
         root = SegmentRoot(mission.segments, host)
         self.directory = root.directory(mission.query_id, mission.operator_name, order.worker)
         self.clock = Clock({})
@@ -94,52 +99,62 @@ class _Task:
         self.restored_cells = 0
 
     def run(self) -> Report:
-        order = self.order
         self._probe(Phase.BETWEEN)
-        found = examine(self.directory)
-        action = decide(found, Wanted(self.identity, order.incarnation, order.batch, order.hint))
-        if action in (Action.MISSING, Action.STALE):
-            return Report(
-                worker=order.worker, status=Status.MISSING, host=self.host, detail=action.value
-            )
-        if action.refused:
-            return Report(
-                worker=order.worker, status=Status.CONTRADICTORY, host=self.host, detail=f"{action.value}: {found}"
-            )
-        segment = self._settled(action)
-        with segment.lock(LOCK_SECONDS):
-            states = self._states(segment)
-            if action in (Action.ROLL_BACK_THEN_APPLY, Action.ROLL_BACK, Action.STEP_BACK):
-                if action is Action.STEP_BACK:
-                    segment.step_back(order.batch)
-                for state in states.values():
-                    state.rollback()
-                segment.clear_mark()
-            if action is Action.ALREADY_APPLIED:
-                return Report.from_json(json.loads(segment.report(order.batch)))
-            if action in (Action.ROLL_BACK, Action.STEP_BACK, Action.NOTHING):
-                return Report(worker=order.worker, status=Status.APPLIED, host=self.host, detail=action.value)
-            return self._apply(segment, states)
-
-    def _settled(self, action: Action) -> Segment:
-        """The segment, created or restored first where the table says so."""
+        action = decide(examine(self.directory), self.wanted)
         if action is Action.CREATE or action is Action.RECOVER:
-            started = time.perf_counter()
-            segment = Segment.create(self.directory, self.identity, self.order.incarnation, restoring=True)
+            self._build(recover=action is Action.RECOVER)
+        elif action.refused:
+            return self._refused(action)
+        segment = process_cache().get(self.directory)
+        if segment is None:
+            return self._answer(Status.BUSY, "vanished")
+        with segment.lock(LOCK_SECONDS):
+            # Decided again under the lock: an earlier attempt may have ended while this one waited for it.
+            action = decide(segment.found(), self.wanted)
+            if action.refused:
+                return self._refused(action)
+            segment.raise_fence(self.wanted.fence)
+            return self._carry_out(action, segment, self._states(segment))
+
+    def _carry_out(self, action: Action, segment: Segment, states: Mapping[str, State]) -> Report:
+        batch = self.order.batch
+        if action is Action.ALREADY_APPLIED:
+            return Report.from_json(json.loads(segment.report(batch)))
+        if action in (Action.ROLL_BACK_THEN_APPLY, Action.ROLL_BACK, Action.STEP_BACK):
+            if action is Action.STEP_BACK:
+                segment.step_back(batch)
+            for state in states.values():
+                state.rollback()
+            segment.clear_mark()
+        if action in (Action.APPLY, Action.ROLL_BACK_THEN_APPLY):
+            return self._apply(segment, states)
+        if action in (Action.ROLL_BACK, Action.STEP_BACK, Action.NOTHING):
+            return self._answer(Status.APPLIED, action.value)
+        return self._answer(Status.BUSY, action.value)
+
+    def _refused(self, action: Action) -> Report:
+        lost = action in (Action.MISSING, Action.STALE)
+        return self._answer(Status.MISSING if lost else Status.CONTRADICTORY, action.value)
+
+    def _answer(self, status: Status, detail: str) -> Report:
+        return Report(worker=self.order.worker, status=status, host=self.host, detail=detail)
+
+    def _build(self, *, recover: bool) -> None:
+        """Puts a new segment in place, at the version before the batch; it counts as missing until it is whole."""
+        started = time.perf_counter()
+        segment = Segment.create(self.directory, self.identity, self.order.incarnation, restoring=True)
+        try:
             with segment.lock(LOCK_SECONDS):
-                if action is Action.RECOVER:
+                if recover:
                     self._restore(segment)
                 segment.restored(self.order.batch - 1)
+        finally:
             segment.close()
-            self.clock.lap("recovery" if action is Action.RECOVER else "creation", started)
-        found = process_cache().get(self.directory)
-        if found is None:
-            raise SegmentError(f"{self.directory} vanished.", path=str(self.directory))
-        return found
+        self.clock.lap("recovery" if recover else "creation", started)
 
     def _restore(self, segment: Segment) -> None:
         self._probe(Phase.RECOVERING)
-        loaded = load_chain(open_store(self.mission.store_uri), self.order.chain, self.order.previous)
+        loaded = load_chain(self.mission.store, self.order.chain, self.order.previous)
         for name, state in self._states(segment).items():
             state.restore(loaded.images.get(name, ()))
             self.restored_cells += state.size
@@ -230,7 +245,7 @@ class _Task:
             "full": full,
         }
         data = seal(meta, images)
-        open_store(mission.store_uri).put(name, data)
+        mission.store.put(name, data)
         return ObjectRef.of(name, data, cells=sum(i.num_rows for i in images.values()), full=full)
 
     def _emit(self, segment: Segment, states: Mapping[str, Any]) -> int:

@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark import SparkContext
 
 from afspark.errors import CheckpointError
 from afspark.runtime.census import muster, take_census
+from afspark.runtime.lifecycle import Hint
 from afspark.runtime.orders import Mission, Order, Report
 from afspark.runtime.placement import slots_by_host, spread
 from afspark.runtime.roster import Member, Terms, Verdict, judge
 from afspark.store import CommitRecord, Entry, Ledger, Loss
+
+LOG = logging.getLogger("afspark")
 
 
 class Workforce:
     """Carries out what :mod:`roster` concludes. A loss is durable in the ledger before a recovery begins."""
 
     def __init__(
-        self, sc: SparkContext, mission: Mission, terms: Terms, ledger: Ledger, host_grace_seconds: float
+        self, sc: SparkContext, mission: Mission, terms: Terms, ledger: Ledger, *, host_grace_seconds: float, fence: int
     ) -> None:
         self.sc, self.mission, self.terms, self.ledger = sc, mission, terms, ledger
         self.host_grace_seconds = host_grace_seconds
         self.members: list[Member] = []
+        self._fence = fence
         self._recovering: dict[int, Loss] = {}
+        self._passed_over: dict[int, tuple[str, ...]] = {}
 
     @property
     def homes(self) -> list[str]:
         return [member.home for member in self.members]
 
-    def gather(self, batch: int, record: CommitRecord | None) -> None:
-        """Finds the workers again, or makes new ones, so that ``batch`` can run next."""
+    def gather(self, batch: int, record: CommitRecord | None, damaged: Sequence[str]) -> None:
+        """Finds the workers again, or makes new ones, so that ``batch`` can run next.
+
+        ``damaged`` names what was passed over to reach ``record``: what is recovered from an older record than
+        the last one is not covered by any bound, and the ledger says so.
+        """
         slots = slots_by_host(self.sc)
         survivors = take_census(
             self.sc,
@@ -51,6 +62,7 @@ class Workforce:
         )
         for worker in undeclared:
             self._declare(self.members[worker], batch, "its segment was gone when the driver started")
+        self._passed_over = {worker: tuple(damaged) for worker in self._recovering}
 
     def orders(self, batch: int) -> list[Order]:
         """Orders for ``batch``. Waits for homes without executor; those that stay away lose their workers."""
@@ -61,7 +73,14 @@ class Workforce:
                     self._declare(member, batch, f"host {member.home} is gone")
                 break
             time.sleep(0.1)
-        return [member.order(batch, self.terms) for member in self.members]
+        return [member.order(batch, self.terms, self._fence) for member in self.members]
+
+    def take_back(self, batch: int) -> list[Order]:
+        """Orders that undo ``batch``. The fence rises before and after: no late task may mix the two."""
+        self._fence += 1
+        orders = [replace(order, hint=Hint.ROLLBACK) for order in self.orders(batch)]
+        self._fence += 1
+        return orders
 
     def settle(self, batch: int, reports: Sequence[Report | None]) -> bool:
         """Acts on the reports of a try; True if every worker has applied the batch."""
@@ -92,16 +111,25 @@ class Workforce:
             self.members[report.worker] = self.members[report.worker].applied(report)
             loss = self._recovering.pop(report.worker, None)
             if loss is not None:
-                finished.append(
-                    self.ledger.complete(
-                        loss.sequence,
-                        recovery_seconds=report.seconds.get("recovery", 0.0),
-                        restored_cells=report.restored_cells,
-                        damaged=report.damaged,
-                        details={"gap_seconds": time.time() - loss.at, "host": report.host},
-                    )
-                )
+                finished.append(self._complete(loss, report))
         return finished
+
+    def _complete(self, loss: Loss, report: Report) -> Entry:
+        damaged = (*self._passed_over.pop(report.worker, ()), *report.damaged)
+        if damaged:
+            LOG.warning(
+                "Worker %d was recovered from an older backup, because %s cannot be read: "
+                "the promised bound does not cover this loss.",
+                report.worker,
+                ", ".join(damaged),
+            )
+        return self.ledger.complete(
+            loss.sequence,
+            recovery_seconds=report.seconds.get("recovery", 0.0),
+            restored_cells=report.restored_cells,
+            damaged=damaged,
+            details={"gap_seconds": time.time() - loss.at, "host": report.host},
+        )
 
     def _declare(self, member: Member, batch: int, cause: str) -> None:
         slots = slots_by_host(self.sc)

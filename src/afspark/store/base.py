@@ -113,9 +113,7 @@ class SubStore(Store):
 def check_name(name: str) -> str:
     """Returns a sound object name unchanged; `UsageError` for one that could leave the store's root."""
     if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name or "\\" in name:
-        raise UsageError(
-            f"{name!r} is no object name: parts joined by '/', none empty or made of dots.", name=name
-        )
+        raise UsageError(f"{name!r} is no object name: parts joined by '/', none empty or made of dots.", name=name)
     return name
 
 

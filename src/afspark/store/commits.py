@@ -87,9 +87,7 @@ class CommitRecord:
         )
 
     def to_json(self) -> dict[str, Any]:
-        operators = {
-            operator: [worker.to_json() for worker in workers] for operator, workers in self.operators.items()
-        }
+        operators = {operator: [worker.to_json() for worker in workers] for operator, workers in self.operators.items()}
         return {**vars(self), "operators": operators}
 
     @classmethod

@@ -97,9 +97,7 @@ def probes_without_traces(store: Store) -> None:
 def shows_folders_as_stores(store: Store) -> None:
     inner = store.below("a/b")
     inner.put("c", b"x")
-    _expect(
-        store.get("a/b/c") == b"x" and inner.get("c") == b"x", "the folder does not hold what was put there"
-    )
+    _expect(store.get("a/b/c") == b"x" and inner.get("c") == b"x", "the folder does not hold what was put there")
     _expect(inner.list("") == ["c"] and store.list("") == ["a/b/c"], "names are not relative to the folder")
     inner.delete(["c"])
     _expect(store.list("") == [], "delete did not reach the folder")

@@ -7,6 +7,7 @@ driver that is still alive can write what it likes: nothing names it.
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,6 +60,11 @@ def read_history(store: Store, upto: int) -> History:
     return history
 
 
+def newest_batch(store: Store) -> int | None:
+    """The highest batch with a record that a new epoch would continue; None if there is none."""
+    return max(read_history(store, sys.maxsize).records, default=None)
+
+
 def _entries(store: Store) -> list[EpochEntry]:
     return [entry for name in store.list(EPOCHS) if (entry := EpochEntry.parse(name))]
 
@@ -96,9 +102,7 @@ def _read_records(
         batch = entry.batch if entry.batch is not None else -1
         found = _interpret(sealed, entry.name)
         if isinstance(found, Damage) or found[1] is None:
-            reason = (
-                found if isinstance(found, Damage) else Damage(entry.name, "foreign", "not a commit record")
-            )
+            reason = found if isinstance(found, Damage) else Damage(entry.name, "foreign", "not a commit record")
             damaged.setdefault(batch, []).append(reason)
         else:
             history.records[batch] = (entry.name, found[1])

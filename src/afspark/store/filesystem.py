@@ -28,9 +28,7 @@ def open_store(uri: str | Path, throttle: Throttle | None = None) -> Store:
     """
     address = str(uri)
     if not address.strip():
-        raise UsageError(
-            "The address of the backup store is empty.", remedy="Give a path or a URI.", uri=address
-        )
+        raise UsageError("The address of the backup store is empty.", remedy="Give a path or a URI.", uri=address)
     store: Store
     if address.startswith("file:"):
         store = LocalStore(_local_path(address))
@@ -45,6 +43,4 @@ def _local_path(uri: str) -> str:
     try:
         return str(pafs.FileSystem.from_uri(uri)[1])
     except (OSError, pa.ArrowException) as error:
-        raise UsageError(
-            f"{redact(uri)} names no local folder: {error}.", remedy=REMOTE_REMEDY, uri=uri
-        ) from error
+        raise UsageError(f"{redact(uri)} names no local folder: {error}.", remedy=REMOTE_REMEDY, uri=uri) from error

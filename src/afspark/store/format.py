@@ -76,9 +76,7 @@ def unseal(data: bytes, name: str = "") -> Sealed:
         raise CorruptObject(f"Object {name} is damaged: its checksum does not match.", name=name)
     magic, version, header_length, total = _PREFIX.unpack_from(body)
     if magic != MAGIC:
-        raise ForeignObject(
-            f"Object {name} is not of afspark.", name=name, found=repr(magic), expected=repr(MAGIC)
-        )
+        raise ForeignObject(f"Object {name} is not of afspark.", name=name, found=repr(magic), expected=repr(MAGIC))
     if version != FORMAT_VERSION:
         raise ForeignObject(
             f"Object {name} has format version {version}, this release reads {FORMAT_VERSION}.",
@@ -91,10 +89,7 @@ def unseal(data: bytes, name: str = "") -> Sealed:
         header = from_json(bytes(body[_PREFIX.size : _PREFIX.size + header_length]))
         start = _aligned(_PREFIX.size + header_length)
         buffer = pa.py_buffer(data)
-        images = {
-            state: _from_ipc(buffer.slice(start + offset, length))
-            for state, offset, length in header["images"]
-        }
+        images = {state: _from_ipc(buffer.slice(start + offset, length)) for state, offset, length in header["images"]}
         if total != len(data):
             raise ValueError(f"{total} bytes expected")
         return Sealed(header["meta"], images, checksum_of(data))

@@ -102,9 +102,7 @@ def object_name(epoch: str, operator: str, worker: int, incarnation: int, batch:
     if EpochId.parse(epoch) is None:
         raise UsageError(f"{epoch!r} is not the name of an epoch.", epoch=epoch)
     if not operator or min(worker, incarnation, batch, attempt) < 0:
-        raise UsageError(
-            "An object's origin needs an operator and numbers >= 0.", operator=operator, worker=worker
-        )
+        raise UsageError("An object's origin needs an operator and numbers >= 0.", operator=operator, worker=worker)
     # quote() keeps dots, and a part made of dots alone would name another folder.
     folder = quote(operator, safe="").replace(".", "%2E")
     return f"{OBJECTS}/{epoch}/{folder}/{worker:05d}-{incarnation:05d}-{batch:012d}-{attempt:04d}"
@@ -115,6 +113,4 @@ def parse_object_name(name: str) -> ObjectOrigin | None:
     match = _OBJECT.fullmatch(name)
     if match is None or EpochId.parse(match[1]) is None:
         return None
-    return ObjectOrigin(
-        match[1], unquote(match[2]), int(match[3]), int(match[4]), int(match[5]), int(match[6])
-    )
+    return ObjectOrigin(match[1], unquote(match[2]), int(match[3]), int(match[4]), int(match[5]), int(match[6]))

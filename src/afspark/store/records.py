@@ -51,6 +51,11 @@ class RecordLog:
         """The epoch opened by this log, as object names and records carry it."""
         return str(self._opened())
 
+    @property
+    def epoch_number(self) -> int:
+        """Higher than that of every driver that opened the query before."""
+        return self._opened().number
+
     def open_epoch(self, upto: int) -> CommitRecord | None:
         """Starts a new epoch on top of the newest sound record with batch <= ``upto``; returns that record.
 
@@ -149,9 +154,7 @@ class RecordLog:
             return []
         records = {name for name, _ in self._records.values()}
         entries = [entry for name in self._store.list(EPOCHS) if (entry := EpochEntry.parse(name))]
-        orphans = [
-            entry.name for entry in entries if entry.epoch < self._opened() and entry.name not in records
-        ]
+        orphans = [entry.name for entry in entries if entry.epoch < self._opened() and entry.name not in records]
         needed = {name for _, record in self._records.values() for name in record.references()}
         orphans += [name for name in self._store.list(OBJECTS) if name not in needed and self._is_dead(name)]
         self._store.delete(orphans)

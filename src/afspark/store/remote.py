@@ -69,12 +69,8 @@ class ArrowStore(Store):
         except NotADirectoryError:
             return []
         except (OSError, pa.ArrowException) as error:
-            raise StoreError(
-                f"Cannot list {prefix} in {self.path}: {one_line(error)}.", name=prefix
-            ) from error
-        return sorted(
-            str(info.path)[len(root) :].lstrip("/") for info in found if info.type == pafs.FileType.File
-        )
+            raise StoreError(f"Cannot list {prefix} in {self.path}: {one_line(error)}.", name=prefix) from error
+        return sorted(str(info.path)[len(root) :].lstrip("/") for info in found if info.type == pafs.FileType.File)
 
     def delete(self, names: Iterable[str]) -> None:
         with ThreadPoolExecutor(_DELETERS) as pool:

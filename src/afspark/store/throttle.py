@@ -25,9 +25,7 @@ class Throttle:
 
     def __post_init__(self) -> None:
         if not (0 <= self.latency_seconds < math.inf):
-            raise UsageError(
-                "latency_seconds must be a finite number >= 0.", latency_seconds=self.latency_seconds
-            )
+            raise UsageError("latency_seconds must be a finite number >= 0.", latency_seconds=self.latency_seconds)
         if not self.bytes_per_second > 0:
             raise UsageError("bytes_per_second must be > 0.", bytes_per_second=self.bytes_per_second)
 

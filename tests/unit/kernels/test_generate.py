@@ -23,6 +23,8 @@ from afspark.model.twins.hashing import combine, hash_int64, mix
 
 GOLDEN = 0x9E3779B97F4A7C15
 MASK = 2**64 - 1
+GOLDEN_TEXT = "7bb79508b93b6a92"
+GOLDEN_PACKETS = "bad6897dbe60b50b"
 
 
 def plain_rank(random: int, cells: list[int]) -> int:
@@ -102,7 +104,3 @@ def test_packets_equal_their_definition():
         assert source[i] == mix(network + (pair >> 2) * GOLDEN + 0x5851F42D4C957F2D & MASK) >> 32
         assert target[i] == mix(network + pair * GOLDEN + 0x14057B7EF767814F & MASK) >> 32
         assert size[i] == PAYLOADS[mix(counter) & 4095]
-
-
-GOLDEN_TEXT = ""
-GOLDEN_PACKETS = ""

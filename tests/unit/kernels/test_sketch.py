@@ -11,6 +11,7 @@ from afspark.errors import UsageError
 from afspark.model.kernels import sketch
 from afspark.model.twins import sketch as twin
 
+GOLDEN_COLUMNS = [[0, 2945], [1, 6090], [2, 545], [3, 4105]]
 FACTORS = [int(factor) for factor in sketch.ROW_FACTORS]
 # Few different keys, so that they repeat; 0 is the hash that needs special care.
 HASHES = st.lists(st.one_of(st.integers(0, 2), st.integers(0, 2**64 - 1)), max_size=60)
@@ -56,7 +57,8 @@ def test_finding_equals_the_twin_over_two_calls(stream, cut, hint):
     shape, hashes, weights = stream
     base = np.arange(shape[0] * shape[1]).reshape(shape).astype(weights.dtype)
     delta, expected = np.zeros(shape, weights.dtype), np.zeros(shape, weights.dtype)
-    seen, plain_seen = sketch.SeenKeys(), set()
+    seen = sketch.SeenKeys()
+    plain_seen: set[int] = set()
     for part in (slice(None, cut), slice(cut, None)):
         found = sketch.update_and_find(base, delta, hashes[part], weights[part], hint, seen)
         plain = twin.update_and_find(base, expected, hashes[part], weights[part], hint, plain_seen, FACTORS)
@@ -116,6 +118,3 @@ def test_unequal_lengths_and_shapes_are_refused():
         sketch.update(np.zeros((2, 4)), two, np.ones(3))
     with pytest.raises(UsageError):
         sketch.update_and_find(np.zeros((2, 5)), np.zeros((2, 4)), two, 1, 1.0, sketch.SeenKeys())
-
-
-GOLDEN_COLUMNS: list[list[int]] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from afspark.errors import UsageError
 from afspark.model.kernels.hashing import hash_strings
-from afspark.model.kernels.words import WordCounter
+from afspark.model.kernels.words import WordCounter, split_words, tally_words
 from afspark.model.twins.words import count_words
 
 KINDS = [pa.binary(), pa.large_binary(), pa.string(), pa.large_string(), pa.string_view(), pa.binary_view()]
@@ -43,7 +45,7 @@ def test_many_calls_on_a_small_table_equal_one_call_on_a_large_one(rows, cuts, r
     array = pa.array(rows, pa.binary())
     counter = WordCounter(room=room)
     bounds = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         counter.count(array.slice(start, stop - start))
     assert counted(counter) == count_all(rows)
 
@@ -89,6 +91,19 @@ def test_words_of_every_length_are_told_apart_by_each_byte(length):
     others = [word[:i] + b"#" + word[i + 1 :] for i in changed_at]
     rows: list[bytes | None] = [word, *others, word + b"a", word]
     assert count_all(rows) == count_words(rows)
+
+
+def test_words_with_equal_hashes_are_told_apart():
+    words = [b"beginning" + middle + b"the-ending" for middle in (b"1", b"2", b"1", b"")]
+    data = np.frombuffer(b"".join(words), np.uint8)
+    ends = np.cumsum([len(word) for word in words])
+    state, index = np.zeros(5, np.int64), np.zeros(16, np.uint64)
+    entries, heap = np.zeros(64, np.uint64), np.zeros(100, np.uint8)
+    scratch = tuple(np.zeros(8, np.uint64) for _ in range(6))
+    taken = split_words(data, ends - [len(word) for word in words], ends, state, scratch)
+    scratch[0][:] = 77
+    assert tally_words(data, scratch, taken, state, index, entries, heap) == taken == 4
+    assert entries.reshape(-1, 4)[1:4, 2].tolist() == [2, 1, 1]
 
 
 def test_row_ends_end_words_wherever_they_fall():

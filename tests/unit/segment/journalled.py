@@ -1,4 +1,4 @@
-"""The smallest state that can be rolled back: an int64 array with a hand-made undo journal in mapped columns."""
+"""The smallest state that can be rolled back: an array with a hand-made undo journal in mapped columns."""
 
 from __future__ import annotations
 

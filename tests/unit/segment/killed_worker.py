@@ -1,10 +1,12 @@
-"""A worker that applies batch after batch to a segment until it is killed.
+"""Starts one worker process after the other, each applying batch after batch to a segment until it is killed.
 
-Arguments: the segment's folder and the number of cells. Batch t adds t + 1 to the cells of `touched(t)`.
+Arguments: the segment's folder and the number of cells. Batch t adds t + 1 to the cells of `touched(t)`. Each
+line on standard input forks a worker; the output is its process id, the batches it finished, and "dead".
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -41,9 +43,26 @@ def run(place: Path, cells: int) -> None:
                 state.add(touched(batch, part, cells), batch + 1)
             segment.write_output(batch, b"rows of %d" % batch)
             segment.finish(batch, b"batch %d" % batch)
-        sys.stdout.write(f"{batch}\n")
-        sys.stdout.flush()
+        say(str(batch))
+
+
+def say(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    for _ in sys.stdin:
+        worker = os.fork()
+        if worker == 0:
+            try:
+                run(Path(sys.argv[1]), int(sys.argv[2]))
+            finally:
+                os._exit(1)
+        say(str(worker))
+        os.waitpid(worker, 0)
+        say("dead")
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), int(sys.argv[2]))
+    main()

@@ -7,6 +7,7 @@ import subprocess
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,7 +78,9 @@ def test_old_arrays_stay_valid_and_share_memory(columns: MappedColumns) -> None:
 
 def test_mapping_goes_with_the_last_array(columns: MappedColumns) -> None:
     array = columns.open("a", INT, 512)
-    mapping = weakref.ref(array.base.obj)
+    view: Any = array.base  # numpy's memoryview over the mapping
+    mapping = weakref.ref(view.obj)
+    del view
     columns.grow("a", 100_000)
     gc.collect()
     assert mapping() is not None

@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from afspark.runtime.lifecycle import Identity
 from afspark.runtime.segment import Segment
@@ -23,31 +25,55 @@ ROUNDS = 20
 REPOSITORY = Path(__file__).parents[3]
 
 
-def kill_after_a_while(place: Path, delay: float) -> int:
-    """Runs a worker, kills it ``delay`` seconds after its first batch; returns the last batch it announced."""
-    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'src'}"}
-    command = [sys.executable, "-m", "tests.unit.segment.killed_worker", str(place), str(CELLS)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, cwd=REPOSITORY) as worker:
-        assert worker.stdout is not None
-        first = worker.stdout.readline()
-        assert first, "the worker did not start"
+class Nursery:
+    """Starts workers on a segment and kills them."""
+
+    def __init__(self, place: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.unit.segment.killed_worker", str(place), str(CELLS)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'src'}"},
+            cwd=REPOSITORY,
+        )
+
+    def kill_one(self, delay: float) -> int:
+        """Runs a worker and kills it ``delay`` seconds after its first batch; returns its last batch."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("one more\n")
+        self._process.stdin.flush()
+        worker = int(self._process.stdout.readline())
+        announced = [int(self._process.stdout.readline())]
         time.sleep(delay)
-        worker.send_signal(signal.SIGKILL)
-        announced = [first, *worker.stdout.readlines()]
-    return int([line for line in announced if line.endswith(b"\n")][-1])
+        os.kill(worker, signal.SIGKILL)
+        while (word := self._process.stdout.readline().strip()) != "dead":
+            announced.append(int(word))
+        return announced[-1]
+
+    def close(self) -> None:
+        self._process.communicate()
 
 
-def test_killed_worker_leaves_whole_batches(place: Path, identity: Identity) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
-    chance = random.Random(seed)
+@pytest.fixture
+def nursery(place: Path, identity: Identity) -> Iterator[Nursery]:
     segment = Segment.create(place, identity, 0)
     segment.columns.open("padding", INT, 1)
     segment.close()
+    nursery = Nursery(place)
+    yield nursery
+    nursery.close()
+
+
+def test_killed_worker_leaves_whole_batches(nursery: Nursery, place: Path) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    chance = random.Random(seed)
     expected: npt.NDArray[np.int64] = np.zeros(CELLS, dtype=np.int64)
     checked = -1
     interrupted = 0
     for _ in range(ROUNDS):
-        announced = kill_after_a_while(place, chance.uniform(0.0, 0.05))
+        announced = nursery.kill_one(chance.uniform(0.0, 0.05))
         found = Segment.open(place)
         assert found is not None
         with found.lock(0.0):

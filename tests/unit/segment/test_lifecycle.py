@@ -25,6 +25,7 @@ from afspark.runtime.lifecycle import (
 ME = Identity(query_id="q", fingerprint="f", operator="count", worker=1, workers=4, checkpoint="/c")
 BATCH = 5
 INCARNATION = 2
+FENCE = 3
 
 
 def present(version: int, marked: bool = False, incarnation: int = INCARNATION) -> Present:
@@ -44,6 +45,9 @@ FOUND: list[tuple[Found, Position]] = [
     (present(4, incarnation=1), Position.OLDER),
     (present(5, incarnation=1), Position.OLDER),
     (present(4, incarnation=3), Position.NEWER),
+    (Present(ME, INCARNATION, 4, False, FENCE + 1), Position.NEWER),
+    (Present(ME, INCARNATION - 1, 4, False, FENCE + 1), Position.NEWER),
+    (Present(ME, INCARNATION, 4, False, FENCE), Position.BEFORE),
     (present(RESTORING, incarnation=1), Position.OLDER),
     (present(RESTORING), Position.RESTORING),
     (present(-1), Position.BEHIND),
@@ -59,7 +63,7 @@ FOUND: list[tuple[Found, Position]] = [
 
 @pytest.mark.parametrize(("found", "position"), FOUND)
 def test_position(found: Found, position: Position) -> None:
-    assert locate(found, Wanted(ME, INCARNATION, BATCH)) is position
+    assert locate(found, Wanted(ME, INCARNATION, BATCH, fence=FENCE)) is position
 
 
 def test_positions_are_all_covered() -> None:
@@ -87,7 +91,9 @@ def documented_rows() -> list[tuple[Position, Hint, Action]]:
     hints = [Hint(word) for word in lines[head].split()[1:]]
     rows = [line.split() for line in lines[head + 1 : head + 1 + len(Position)]]
     return [
-        (Position(row[0]), hint, Action(word)) for row in rows for hint, word in zip(hints, row[1:], strict=True)
+        (Position(row[0]), hint, Action(word))
+        for row in rows
+        for hint, word in zip(hints, row[1:], strict=True)
     ]
 
 
@@ -100,7 +106,7 @@ def test_documented_table_is_the_table() -> None:
 def test_every_row(position: Position, hint: Hint, action: Action) -> None:
     for found, where in FOUND:
         if where is position:
-            assert decide(found, Wanted(ME, INCARNATION, BATCH, hint)) is action
+            assert decide(found, Wanted(ME, INCARNATION, BATCH, hint, FENCE)) is action
 
 
 def test_only_a_matching_segment_is_ever_changed_in_place() -> None:

@@ -53,7 +53,12 @@ def test_identity_is_kept_in_full(place: Path, identity: Identity) -> None:
 
 
 def test_folders_are_private(segment: Segment, tmp_path: Path) -> None:
-    for path in [segment.directory, segment.directory.parent, tmp_path / "host", segment.directory / "columns"]:
+    for path in [
+        segment.directory,
+        segment.directory.parent,
+        tmp_path / "host",
+        segment.directory / "columns",
+    ]:
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
     assert stat.S_IMODE((segment.directory / "header").stat().st_mode) == 0o600
 
@@ -194,11 +199,20 @@ def test_restoring_counts_until_it_ends(place: Path, identity: Identity) -> None
         lambda segment: segment.clear_mark(),
         lambda segment: segment.step_back(0),
         lambda segment: segment.attach("a", len),
+        lambda segment: segment.raise_fence(1),
     ],
 )
 def test_changes_need_the_lock(segment: Segment, change) -> None:
     with pytest.raises(SegmentError):
         change(segment)
+
+
+def test_fence_only_rises(segment: Segment, identity: Identity) -> None:
+    with segment.lock(1.0):
+        segment.raise_fence(5)
+        segment.raise_fence(3)
+    assert reopened(segment).found() == Present(identity, 0, NONE_APPLIED, False, 5)
+    assert examine(segment.directory) == Present(identity, 0, NONE_APPLIED, False, 5)
 
 
 def test_lock_keeps_others_out(segment: Segment) -> None:
@@ -253,8 +267,9 @@ def test_attached_objects_stay_until_another_process_worked(segment: Segment) ->
 
 
 def test_attached_objects_go_with_an_error(segment: Segment) -> None:
-    with pytest.raises(RuntimeError), segment.lock(1.0):
+    with segment.lock(1.0):
         first = segment.attach("state", lambda columns: object())
+    with pytest.raises(RuntimeError), segment.lock(1.0):
         raise RuntimeError
     with segment.lock(1.0):
         assert segment.attach("state", lambda columns: object()) is not first

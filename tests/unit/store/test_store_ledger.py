@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from pathlib import Path
 
 import pytest
@@ -37,9 +38,7 @@ def test_entries_survive_and_merge(store: Store) -> None:
     ledger = Ledger(store)
     first, second = ledger.declare(_loss(0)), ledger.declare(_loss(1))
     assert (first.sequence, second.sequence) == (0, 1)
-    completed = ledger.complete(
-        0, recovery_seconds=1.5, restored_cells=99, damaged=["objects/x"], details={"a": 1}
-    )
+    completed = ledger.complete(0, recovery_seconds=1.5, restored_cells=99, damaged=["objects/x"], details={"a": 1})
     assert completed.recovery is not None and not completed.recovery.covered
     assert ledger.entries() == [completed, Entry(second)]
     again = Ledger(store)
@@ -81,7 +80,11 @@ def test_two_drivers_do_not_collide(store: Store) -> None:
     assert merged.declare(_loss(2)).sequence == 1
 
 
-def test_a_second_completion_replaces_the_first(store: Store) -> None:
+@pytest.mark.parametrize("tokens", ["abc", "cba"])
+def test_a_second_completion_replaces_the_first(store: Store, tokens: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Whatever the order of their names.
+    names = iter(tokens)
+    monkeypatch.setattr(secrets, "token_hex", lambda size: next(names) * size)
     ledger = Ledger(store)
     number = ledger.declare(_loss()).sequence
     for cells in (1, 2):

@@ -58,9 +58,7 @@ def _put(store: Store, name: str, *, full: bool = False) -> ObjectRef:
     return ObjectRef.of(name, data, cells=1, full=full)
 
 
-def _record(
-    log: RecordLog, batch: int, *refs: ObjectRef, incarnation: int = 0, **extra: object
-) -> CommitRecord:
+def _record(log: RecordLog, batch: int, *refs: ObjectRef, incarnation: int = 0, **extra: object) -> CommitRecord:
     worker = WorkerRecord(0, incarnation, 0, batch + 1, "host", {"counts": 2.5}, tuple(refs))
     return CommitRecord(batch, log.epoch, {"count": (worker,)}, dict(extra))
 
@@ -85,9 +83,7 @@ def test_record_round_trip(store: CountingStore) -> None:
         WorkerRecord(0, 2, 1, 5, "host-a", {"counts": 0.5, "model": math.inf}, (ref, old), (old,)),
         WorkerRecord(1, 0, 0, 9, "host-b", {"counts": 0.0}),
     )
-    record = CommitRecord(
-        9, log.epoch, {"count": workers, "other": ()}, {"offsets": {"chunks": 4}, "list": [1]}
-    )
+    record = CommitRecord(9, log.epoch, {"count": workers, "other": ()}, {"offsets": {"chunks": 4}, "list": [1]})
     log.write(record)
     assert log.newest() == record
     assert _reopened(store, 9)[1] == record
@@ -158,9 +154,7 @@ def test_drivers_opening_at_once_get_different_epochs(store: CountingStore) -> N
     store.stale = [[]]
     second, _ = _reopened(store, -1)
     numbers = [int(name.split("/")[1].split("-")[0]) for name in store.list("epochs")]
-    assert sorted(numbers) == [1, 1, 2], (
-        "the second saw nothing, took number 1 too, then noticed and moved on"
-    )
+    assert sorted(numbers) == [1, 1, 2], "the second saw nothing, took number 1 too, then noticed and moved on"
     assert second.epoch.startswith("00000002-")
     with pytest.raises(CheckpointError):
         first.write(_record(first, 0))
@@ -314,10 +308,7 @@ def test_a_batch_costs_one_request(store: CountingStore) -> None:
 
 def test_prune_keeps_what_kept_records_name(store: CountingStore) -> None:
     log, _ = _reopened(store, -1)
-    refs = [
-        _put(store, object_name(log.epoch, "count", 0, 0, batch, 0), full=batch % 3 == 0)
-        for batch in range(9)
-    ]
+    refs = [_put(store, object_name(log.epoch, "count", 0, 0, batch, 0), full=batch % 3 == 0) for batch in range(9)]
     for batch in range(9):
         full = batch - batch % 3
         worker = WorkerRecord(
@@ -419,9 +410,7 @@ def test_object_names() -> None:
     assert all(name.count("/") == 3 and "/../" not in name and "/./" not in name for name in seen)
 
 
-@pytest.mark.parametrize(
-    "name", ["objects/x", "objects/1-2/c/0-0-0-0", "ledger/a", "objects/00000001-zz/c/0"]
-)
+@pytest.mark.parametrize("name", ["objects/x", "objects/1-2/c/0-0-0-0", "ledger/a", "objects/00000001-zz/c/0"])
 def test_foreign_object_names_are_not_parsed(name: str) -> None:
     assert parse_object_name(name) is None
 

@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    """Whether values of this type are byte strings for the purpose of keys (text counts as its UTF-8 bytes)."""
+    """Whether values of this type are byte strings when used as keys (text counts as its UTF-8 bytes)."""
     return bool(
         pat.is_string(kind)
         or pat.is_binary(kind)
@@ -29,8 +29,8 @@ def is_bytes(kind: pa.DataType) -> bool:
 def byte_buffers(array: pa.Array) -> tuple[Array, Array]:
     """Offsets (length + 1, int32 or int64) and data bytes of a string or binary array.
 
-    Slices are honoured: ``data[offsets[i]:offsets[i + 1]]`` is element i. The results borrow the array's memory
-    and are read-only, except for views and fixed-size binary, which are converted first.
+    Slices are honoured: ``data[offsets[i]:offsets[i + 1]]`` is element i. The results borrow the array's
+    memory and are read-only, except for views and fixed-size binary, which are converted first.
     """
     kind = array.type
     if not is_bytes(kind):

@@ -1,7 +1,8 @@
 """Kernels over the cells of a state: values, shadows, and the journal of the running transaction.
 
-Cell numbers come as unsigned or known-good integers; bounds are the caller's. Each kernel does one step of an update, so
-that the caller can publish the journal between the step that writes it and the step that changes values.
+Cell numbers come as unsigned or known-good integers; bounds are the caller's. Each kernel does one step of an
+update, so that the caller can publish the journal between the step that writes it and the step that changes
+values.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def _distance(a, b):  # type: ignore[no-untyped-def]
     if isinstance(a, types.Integer):
 
         def integers(a, b):  # type: ignore[no-untyped-def]
-            # Modular subtraction of the larger minus the smaller is the exact difference, which may need 64 bits.
+            # Modular: larger minus smaller is the exact difference, which may need all 64 bits.
             if a >= b:
                 return np.float64(np.uint64(a) - np.uint64(b))
             return np.float64(np.uint64(b) - np.uint64(a))
@@ -56,7 +57,7 @@ def all_within(cells, size):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def journal_cells(cells, values, stamps, attempt, journal, olds, count):  # type: ignore[no-untyped-def]
-    """Appends cells not yet stamped with ``attempt`` and their present values. Returns the new journal count."""
+    """Appends cells not yet stamped with ``attempt``, and their present values. Returns the new count."""
     for i in range(len(cells)):
         cell = np.uint64(cells[i])
         if stamps[cell] != attempt:
@@ -112,7 +113,7 @@ def move_shadows(cells, values, shadows):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def fold_sums(journal, olds, values, shadows, squared):  # type: ignore[no-untyped-def]
-    """Power sums of the journalled cells: of old value against shadow, and of present value against shadow."""
+    """Power sums of the journalled cells against their shadows: of the old and of the present values."""
     before = 0.0
     after = 0.0
     for start in range(0, len(journal), SUM_BLOCK):
@@ -187,10 +188,12 @@ def sum_where(weights, chosen, wanted):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def choose_largest(weights, budget, chosen):  # type: ignore[no-untyped-def]
-    """Flags the fewest weights such that the sum of the others is at most ``budget`` (>= 0); returns their number.
+    """Flags the fewest weights such that the sum of the others is at most ``budget`` (>= 0); returns their
+    number.
 
     Weights are non-negative, possibly infinite. Of equal weights the earlier ones stay unflagged. A radix
-    selection on the bit patterns, whose order is the order of non-negative floats: four passes whatever the number of weights.
+    selection on the bit patterns, whose order is the order of non-negative floats: four passes whatever the
+    number of weights.
     """
     bits = weights.view(np.uint64)
     sums = np.empty(65536, np.float64)

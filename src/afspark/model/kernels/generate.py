@@ -1,7 +1,7 @@
 """Synthetic input of any size: every block is a pure function of a key, so nothing is stored and all replays.
 
-Random numbers are counter-based: the k-th of a block is ``mix(key + k * GOLDEN)`` (splitmix64). Ranks are drawn from
-a Zipf law by the alias method: one random number, one table cell, no search.
+Random numbers are counter-based: the k-th of a block is ``mix(key + k * GOLDEN)`` (splitmix64). Ranks are
+drawn from a Zipf law by the alias method: one random number, one table cell, no search.
 """
 
 from __future__ import annotations
@@ -30,17 +30,44 @@ _SOURCE_SALT, _TARGET_SALT = np.uint64(0x5851F42D4C957F2D), np.uint64(0x14057B7E
 PAYLOADS = np.concatenate(
     [np.full(1638, 40, np.int64), np.full(1638, 1500, np.int64), np.linspace(40, 1500, 820).astype(np.int64)]
 )
-"""Payload sizes of packets, all entries equally likely: two fifths acknowledgements, two fifths full, the rest between."""
+"""Payload sizes, equally likely: two fifths bare acknowledgements, two fifths full, the rest between."""
 _PAYLOAD_MASK = np.uint64(len(PAYLOADS) - 1)
 
 # Relative frequency of letters in English words.
 _LETTERS = b"etaoinshrdlcumwfgypbvkjxqz"
-_LETTER_WEIGHTS = (127, 91, 82, 75, 70, 67, 63, 61, 60, 43, 40, 28, 28, 24, 24, 22, 20, 20, 19, 15, 10, 8, 2, 2, 1, 1)
+_LETTER_WEIGHTS = (
+    127,
+    91,
+    82,
+    75,
+    70,
+    67,
+    63,
+    61,
+    60,
+    43,
+    40,
+    28,
+    28,
+    24,
+    24,
+    22,
+    20,
+    20,
+    19,
+    15,
+    10,
+    8,
+    2,
+    2,
+    1,
+    1,
+)
 
 
 @intrinsic
 def store64(typing_context: Any, data: Any, position: Any, word: Any) -> Any:
-    """``data[position:position + 8]`` = a uint64, little-endian. Nothing is checked: the caller owns the bounds."""
+    """``data[position:position + 8]`` = ``word``, little-endian. Unchecked: the caller owns the bounds."""
     signature = types.void(data, types.int64, types.uint64)
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -75,7 +102,7 @@ def draw_rank(random, cells):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def fill_alias(weights, cells):  # type: ignore[no-untyped-def]
-    """Vose's alias table: ``cells[i]`` = alias in the upper half, chance of i itself times 2**32 in the lower."""
+    """Vose's alias table: in ``cells[i]`` the alias (upper half) and 2**32 times i's own chance (lower half)."""
     n = len(weights)
     scaled = weights * (n / weights.sum())
     small = np.empty(n, np.int64)
@@ -107,10 +134,10 @@ def fill_alias(weights, cells):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def fill_words(out, key, cells, spelling):  # type: ignore[no-untyped-def]
-    """Fill ``out`` (uint8) with lines of 8 to 11 words; the last byte is a newline, spare bytes are spaces."""
-    position = 0
+    """Fill ``out`` with lines of 8 to 11 words; the last byte is a newline, spare bytes are spaces."""
+    position = np.int64(0)
     counter = key
-    left = 10
+    left = np.int64(10)
     while position + SLOT < len(out):
         counter += GOLDEN
         random = mix(counter)

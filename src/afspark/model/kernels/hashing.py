@@ -1,11 +1,11 @@
 """The stable hash of keys.
 
-The values are part of the contract between processes and with stored backups: they never depend on the machine,
-the run, or the width of the Arrow type (int32 5 and int64 5 hash alike). Golden tests fix them.
+The values are part of the contract between processes and with stored backups: they never depend on the
+machine, the run, or the width of the Arrow type (int32 5 and int64 5 hash alike). Golden tests fix them.
 
 A byte string is read as little-endian 64-bit words, the last one padded with zeros; the length enters the
-seed, so padding is unambiguous. Every word is folded in by a bijection, and the result is finalised so that all
-output bits depend on all input bits. The hash is not meant to resist an adversary.
+seed, so padding is unambiguous. Every word is folded in by a bijection, and the result is finalised so that
+all output bits depend on all input bits. The hash is not meant to resist an adversary.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def mix(h):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def hash_bytes(data, start, stop):  # type: ignore[no-untyped-def]
-    """Hash of ``data[start:stop]`` (contiguous uint8 array, 0 <= start <= stop <= len, unchecked) as uint64."""
+    """Hash of ``data[start:stop]`` (contiguous uint8, 0 <= start <= stop <= len, unchecked) as uint64."""
     start = np.int64(start)
     stop = np.int64(stop)
     length = stop - start
@@ -86,7 +86,9 @@ def combine_hashes(left, right):  # type: ignore[no-untyped-def]
 
 
 def hash_strings(array: pa.Array) -> Array:
-    """uint64 hash of each element of a string or binary array (offsets and slices honoured); null: ``NULL_HASH``."""
+    """uint64 hash of each element of a string or binary array (offsets and slices honoured); null:
+    ``NULL_HASH``.
+    """
     array = as_array(array)
     offsets, data = byte_buffers(array)
     out = np.empty(len(array), np.uint64)
@@ -97,9 +99,9 @@ def hash_strings(array: pa.Array) -> Array:
 def hash_columns(batch: pa.RecordBatch, names: Sequence[str]) -> Array:
     """uint64 hash of the tuple of the named columns of each row.
 
-    Integers, floats, booleans, dates, times, durations, strings and binary are accepted, null is a value of its own.
-    0.0 and -0.0 hash alike, and so do all NaNs. Times hash as their count of the column's unit. With one
-    name the result equals ``hash_strings`` or ``hash_int64`` of the column.
+    Integers, floats, booleans, dates, times, durations, strings and binary are accepted, null is a value of
+    its own. 0.0 and -0.0 hash alike, and so do all NaNs. Times hash as their count of the column's unit. With
+    one name the result equals ``hash_strings`` or ``hash_int64`` of the column.
     """
     if not names:
         raise UsageError("A hash needs at least one column.", remedy="Name the key columns.")

@@ -8,8 +8,10 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def journal_span(deltas, start, values, stamps, attempt, journal, olds, count):  # type: ignore[no-untyped-def]
-    """Journals the cells ``start + i`` with a non-zero delta that ``attempt`` has not touched; returns the new count."""
-    new = 0
+    """Journals the cells ``start + i`` with a non-zero delta that ``attempt`` has not touched; returns the
+    new count.
+    """
+    new = np.int64(0)
     for i in range(len(deltas)):
         new += np.int64((deltas[i] != 0) & (stamps[start + i] != attempt))
     if new == len(deltas):

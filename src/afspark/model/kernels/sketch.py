@@ -1,8 +1,8 @@
 """Count-Min sketch: r rows of c counters, every key counted once in each row.
 
-A key is its 64-bit hash. The column of row i is the upper half of hash * ROW_FACTORS[i], scaled down to c columns:
-one multiplication, a shift and another multiplication, no division. These columns are part of what a stored sketch
-means; golden tests fix them.
+A key is its 64-bit hash. The column of row i is the upper half of hash * ROW_FACTORS[i], scaled down to c
+columns: one multiplication, a shift and another multiplication, no division. These columns are part of what a
+stored sketch means; golden tests fix them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def take_minima(matrix, hashes, out):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def add_and_find(base, delta, hashes, weights, hint, table, state, found):  # type: ignore[no-untyped-def]
-    """``add_weights`` that collects in ``found`` the rows whose key reached ``hint`` and is not in ``table`` yet.
+    """``add_weights`` that collects in ``found`` the rows whose key reached ``hint`` and is new to ``table``.
 
     Returns False, with ``state`` telling where to go on, if ``table`` is more than half full.
     """
@@ -147,9 +147,7 @@ def estimate(matrix: Array, hashes: Array) -> Array:
     return out
 
 
-def update_and_find(
-    base: Array, delta: Array, hashes: Array, weights: Any, hint: float, seen: SeenKeys
-) -> Array:
+def update_and_find(base: Array, delta: Array, hashes: Array, weights: Any, hint: float, seen: SeenKeys) -> Array:
     """Like ``update``, and finds keys that may be heavy: ascending positions into ``hashes`` (int64).
 
     One position for each key not in ``seen`` whose estimate in ``base + delta``, right after one of its
@@ -158,7 +156,8 @@ def update_and_find(
     _check(delta)
     if base.shape != delta.shape or base.dtype != delta.dtype:
         raise UsageError(
-            f"A sketch of shape {base.shape} and type {base.dtype} cannot take a delta of {delta.shape}, {delta.dtype}."
+            f"A sketch of {base.dtype} {base.shape} cannot take a delta of {delta.dtype} {delta.shape}.",
+            remedy="Make both alike.",
         )
     found = np.empty(len(hashes), np.int64)
     state = seen.state

@@ -1,8 +1,8 @@
 """Kernels of the hash table: an open-addressing index of entry numbers over dense arrays of keys.
 
-``index[slot]`` is an entry number plus one, 0 if empty. Entries are inserted in ascending order at the first empty slot of
-their probe path, also when the index is rebuilt; so a later entry never lies on the path of an earlier one, and erasing
-the latest entries leaves the others reachable.
+``index[slot]`` is an entry number plus one, 0 if empty. Entries are inserted in ascending order at the first
+empty slot of their probe path, also when the index is rebuilt; so a later entry never lies on the path of an
+earlier one, and erasing the latest entries leaves the others reachable.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ def first_slot(h, shift):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def locate_integers(keys, start, index, shift, entry_keys, entries, most, ids):  # type: ignore[no-untyped-def]
-    """Entry numbers of ``keys[start:]`` into ``ids``, inserting absent keys while there are fewer than ``most`` entries.
+    """Entry numbers of ``keys[start:]`` into ``ids``, inserting absent keys while there are fewer than
+    ``most`` entries.
 
-    Returns the position of the first key that found no room (``len(keys)`` if all did), and the number of entries.
+    Returns the position of the first key that found no room (``len(keys)`` if all did), and the number of
+    entries.
     """
     mask = np.uint64(len(index) - 1)
     for i in range(start, len(keys)):

@@ -3,10 +3,10 @@
 A word is a run of bytes without ASCII white space (space, tab, newline, vertical tab, form feed, carriage
 return); the end of a row ends a word too. Bytes are not decoded, so any encoding, and none, will do.
 
-Counts live in a small table of two parts. The index is an open-addressing array of 64-bit slots: upper half of the
-hash and number of the entry. Entries are dense in order of first sight, four 64-bit fields each, so that
-frequent words, which come early, share few cache lines, and so that the order of the result depends on the
-input alone, never on how the table grew. Entry 0 is not used: 0 marks a free slot.
+Counts live in a small table of two parts. The index is an open-addressing array of 64-bit slots: upper half
+of the hash and number of the entry. Entries are dense in order of first sight, four 64-bit fields each: so
+frequent words, which come early, share few cache lines, and the order of the result depends on the input
+alone, never on how the table grew. Entry 0 is not used: 0 marks a free slot.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from afspark.model.kernels.memory import equal_bytes, load64, load_tail
 
 SCHEMA = pa.schema([("word", pa.binary()), ("count", pa.int64()), ("hash", pa.uint64())])
 
-# Fields of an entry: the word's first eight bytes (zero-padded), its last eight if it is longer than eight, the
-# count, and in one field the place of its bytes in the heap (upper half) and its length (lower half).
+# Fields of an entry: the word's first eight bytes (zero-padded), its last eight if it is longer than eight,
+# the count, and in one field the place of its bytes in the heap (upper half) and its length (lower half).
 _FIELDS = 4
 _HEAD, _TAIL, _COUNT, _PLACE = range(_FIELDS)
 # Where a pass stands, so that it can go on after the table has grown.
@@ -50,7 +50,7 @@ _NONE, _ONE, _S7, _S32, _S56 = np.uint64(0), np.uint64(1), np.uint64(7), np.uint
 
 @intrinsic
 def prefetch(typing_context: Any, data: Any, position: Any) -> Any:
-    """Ask for the cache line of ``data[position]``, a contiguous array; any position will do, nothing is read."""
+    """Ask for the cache line of ``data[position]`` (contiguous array); a hint that needs no bounds."""
     signature = types.void(data, types.int64)
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -106,7 +106,7 @@ def end_of_word(data, position, stop):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def split_words(data, starts, stops, state, scratch):  # type: ignore[no-untyped-def]
-    """Take the next words of rows ``data[starts[i]:stops[i]]`` into ``scratch`` and advance ``state``; how many."""
+    """Take the next words of rows ``data[starts[i]:stops[i]]`` into ``scratch``, move ``state``; how many."""
     hashes, heads, tails, lengths, positions, rows = scratch
     row, position = state[_ROW], state[_POSITION]
     taken = 0
@@ -181,8 +181,7 @@ def tally_words(data, scratch, taken, state, index, entries, heap):  # type: ign
                 differ = (entries[entry + _HEAD] ^ head) | (entries[entry + _TAIL] ^ tail) | ((place & _LOW32) ^ length)
                 # Head and tail are the whole of a word of up to sixteen bytes.
                 if differ == _NONE and (
-                    length <= _SIXTEEN
-                    or equal_bytes(data, position, heap, np.int64(place >> _S32), np.int64(length))
+                    length <= _SIXTEEN or equal_bytes(data, position, heap, np.int64(place >> _S32), np.int64(length))
                 ):
                     entries[entry + _COUNT] += _ONE
                     break
@@ -208,7 +207,7 @@ def tally_words(data, scratch, taken, state, index, entries, heap):  # type: ign
 
 @njit(cache=True, nogil=True)
 def count_words(data, starts, stops, state, scratch, index, entries, heap):  # type: ignore[no-untyped-def]
-    """Count the words of rows ``data[starts[i]:stops[i]]`` from where ``state`` stands; True when all are done.
+    """Count the words of rows ``data[starts[i]:stops[i]]`` from where ``state`` is; True when all is done.
 
     False means that a new word found no room; nothing of it was counted. Call again with a larger table.
     """
@@ -249,7 +248,7 @@ def fold_case(data, out):  # type: ignore[no-untyped-def]
 class WordCounter:
     """Counts words over many Arrow arrays.
 
-    ``items`` is the number of words counted in the counter's whole life. The table takes about 50 bytes per
+    ``items`` is the number of words counted in the counter's whole life. The table takes 50 to 100 bytes per
     distinct word beyond the words' bytes. With ``lower`` the ASCII letters A-Z count as a-z.
 
     >>> counter = WordCounter()
@@ -258,7 +257,7 @@ class WordCounter:
     {'word': b'to', 'count': 2}
     """
 
-    def __init__(self, *, lower: bool = False, room: int = 4096) -> None:
+    def __init__(self, *, lower: bool = False, room: int = 32_768) -> None:
         self._lower = lower
         slots = 1 << (max(8, room) * _SLOTS_PER_ENTRY - 1).bit_length()
         self._index = np.zeros(slots, np.uint64)
@@ -279,8 +278,8 @@ class WordCounter:
     def count(self, array: pa.Array | pa.ChunkedArray) -> None:
         """Add the words of a string or binary array of any width. A null row has no words.
 
-        Raises InputError if the distinct words since the last ``finish`` outgrow 2 GiB, the most one Arrow binary
-        array holds; call ``finish`` more often then.
+        Raises InputError if the distinct words since the last ``finish`` outgrow 2 GiB, the most one Arrow
+        binary array holds; call ``finish`` more often then.
         """
         array = as_array(array)
         if len(array) == 0:
@@ -296,14 +295,12 @@ class WordCounter:
             fold_case(_frozen(data[first:last]), folded)
             data, starts, stops = folded, starts - first, stops - first
         data = _frozen(data)
-        while not count_words(
-            data, starts, stops, self._state, self._scratch, self._index, self._entries, self._heap
-        ):
+        while not count_words(data, starts, stops, self._state, self._scratch, self._index, self._entries, self._heap):
             row, position = int(self._state[_ROW]), int(self._state[_POSITION])
             self._grow(end_of_word(data, position, int(stops[row])) - position)
 
     def finish(self) -> pa.RecordBatch:
-        """Words with counts and hashes (``hash_bytes``) in order of first sight; the table is empty afterwards."""
+        """Words with counts and hashes (``hash_bytes``) in order of first sight; empties the table."""
         used = self.distinct
         entries = self._entries[_FIELDS : (used + 1) * _FIELDS].reshape(used, _FIELDS)
         offsets = np.empty(used + 1, np.int32)
@@ -332,7 +329,7 @@ class WordCounter:
             heap[:filled] = self._heap[:filled]
             self._heap = heap
         if used >= len(self._index) // _SLOTS_PER_ENTRY:
-            slots = 2 * len(self._index)
+            slots = 4 * len(self._index)
             entries = np.empty((slots // _SLOTS_PER_ENTRY + 1) * _FIELDS, np.uint64)
             entries[: (used + 1) * _FIELDS] = self._entries[: (used + 1) * _FIELDS]
             self._entries = entries

@@ -26,8 +26,8 @@ class StateLimit(AfsparkError):
 class StateSpec(ABC):
     """Describes a state of an operator; immutable, picklable, comparable.
 
-    ``divergence`` is the distance that thresholds are about. ``exact=True`` makes every changed cell part of the
-    next backup whatever the threshold, unless the policy keeps no backups at all (an infinite threshold).
+    ``divergence`` is the distance that thresholds are about. ``exact=True`` makes every changed cell part of
+    the next backup whatever the threshold, unless the policy keeps no backups at all (an infinite threshold).
     """
 
     kind: ClassVar[str]
@@ -78,13 +78,13 @@ class StateSpec(ABC):
 class State(ABC):
     """One worker's share of a state, updated in transactions of one batch each.
 
-    Order of calls for batch t: ``acknowledge`` (if the driver has committed batch t-1), ``begin``, updates, ``settle``,
-    ``issue``. A process may be killed at any store; a new one opens the state again, and ``rollback`` gives
-    exactly the state before ``begin``. The journal stays valid after ``issue``, until ``acknowledge`` or the
-    next ``begin`` closes the transaction; from then on ``rollback`` does nothing.
+    Order of calls for batch t: ``acknowledge`` (if the driver has committed batch t-1), ``begin``, updates,
+    ``settle``, ``issue``. A process may be killed at any store; a new one opens the state again, and
+    ``rollback`` gives exactly the state before ``begin``. The journal stays valid after ``issue``, until
+    ``acknowledge`` or the next ``begin`` closes the transaction; from then on ``rollback`` does nothing.
 
-    A caller that keeps a mark "a batch is being applied" sets it after ``begin`` has returned: before that there is nothing
-    to undo, and ``rollback`` might undo the transaction before.
+    A caller that keeps a mark "a batch is being applied" sets it after ``begin`` has returned: before that
+    there is nothing to undo, and ``rollback`` might undo the transaction before.
     """
 
     spec: StateSpec
@@ -95,29 +95,36 @@ class State(ABC):
 
     @abstractmethod
     def rollback(self) -> None:
-        """Undoes everything since the last ``begin``, pending cells included. Can be repeated, also when interrupted."""
+        """Undoes everything since the last ``begin``, pending cells included. Can be repeated, also when
+        interrupted.
+        """
 
     @abstractmethod
     def settle(self) -> None:
-        """Ends the updates: folds the journal into the running divergence. Can be repeated after further updates."""
+        """Ends the updates: folds the journal into the running divergence. Can be repeated after further
+        updates.
+        """
 
     @abstractmethod
     def issue(self, theta: float, *, everything: bool = False) -> pa.RecordBatch | None:
-        """The cells to back up now, marked pending; None if the divergence is within ``theta`` (>= 0, may be infinite).
+        """The cells to back up now, marked pending; None if the divergence is within ``theta`` (>= 0, may be
+        infinite).
 
-        With the pairs durable, the divergence is at most ``theta``. The set is as small as the touched cells allow
-        to bring it under the low-water mark theta/2; theta 0 gives every cell that differs from its shadow.
-        Infinity never issues. ``everything=True`` examines all cells, which is done anyway where the touched
-        ones do not suffice. No updates are allowed after pairs were issued, until the next ``begin``.
+        With the pairs durable, the divergence is at most ``theta``. The set is as small as the touched cells
+        allow to bring it under the low-water mark theta/2; theta 0 gives every cell that differs from its
+        shadow. Infinity never issues. ``everything=True`` examines all cells, which is done anyway where the
+        touched ones do not suffice. No updates are allowed after pairs were issued, until the next ``begin``.
         """
 
     @abstractmethod
     def dump(self) -> pa.RecordBatch:
-        """Full image: every cell whose durable value will be non-zero once the pending cells are acknowledged."""
+        """Full image: every cell whose durable value will be non-zero once the pending cells are
+        acknowledged.
+        """
 
     @abstractmethod
     def acknowledge(self) -> None:
-        """The issued pairs are durable and their batch is committed: moves the shadows of the pending cells."""
+        """The issued pairs are durable, their batch committed: moves the shadows of the pending cells."""
 
     @abstractmethod
     def restore(self, images: Iterable[pa.RecordBatch]) -> None:
@@ -133,7 +140,8 @@ class State(ABC):
 
     @abstractmethod
     def drift(self) -> float:
-        """The divergence as of the last ``settle`` or ``acknowledge``, from the incremental books, at no cost.
+        """The divergence as of the last ``settle`` or ``acknowledge``, from the incremental books, at no
+        cost.
 
         Equal to ``divergence()`` up to rounding for sums; for the maximum an upper bound.
         """
@@ -163,11 +171,15 @@ _Spec = TypeVar("_Spec", bound=type[StateSpec])
 
 
 def register_state(cls: _Spec) -> _Spec:
-    """Class decorator that makes a specification known under its ``kind``. Registering the same class again is harmless."""
+    """Class decorator that makes a specification known under its ``kind``. Registering the same class again
+    is harmless.
+    """
     found = _KINDS.setdefault(cls.kind, cls)
     if (found.__module__, found.__qualname__) != (cls.__module__, cls.__qualname__):
         raise UsageError(
-            f"State kind {cls.kind!r} is already taken by {found.__qualname__}.", kind=cls.kind, taken_by=found.__qualname__
+            f"State kind {cls.kind!r} is already taken by {found.__qualname__}.",
+            kind=cls.kind,
+            taken_by=found.__qualname__,
         )
     _KINDS[cls.kind] = cls
     return cls

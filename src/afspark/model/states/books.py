@@ -1,9 +1,9 @@
 """The running divergence of a state: what is known about all cells from looking at touched ones only.
 
-Pure arithmetic on two numbers per state. For sums, ``power`` is the power sum over all cells, and ``error`` bounds how far
-rounding may have carried it from the truth, so that a decision can be on the safe side and a full scan is
-made when the books have become too vague for the threshold. For the maximum, ``power`` is an upper bound
-over all cells and ``error`` is 0.
+Pure arithmetic on two numbers per state. For sums, ``power`` is the power sum over all cells, and ``error``
+bounds how far rounding may have carried it from the truth, so that a decision can be on the safe side and a
+full scan is made when the books have become too vague for the threshold. For the maximum, ``power`` is an
+upper bound over all cells and ``error`` is 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from afspark.model.kernels.cells import SUM_BLOCK
 _EPSILON = 2.0**-52
 _EXACT = 2.0**52
 _TINY = 2.0**-1000
-"""Stands for squares that underflow: without it a float state with tiny differences would seem exactly backed up."""
+"""Stands for squares that underflow: without it a float state with tiny differences would seem exactly backed
+up.
+"""
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,11 @@ class Balance:
     def most(self) -> float:
         """No true value is above this; infinite if the books are of no use."""
         worst = self.power + self.error
-        return worst if worst == worst else math.inf
+        return math.inf if math.isnan(worst) else worst
 
 
 def rounding(total: float, count: int, *, integers: bool) -> float:
-    """Bound on the rounding error of a power sum of ``count`` non-negative terms that adds up to ``total``."""
+    """Bound on the rounding error of a power sum ``total`` of ``count`` non-negative terms."""
     if not math.isfinite(total):
         return math.inf
     if integers:
@@ -46,12 +48,14 @@ def rounding(total: float, count: int, *, integers: bool) -> float:
 
 
 def untouched(start: Balance, before: float, count: int, *, integers: bool) -> Balance:
-    """What the cells outside the journal contribute, given the balance at the start and the journalled cells' share of it."""
+    """What the cells outside the journal contribute, given the balance at the start and the journalled cells'
+    share of it.
+    """
     if start.power == 0.0 and start.error == 0.0 and before == 0.0:
         return start
     error = start.error + rounding(start.power + before, count, integers=integers)
     power = start.power - before
-    if power != power or not math.isfinite(error):
+    if math.isnan(power) or not math.isfinite(error):
         return Balance(math.inf, math.inf)
     return Balance(max(power, 0.0), error)
 

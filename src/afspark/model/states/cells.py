@@ -2,10 +2,11 @@
 
 Rules that make a kill at any store harmless:
 
-- A journal entry is written by one kernel call, its count published by a later Python statement, and only then does another
-  kernel change the value: a compiler may reorder stores inside a kernel, never across calls.
-- Stamps say "journalled in this attempt". The attempt number grows with every ``begin``, so stamps of an attempt that was
-  killed mean nothing to the next.
+- A journal entry is written by one kernel call, its count published by a later Python statement, and only
+  then does another kernel change the value: a compiler may reorder stores inside a kernel, never across
+  calls.
+- Stamps say "journalled in this attempt". The attempt number grows with every ``begin``, so stamps of an
+  attempt that was killed mean nothing to the next.
 - ``PHASE`` changes by one store. Whatever a phase promises is written before it is entered.
 """
 
@@ -113,7 +114,11 @@ class CellState(State):
         phase = self._scalars[Slot.PHASE]
         if phase != Phase.OPEN:
             what = "pairs of this transaction are already issued" if phase == Phase.ISSUED else "no transaction is open"
-            raise UsageError(f"State {self.name!r} takes no updates: {what}.", remedy="Call begin() first.", state=self.name)
+            raise UsageError(
+                f"State {self.name!r} takes no updates: {what}.",
+                remedy="Call begin() first.",
+                state=self.name,
+            )
 
     def _journal_room(self, more: int) -> int:
         """Makes room for ``more`` journal entries; returns the present count."""
@@ -191,7 +196,9 @@ class CellState(State):
         if not theta >= 0:
             raise UsageError(f"A threshold is at least 0, got {theta}.", got=theta)
         if self._scalars[Slot.PHASE] not in (Phase.OPEN, Phase.ISSUED):
-            raise UsageError(f"State {self.name!r} has no open transaction.", remedy="Call begin() first.", state=self.name)
+            raise UsageError(
+                f"State {self.name!r} has no open transaction.", remedy="Call begin() first.", state=self.name
+            )
         self.settle()
         if theta == math.inf:
             return None
@@ -271,7 +278,9 @@ class CellState(State):
     def restore(self, images: Iterable[pa.RecordBatch]) -> None:
         if self._scalars[Slot.ATTEMPT] or not self._is_fresh():
             raise UsageError(
-                f"State {self.name!r} is not fresh.", remedy="Restore before the first transaction.", state=self.name
+                f"State {self.name!r} is not fresh.",
+                remedy="Restore before the first transaction.",
+                state=self.name,
             )
         schema = self.spec.pairs_schema
         for image in images:
@@ -297,4 +306,3 @@ class CellState(State):
     def memory(self) -> int:
         arrays = (self._values, self._shadows, self._stamps, self._journal, self._olds, self._pending)
         return self._scalars.memory + sum(array.nbytes for array in arrays)
-

@@ -14,15 +14,19 @@ Array = np.ndarray[Any, Any]
 class Columns(Protocol):
     """Named growable arrays that hold states; they survive the process when mapped to files.
 
-    A state relies on three things: a store into an array is kept when the process is killed afterwards, ``grow`` keeps
-    the content, and a column that was never opened, or was dropped, opens zero-filled.
+    A state relies on three things: a store into an array is kept when the process is killed afterwards,
+    ``grow`` keeps the content, and a column that was never opened, or was dropped, opens zero-filled.
     """
 
     def open(self, name: str, dtype: np.dtype[Any], length: int) -> Array:
-        """The whole existing column, grown to ``length`` if shorter, or a new zero-filled one of at least that length."""
+        """The whole existing column, grown to ``length`` if shorter, or a new zero-filled one of at least
+        that length.
+        """
 
     def grow(self, name: str, length: int) -> Array:
-        """The column with at least ``length`` elements: same content, zero tail. Views from before must not be used."""
+        """The column with at least ``length`` elements: same content, zero tail. Views from before must not
+        be used.
+        """
 
     def drop(self, name: str) -> None:
         """Removes a column; one that does not exist is ignored. Views from before must not be used."""

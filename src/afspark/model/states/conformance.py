@@ -37,7 +37,9 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Subject:
-    """A specification, and a function that makes one random update (by the given generator only) in an open transaction."""
+    """A specification, and a function that makes one random update (by the given generator only) in an open
+    transaction.
+    """
 
     spec: StateSpec
     update: Update
@@ -98,7 +100,9 @@ def image(batch: pa.RecordBatch | None) -> dict[Any, Any]:
 
 
 def observed(state: State) -> dict[str, Any]:
-    """All that the public interface tells about a state; two states with equal observations are interchangeable."""
+    """All that the public interface tells about a state; two states with equal observations are
+    interchangeable.
+    """
     return {
         "values": state.export().to_pylist(),
         "durable": image(state.dump()),
@@ -154,7 +158,9 @@ def check_fresh(subject: Subject, random: Random) -> None:
 
 
 def check_rollback(subject: Subject, random: Random) -> None:
-    """``rollback`` restores what was before ``begin``: after any step, twice, in another process, and after ``issue``."""
+    """``rollback`` restores what was before ``begin``: after any step, twice, in another process, and after
+    ``issue``.
+    """
     columns = HeapColumns()
     state = subject.spec.open(columns, NAME)
     for _ in range(8):
@@ -253,7 +259,9 @@ def check_minimal(subject: Subject, random: Random) -> None:
 
 
 def check_acknowledge(subject: Subject, random: Random) -> None:
-    """Pending cells survive the process; unacknowledged ones are dropped by ``begin``; acknowledging twice is harmless."""
+    """Pending cells survive the process; unacknowledged ones are dropped by ``begin``; acknowledging twice is
+    harmless.
+    """
     columns = HeapColumns()
     state = subject.spec.open(columns, NAME)
     for _ in range(10):
@@ -276,7 +284,9 @@ def check_acknowledge(subject: Subject, random: Random) -> None:
 
 
 def check_restore(subject: Subject, random: Random) -> None:
-    """A full image and the partial backups after it give back the durable state; the last write of a cell wins."""
+    """A full image and the partial backups after it give back the durable state; the last write of a cell
+    wins.
+    """
     state = subject.spec.open(HeapColumns(), NAME)
     images: list[pa.RecordBatch] = []
     for step in range(12):

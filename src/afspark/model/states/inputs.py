@@ -28,12 +28,16 @@ def plain(what: str, given: Any) -> Array:
 def refuse_nulls(what: str, array: pa.Array) -> None:
     if array.null_count:
         raise UsageError(
-            f"{what} hold {array.null_count} nulls.", remedy="Drop or fill them first.", nulls=array.null_count
+            f"{what} hold {array.null_count} nulls.",
+            remedy="Drop or fill them first.",
+            nulls=array.null_count,
         )
 
 
 def converted(what: str, array: Array, dtype: np.dtype[Any]) -> Array:
-    """The same numbers in another type; ``UsageError`` if that could change them (floats to integers, uint64 too large)."""
+    """The same numbers in another type; ``UsageError`` if that could change them (floats to integers, uint64
+    too large).
+    """
     if array.dtype == dtype:
         return np.ascontiguousarray(array)
     if dtype.kind == "i":
@@ -56,7 +60,9 @@ def as_values(given: Any, dtype: np.dtype[Any], length: int) -> tuple[Array, int
     array = converted("Values", array, dtype)
     if array.shape != (length,):
         raise UsageError(
-            f"{length} cells need {length} values or one, got shape {array.shape}.", expected=length, got=array.shape
+            f"{length} cells need {length} values or one, got shape {array.shape}.",
+            expected=length,
+            got=array.shape,
         )
     return array, 1
 
@@ -80,7 +86,9 @@ def as_byte_keys(given: Any) -> pa.Array:
     refuse_nulls("Keys", array)
     if not is_bytes(array.type):
         raise UsageError(
-            f"Keys must be strings or binary, got {array.type}.", remedy="Use key='int64' for integers.", got=str(array.type)
+            f"Keys must be strings or binary, got {array.type}.",
+            remedy="Use key='int64' for integers.",
+            got=str(array.type),
         )
     return array
 

@@ -1,8 +1,9 @@
 """The keys of a hash table: numbers 0, 1, 2 ... for keys in order of first appearance.
 
-Keys and hashes are dense append-only arrays; an open-addressing index of uint32 points into them. When the index is full to five
-eighths it is rebuilt at twice the size in a new column, whose name carries the logarithm of its size; that logarithm is
-published afterwards by one store. A kill in between leaves a column that the next opening drops.
+Keys and hashes are dense append-only arrays; an open-addressing index of uint32 points into them. When the
+index is full to five eighths it is rebuilt at twice the size in a new column, whose name carries the
+logarithm of its size; that logarithm is published afterwards by one store. A kill in between leaves a column
+that the next opening drops.
 """
 
 from __future__ import annotations
@@ -123,7 +124,9 @@ class Keys(ABC):
 
     @abstractmethod
     def locate(self, block: KeyBlock) -> tuple[Array, int]:
-        """Entry numbers of the keys, inserting absent ones, and the number of entries then. Does not publish that number."""
+        """Entry numbers of the keys, inserting absent ones, and the number of entries then. Does not publish
+        that number.
+        """
 
     @abstractmethod
     def find(self, block: KeyBlock) -> Array:
@@ -237,7 +240,7 @@ class ByteKeys(Keys):
         if hashes is not None:
             if hashes.dtype != np.uint64 or hashes.shape != (len(array),):
                 raise UsageError(
-                    f"Hashes of {len(array)} keys are as many uint64, got {hashes.dtype} of shape {hashes.shape}.",
+                    f"{len(array)} keys need as many uint64 hashes, got {hashes.dtype} {hashes.shape}.",
                     remedy="Use hash_strings(keys).",
                 )
             hashes = np.ascontiguousarray(hashes)
@@ -256,9 +259,19 @@ class ByteKeys(Keys):
         position, entries = 0, self.count
         while True:
             position, entries = kernel.locate_bytes(
-                block.keys, block.data, hashes, position, self._index, self._shift, self._hashes, self._offsets, self._heap,
-                entries, self._room(), ids,
-            )  # fmt: skip
+                block.keys,
+                block.data,
+                hashes,
+                position,
+                self._index,
+                self._shift,
+                self._hashes,
+                self._offsets,
+                self._heap,
+                entries,
+                self._room(),
+                ids,
+            )
             if position == len(block):
                 return ids, entries
             self._scalars[Slot.ENTRIES] = entries
@@ -269,7 +282,15 @@ class ByteKeys(Keys):
         ids = np.empty(len(block), _ID)
         hashes = self._hashed(block)
         kernel.find_bytes(
-            block.keys, block.data, hashes, self._index, self._shift, self._hashes, self._offsets, self._heap, ids
+            block.keys,
+            block.data,
+            hashes,
+            self._index,
+            self._shift,
+            self._hashes,
+            self._offsets,
+            self._heap,
+            ids,
         )
         return ids
 

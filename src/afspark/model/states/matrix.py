@@ -45,7 +45,8 @@ class Matrix(StateSpec):
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("value type", self.value, VALUE_TYPES)
-        for what, number in (("rows", self.rows), ("cols", self.cols)):
+        sides: tuple[tuple[str, object], ...] = (("rows", self.rows), ("cols", self.cols))
+        for what, number in sides:
             if not isinstance(number, int) or isinstance(number, bool) or number < 1:
                 raise UsageError(f"{what} is a whole number of at least 1, got {number!r}.", got=number)
         if self.rows * self.cols > MOST_CELLS:
@@ -85,7 +86,9 @@ class MatrixState(CellState):
     # Updates
 
     def add_dense(self, delta: Any) -> None:
-        """Adds a matrix of the same shape (or its flat form); the cells where it is not zero count as touched."""
+        """Adds a matrix of the same shape (or its flat form); the cells where it is not zero count as
+        touched.
+        """
         self._require_open()
         given = plain("A delta", delta)
         if given.shape not in ((self.spec.rows, self.spec.cols), (self.size,)):
@@ -119,7 +122,8 @@ class MatrixState(CellState):
         cells = as_cells(index)
         if not cell_kernel.all_within(cells, self.size):
             raise UsageError(
-                f"Cell indices must be in 0..{self.size - 1}, got {cells.min()}..{cells.max()}.", size=self.size
+                f"Cell indices must be in 0..{self.size - 1}, got {cells.min()}..{cells.max()}.",
+                size=self.size,
             )
         amounts, step = as_values(values, VALUE_TYPES[self.spec.value], len(cells))
         for start in range(0, len(cells), BLOCK):

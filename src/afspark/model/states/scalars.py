@@ -57,7 +57,10 @@ class Scalars:
         found = int(self.integers[Slot.FORMAT])
         if found not in (0, FORMAT):
             raise CheckpointError(
-                f"State {name!r} has format {found}, this version reads {FORMAT}.", state=name, found=found, expected=FORMAT
+                f"State {name!r} has format {found}, this version reads {FORMAT}.",
+                state=name,
+                found=found,
+                expected=FORMAT,
             )
         self.integers[Slot.FORMAT] = FORMAT
 

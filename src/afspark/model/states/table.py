@@ -25,7 +25,8 @@ class HashTable(StateSpec):
     """A table of numbers by key; absent keys count as 0, keys once added stay.
 
     ``key`` is "string" (text and binary alike; compared as bytes) or "int64", ``value`` "int64" or "float64".
-    One worker's share holds at most 2^32 - 1 keys and 2^31 - 1 bytes of string keys; beyond that updates raise ``StateLimit``.
+    One worker's share holds at most 2^32 - 1 keys and 2^31 - 1 bytes of string keys; beyond that updates
+    raise ``StateLimit``.
 
     >>> from afspark.model.states import HashTable, HeapColumns
     >>> counts = HashTable(key="string", divergence="max").open(HeapColumns(), "counts")
@@ -33,8 +34,8 @@ class HashTable(StateSpec):
     >>> counts.add(["to", "be", "or", "not", "to", "be"], 1)
     >>> counts.get(["to", "question"]).tolist()
     [2, 0]
-    >>> counts.issue(theta=1.5).to_pylist()
-    [{'key': b'to', 'value': 2}, {'key': b'be', 'value': 2}, {'key': b'or', 'value': 1}, {'key': b'not', 'value': 1}]
+    >>> counts.issue(theta=1.5).to_pydict()
+    {'key': [b'to', b'be', b'or', b'not'], 'value': [2, 2, 1, 1]}
     """
 
     kind: ClassVar[str] = "hashtable"
@@ -96,23 +97,22 @@ class HashTableState(CellState):
             apply(cells, amounts[start:stop] if step else amounts, step)
 
     def _cells(self, block: KeyBlock) -> Array:
-        """Cell numbers of the keys; new cells are zeroed before their number is published."""
-        known = self.size
+        """Cell numbers of the keys; new cells are zero.
+
+        Cells beyond the published number always are: their values are journalled before they change, so an
+        undone transaction put them back; shadows move only for cells that stay; old stamps are of other
+        attempts.
+        """
         cells, entries = self._keys.locate(block)
-        if entries > known:
-            self._fresh_cells(known, entries)
+        if entries > min(len(self._values), len(self._shadows), len(self._stamps)):
+            self._room_for_cells(entries)
         self._scalars[Slot.ENTRIES] = entries
         return cells
 
-    def _fresh_cells(self, start: int, stop: int) -> None:
-        if stop > min(len(self._values), len(self._shadows), len(self._stamps)):
-            self._values = self._columns.grow(f"{self.name}.value", roomy(stop))
-            self._shadows = self._columns.grow(f"{self.name}.shadow", roomy(stop))
-            self._stamps = self._columns.grow(f"{self.name}.stamp", roomy(stop))
-        # An undone transaction may have left numbers here.
-        self._values[start:stop] = 0
-        self._shadows[start:stop] = 0
-        self._stamps[start:stop] = 0
+    def _room_for_cells(self, entries: int) -> None:
+        self._values = self._columns.grow(f"{self.name}.value", roomy(entries))
+        self._shadows = self._columns.grow(f"{self.name}.shadow", roomy(entries))
+        self._stamps = self._columns.grow(f"{self.name}.stamp", roomy(entries))
 
     # Transactions
 

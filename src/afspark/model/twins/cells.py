@@ -55,7 +55,9 @@ def put(values: Array, cells: Array, news: Array) -> Array:
 
 
 def choose_largest(weights: Array, budget: float) -> Array:
-    """Flags of the fewest weights such that the others add up to at most ``budget``; of equal ones the later are flagged."""
+    """Flags of the fewest weights such that the others add up to at most ``budget``; of equal ones the later
+    are flagged.
+    """
     chosen = np.ones(len(weights), np.bool_)
     kept = 0.0
     for i in np.argsort(weights, kind="stable"):

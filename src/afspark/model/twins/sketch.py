@@ -23,7 +23,8 @@ def update(delta: Array, hashes: Array, weights: Array, factors: list[int]) -> N
 
 def estimate(matrix: Array, hashes: Array, factors: list[int]) -> Array:
     rows = [line[columns_of(hashes, factor, len(line))] for line, factor in zip(matrix, factors, strict=False)]
-    return np.min(rows, axis=0)
+    least: Array = np.min(rows, axis=0)
+    return least
 
 
 def update_and_find(

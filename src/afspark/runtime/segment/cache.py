@@ -43,9 +43,7 @@ class SegmentCache:
     ) -> Segment:
         """`Segment.create`, kept for the next batch."""
         self.forget(directory)
-        segment = Segment.create(
-            directory, identity, incarnation, restoring=restoring, timeout_seconds=timeout_seconds
-        )
+        segment = Segment.create(directory, identity, incarnation, restoring=restoring, timeout_seconds=timeout_seconds)
         self._keep(segment)
         return segment
 

@@ -24,6 +24,8 @@ from afspark.errors import NoSpace, SegmentError
 
 Array = npt.NDArray[Any]
 
+# All pages at once cost a fraction of one page fault each, and a growing column is mapped anew as a whole.
+_FLAGS = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EFBIG}
 
 
@@ -141,7 +143,7 @@ class MappedColumns:
             reserve(file, path, wanted)
             status = os.fstat(file)
             with no_space_as_error(path, status.st_size):
-                view = mmap.mmap(file, status.st_size)
+                view = mmap.mmap(file, status.st_size, flags=_FLAGS)
         finally:
             os.close(file)
         # The array keeps its mapping alive, so an older one is unmapped with the last array over it.

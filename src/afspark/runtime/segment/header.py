@@ -37,6 +37,7 @@ SLOT_WORD = 3
 SLOT_CREATION = 4
 SLOT_USED = 5
 SLOT_OWNER = 6
+SLOT_FENCE = 7
 
 Slots = npt.NDArray[np.int64]
 
@@ -115,9 +116,13 @@ def examine(directory: Path) -> Found:
     files = read(directory)
     if isinstance(files, Absent | Foreign):
         return files
-    meta, slots = files
+    return describe(*files)
+
+
+def describe(meta: Meta, slots: Slots) -> Present:
+    """The segment's place in its life cycle."""
     version, marked = unpack(int(slots[SLOT_WORD]))
-    return Present(meta.identity, int(slots[SLOT_INCARNATION]), version, marked)
+    return Present(meta.identity, int(slots[SLOT_INCARNATION]), version, marked, int(slots[SLOT_FENCE]))
 
 
 def read(directory: Path) -> tuple[Meta, Slots] | Absent | Foreign:

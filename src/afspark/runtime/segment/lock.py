@@ -38,9 +38,7 @@ class FileLock:
         """Waits for the lock. Raises `SegmentBusy` after ``timeout_seconds``."""
         if self._file < 0 or self._process != os.getpid():
             # A forked process shares the open file, and would share the lock with its parent.
-            raise SegmentError(
-                f"{self._path} was closed, or opened by another process.", path=str(self._path)
-            )
+            raise SegmentError(f"{self._path} was closed, or opened by another process.", path=str(self._path))
         deadline = time.monotonic() + timeout_seconds
         if not self._threads.acquire(timeout=max(0.0, timeout_seconds)):
             raise self._busy(timeout_seconds)

@@ -96,9 +96,7 @@ class SegmentRoot:
         self._tidy(self._query(query_id), time.time())
         return released
 
-    def clean(
-        self, *, retention_seconds: float = RETENTION_SECONDS, now: float | None = None
-    ) -> list[Path]:
+    def clean(self, *, retention_seconds: float = RETENTION_SECONDS, now: float | None = None) -> list[Path]:
         """Removes segments of dead applications, of all hosts below the base; returns their folders.
 
         Dead is what was not used for ``retention_seconds``, or whose checkpoint was a folder of this

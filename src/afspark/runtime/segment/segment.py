@@ -13,6 +13,8 @@ A batch is applied in this order, under the lock; the states' journals make ever
 recoverable::
 
     with segment.lock(timeout_seconds=30):
+        action = decide(segment.found(), wanted)                    # under the lock, or it may be out of date
+        segment.raise_fence(wanted.fence)                           # unless the action is refused
         for state in states: state.acknowledge(); state.begin()     # version t-1, not marked
         segment.begin(t)                                            # marked: rollback() undoes from here
         ...                                                         # journalled updates
@@ -140,8 +142,7 @@ class Segment:
 
     def found(self) -> Present:
         """The segment as `lifecycle.decide` wants to see it."""
-        version, marked = header.unpack(int(self._slots[header.SLOT_WORD]))
-        return Present(self.identity, self.incarnation, version, marked)
+        return header.describe(self.meta, self._slots)
 
     def is_current(self) -> bool:
         """False once the folder was destroyed or replaced.
@@ -179,6 +180,11 @@ class Segment:
         if key not in self._attached:
             self._attached[key] = make(self.columns)
         return cast(T, self._attached[key])
+
+    def raise_fence(self, fence: int) -> None:
+        """Shuts out all tasks with a lower fence from now on (see `lifecycle.Wanted`)."""
+        self._require_lock()
+        self._slots[header.SLOT_FENCE] = max(int(self._slots[header.SLOT_FENCE]), fence)
 
     def restored(self, version: int) -> None:
         """Ends the restoring of a new segment: its contents are those of ``version``."""
@@ -224,9 +230,7 @@ class Segment:
         """The report kept for the applied ``batch``."""
         data = self._read(batch, _report_name(batch))
         if data is None:
-            raise SegmentError(
-                f"{self.directory} has lost its report of batch {batch}.", path=str(self.directory)
-            )
+            raise SegmentError(f"{self.directory} has lost its report of batch {batch}.", path=str(self.directory))
         return data
 
     def outputs(self, batch: int) -> bytes | None:

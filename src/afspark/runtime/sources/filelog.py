@@ -1,10 +1,11 @@
 """The durable list of input files and their chunks, and the planner that stands on it.
 
 An index into a folder's listing shifts when a file is removed, so files are written into a log before any
-offset covers them. The log is a row of immutable segments ``files/<number>``; a segment is one line of JSON with
-the format version, the index of its first chunk, and length and checksum of what follows: one line with the files.
+offset covers them. The log is a row of immutable segments ``files/<number>``; a segment is one line of JSON
+with the format version, the index of its first chunk, and length and checksum of what follows: one line with
+the files.
 
-A process killed while it wrote leaves a segment shorter than it says. No offset covers it, so it is passed over.
+A process killed while it wrote leaves a segment shorter than it says. No offset covers it: it is passed over.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finding and opening input files: local paths and every URI that pyarrow.fs understands.
 
 Files are expected to appear complete (written under a hidden name or elsewhere, then renamed) and to stay as
-they are. Names that start with "." or "_" are ignored, in folders too; so are empty files, until they are filled.
+they are. Names that start with "." or "_" are ignored, folders included; so are empty files until filled.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class _Place:
         system, name = fs.FileSystem.from_uri(path)
         bare = address.rstrip("/") if not name.endswith("/") else address
         if not bare.endswith(name):
-            raise UsageError(f"Input path {path!r} cannot be taken apart.", remedy="Write it without escapes.", path=path)
+            raise UsageError(
+                f"Input path {path!r} cannot be taken apart.", remedy="Write it without escapes.", path=path
+            )
         return _Place(system, name, bare[: len(bare) - len(name)], mark + options)
 
     def path(self, name: str) -> str:
@@ -55,7 +57,7 @@ class _Place:
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """The same place whatever the reading process's working folder: local paths made absolute, URIs unchanged."""
+    """The same place for every process: local paths made absolute, other addresses unchanged."""
     text = os.fspath(path)
     if text.startswith("file:"):
         # Both file:/x and file:///x are in use.
@@ -152,7 +154,7 @@ def _walk(path: str) -> Iterator[FoundFile]:
 
 
 def _match(pattern: str) -> Iterator[FoundFile]:
-    """Files below the fixed part of a glob whose name, or a parent folder's, matches it ("**" spans folders)."""
+    """Files whose name, or the name of a folder above, matches a glob ("**" spans folders)."""
     place = _Place.of(pattern)
     parts = place.name.split("/")
     fixed = next(i for i, part in enumerate(parts) if any(mark in part for mark in _WILDCARDS))

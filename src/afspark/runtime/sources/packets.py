@@ -17,16 +17,16 @@ PACKETS = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("sr
 MEAN_PAYLOAD = 770
 """Bytes of an average packet, near enough to turn traffic into rows."""
 
-_CHUNK_ROWS = 1 << 18
+_CHUNK_ROWS = 1 << 15
 _ROW_BYTES = 24
 
 
 @dataclass(frozen=True)
 class Packets(Source, kind="packets"):
-    """``rows`` generated packets: 32-bit addresses ``src`` and ``dst``, and ``bytes`` of payload (40 to 1500).
+    """``rows`` generated packets: 32-bit addresses ``src`` and ``dst``, ``bytes`` of payload (40 to 1500).
 
     Packets fall on ``pairs`` pairs of hosts after Zipf; with the defaults about a dozen pairs carry more than
-    one per cent of the traffic each. A chunk depends only on ``seed`` and its number, and weighs 24 bytes a row.
+    one per cent of the traffic each. A chunk depends only on ``seed`` and its number; a row weighs 24 bytes.
     """
 
     rows: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +22,8 @@ class ParquetFiles(Source, kind="parquet"):
     """Parquet files in a folder (with subfolders), a single file, or a glob.
 
     ``columns`` are the only ones read, in that order; None reads all. A chunk is one or several row groups of
-    a file, about ``chunk_bytes`` as stored. A file whose footer cannot be read when it is found is planned whole:
-    reading it raises InputError until it is mended, and then gives all its rows.
+    a file, about ``chunk_bytes`` as stored. A file whose footer cannot be read when it is found is planned
+    whole: reading it raises InputError until it is mended, and then gives all its rows.
     """
 
     path: str
@@ -38,7 +38,7 @@ class ParquetFiles(Source, kind="parquet"):
             raise UsageError(f"chunk_bytes must be positive, not {self.chunk_bytes}.", chunk_bytes=self.chunk_bytes)
 
     def schema(self) -> pa.Schema:
-        """From the first readable file, projected. UsageError if no file is readable or a column is missing."""
+        """From the first readable file, projected. UsageError if there is none or it lacks a column."""
         found = require_files(self.path)
         for file in found:
             try:
@@ -58,6 +58,9 @@ class ParquetFiles(Source, kind="parquet"):
 
     def validate(self, needs: Mapping[str, str] | None = None) -> None:
         require_columns(self.schema(), needs or {})
+
+    def sized_for(self, share_bytes: int) -> Source:
+        return replace(self, chunk_bytes=max(1, min(self.chunk_bytes, share_bytes)))
 
     def planner(self, log: LogStore) -> Planner:
         return FilePlanner(log, lambda: find_files(self.path), self._split)

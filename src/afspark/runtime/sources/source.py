@@ -69,10 +69,7 @@ _TYPE_CHECKS: dict[str, Callable[[pa.DataType], bool]] = {
     "integer": pa.types.is_integer,
     "number": lambda t: pa.types.is_integer(t) or pa.types.is_floating(t),
     "text": lambda t: (
-        pa.types.is_string(t)
-        or pa.types.is_large_string(t)
-        or pa.types.is_binary(t)
-        or pa.types.is_large_binary(t)
+        pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_binary(t) or pa.types.is_large_binary(t)
     ),
 }
 
@@ -111,6 +108,10 @@ class Source(ABC):
         ``needs`` maps column names to "any", "integer", "number" or "text".
         """
         require_columns(self.schema(), needs or {})
+
+    def sized_for(self, share_bytes: int) -> Source:
+        """The same source with chunks small enough that shares of ``share_bytes`` can be made of them."""
+        return self
 
     def to_json(self) -> dict[str, Any]:
         """Plain values from which ``source_from_json`` rebuilds an equal source."""
@@ -155,7 +156,7 @@ def require_columns(schema: pa.Schema, needs: Mapping[str, str]) -> None:
 
 
 class EvenPlanner(Planner):
-    """Plans input that is numbered rather than stored: ``total`` units in chunks of ``unit`` (the last may be less).
+    """Plans input that is numbered rather than stored: ``total`` units, ``unit`` to a chunk.
 
     Chunk i is ``{"index": i, "units": u, "bytes": u * weight}``; no log is needed, because i says everything.
     """

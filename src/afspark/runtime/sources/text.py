@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,8 @@ class TextFiles(Source, kind="text"):
     """Text files in a folder, a single file, or a glob. Lines end with a newline; the last may lack it.
 
     ``blocks=True`` gives one ``value: large_binary`` per about 1 MiB of whole lines, for operators that split
-    text themselves. ``blocks=False`` gives one ``value: string`` per line, without its end (newline, or carriage
-    return and newline); bytes that are not UTF-8 become U+FFFD.
+    text themselves. ``blocks=False`` gives one ``value: string`` per line, without its end (newline, or
+    carriage return and newline); bytes that are not UTF-8 become U+FFFD.
 
     A file is read up to the size it had when it was found. A chunk is at most ``chunk_bytes`` of a file and
     owns the lines that start in it, so every line is read exactly once, and a long line whole.
@@ -50,6 +50,9 @@ class TextFiles(Source, kind="text"):
     def validate(self, needs: Mapping[str, str] | None = None) -> None:
         require_files(self.path)
         require_columns(self.schema(), needs or {})
+
+    def sized_for(self, share_bytes: int) -> Source:
+        return replace(self, chunk_bytes=max(1, min(self.chunk_bytes, share_bytes)))
 
     def planner(self, log: LogStore) -> Planner:
         return FilePlanner(log, lambda: find_files(self.path), self._split)
@@ -144,9 +147,7 @@ def split_lines(text: pa.Buffer, path: str) -> pa.Array:
         ends = np.append(ends, len(data))
     dropped = np.arange(len(ends)) + np.searchsorted(returns, ends)
     offsets = np.concatenate(([0], ends - dropped)).astype(np.int32)
-    lines = pa.Array.from_buffers(
-        pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data[keep])]
-    )
+    lines = pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data[keep])])
     try:
         return lines.cast(pa.string())
     except pa.ArrowInvalid:

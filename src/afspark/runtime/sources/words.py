@@ -11,17 +11,17 @@ import pyarrow as pa
 from afspark.errors import UsageError
 from afspark.model.kernels.generate import block_key, fill_words, spell_words, zipf_cells
 from afspark.runtime.sources.source import Chunk, EvenPlanner, LogStore, Planner, Source
-from afspark.runtime.sources.text import BLOCK_BYTES, BLOCKS
+from afspark.runtime.sources.text import BLOCKS
 
-_BLOCKS_PER_CHUNK = 4
+_BLOCK_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
 class ZipfWords(Source, kind="zipf-words"):
-    """``bytes`` bytes of generated text in blocks of 1 MiB, like ``TextFiles(blocks=True)``, without any file.
+    """``bytes`` bytes of generated text in blocks of 256 KiB, like ``TextFiles(blocks=True)`` without a file.
 
-    Lines have about ten words. The word of rank r has weight r ** -exponent; the spelling of a rank is the same for
-    every seed. A block depends only on ``seed`` and its number.
+    Lines have about ten words. The word of rank r has weight r ** -exponent; the spelling of a rank is the
+    same for every seed. A block depends only on ``seed`` and its number.
     """
 
     bytes: int
@@ -40,15 +40,12 @@ class ZipfWords(Source, kind="zipf-words"):
         return BLOCKS
 
     def planner(self, log: LogStore) -> Planner:
-        return EvenPlanner(self.bytes, BLOCK_BYTES * _BLOCKS_PER_CHUNK, 1)
+        return EvenPlanner(self.bytes, _BLOCK_BYTES, 1)
 
     def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
         text = np.empty(chunk["units"], np.uint8)
         cells, spelling = zipf_cells(self.vocabulary, self.exponent), spell_words(self.vocabulary)
-        starts = range(0, len(text), BLOCK_BYTES)
-        for number, start in enumerate(starts):
-            key = block_key(self.seed, chunk["index"] * _BLOCKS_PER_CHUNK + number)
-            fill_words(text[start : start + BLOCK_BYTES], key, cells, spelling)
-        offsets = pa.py_buffer(np.array([*starts, len(text)], np.int64))
-        values = pa.Array.from_buffers(pa.large_binary(), len(starts), [None, offsets, pa.py_buffer(text)])
+        fill_words(text, block_key(self.seed, chunk["index"]), cells, spelling)
+        offsets = pa.py_buffer(np.array([0, len(text)], np.int64))
+        values = pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, pa.py_buffer(text)])
         yield pa.record_batch([values], schema=BLOCKS)

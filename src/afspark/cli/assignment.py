@@ -1,0 +1,103 @@
+"""One run of one task under one tolerance: started, followed to its end, told about, and cleared away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from afspark.cli.failures import GOES_ON, own_error, with_hint
+from afspark.cli.follow import follow
+from afspark.cli.planning import Plan
+from afspark.cli.progressbar import Display
+from afspark.cli.tasks import Task
+from afspark.errors import AfsparkError
+from afspark.policies import Tolerance
+from afspark.report.document import RunReport
+from afspark.runtime.faults import FaultPlan
+from afspark.runtime.query import Query
+from afspark.runtime.stream import read_stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """A task with everything that decides how it runs. Only what is ``lasting`` leaves resident state behind."""
+
+    task: Task
+    plan: Plan
+    tolerance: Tolerance
+    workers: int
+    faults: FaultPlan
+    checkpoint: str
+    lasting: bool = False
+
+    def start(self, spark: SparkSession) -> Query:
+        stateful = (
+            read_stream(spark)
+            .source(self.task.source)
+            .apply(self.task.operator, workers=self.workers, tolerance=self.tolerance, name=self.task.algorithm)
+        )
+        writer = stateful.writeStream.option("checkpointLocation", self.checkpoint)
+        writer = writer.option("batchBytes", self.plan.batch_bytes).trigger(availableNow=True)
+        return writer.inject(self.faults).start()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A query that has ended well, and the seconds from its first batch to its end."""
+
+    query: Query
+    seconds: float
+
+    def report(self, assignment: Assignment, *, settings: dict[str, Any], **extras: Any) -> RunReport:
+        """What is to be told; ``extras`` are further fields of the report."""
+        query, totals = self.query, self.query.totals
+        last = query.lastProgress
+        assert last is not None
+        return RunReport(
+            algorithm=assignment.task.algorithm,
+            settings=settings,
+            items=totals.items,
+            bytes=totals.bytes,
+            seconds=self.seconds,
+            batches=totals.batches,
+            backups=dict(totals.backups),
+            state=last["state"],
+            main_state=assignment.task.main_state,
+            ledger=query.ledger(),
+            promised=assignment.tolerance.promise(),
+            realised=query.bounds(),
+            resumed=last["batch"] + 1 > totals.batches,
+            **extras,
+        )
+
+
+@contextmanager
+def finished(spark: SparkSession, assignment: Assignment, display: Display, *, label: str) -> Iterator[Outcome]:
+    """Runs the assignment to its end; results can be asked for in the block, the state goes after it."""
+    query = assignment.start(spark)
+    try:
+        display.begin(label, assignment.plan.total_bytes)
+        yield Outcome(query, _followed(query, display, lasting=assignment.lasting))
+    finally:
+        if query.isActive:
+            query.stop()
+        if not assignment.lasting:
+            # A worker that cannot be reached any more has nothing to release.
+            with suppress(Py4JError, AfsparkError):
+                query.release()
+
+
+def _followed(query: Query, display: Display, *, lasting: bool) -> float:
+    try:
+        return follow(query, display)
+    except (AfsparkError, StreamingQueryException) as error:
+        own = own_error(error)
+        if own is None:
+            raise
+        raise (with_hint(own, GOES_ON) if lasting else own) from error

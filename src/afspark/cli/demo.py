@@ -1,0 +1,7 @@
+"""``afspark demo``."""
+
+from afspark.cli.options import DemoOptions
+
+
+def demo(options: DemoOptions) -> int:
+    return 0

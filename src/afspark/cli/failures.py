@@ -1,0 +1,43 @@
+"""Errors as the user sees them: one line, what happened and what to do."""
+
+from __future__ import annotations
+
+import re
+
+from afspark import errors
+from afspark.errors import AfsparkError, UsageError, WorkerFailed
+
+GOES_ON = "The state is kept: the same command goes on from here."
+
+# How Spark quotes an error that one of its Python processes raised.
+_QUOTED = re.compile(r"^(?:.*\s)?afspark\.errors\.(\w+): (.+)$", re.MULTILINE)
+
+
+def own_error(error: BaseException) -> AfsparkError | None:
+    """The error of ours that Spark wrapped into text of its own; None if there is none in it.
+
+    >>> own_error(RuntimeError("Traceback …\\nafspark.errors.InputError: File 'a' is damaged."))
+    InputError("File 'a' is damaged.")
+    """
+    if isinstance(error, AfsparkError):
+        return error
+    quoted = _QUOTED.search(str(error))
+    kind = getattr(errors, quoted[1], None) if quoted else None
+    if quoted is None or not (isinstance(kind, type) and issubclass(kind, AfsparkError)):
+        return None
+    return kind(quoted[2].strip())
+
+
+def with_hint(error: AfsparkError, hint: str) -> AfsparkError:
+    """The same error whose remedy ends with ``hint``, unless it says how to go on already."""
+    if not isinstance(error, WorkerFailed | UsageError):
+        error.remedy = f"{error.remedy} {hint}".strip()
+    return error
+
+
+def one_line(error: BaseException) -> str:
+    """The error as ``afspark: error: …`` without line breaks."""
+    text = str(own_error(error) or f"{type(error).__name__}: {error}")
+    # Spark appends pages of JVM stack to its messages.
+    first = text if isinstance(error, AfsparkError) else text.split("\n", 1)[0]
+    return f"afspark: error: {' '.join(first.split())}"

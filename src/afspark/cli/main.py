@@ -1,0 +1,63 @@
+"""The entry point: options in, exit status out.
+
+0: done; 1: something unexpected; 2: the user can do something about it; 128 + n: stopped by signal n.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+
+from afspark.cli.failures import GOES_ON, one_line, own_error
+from afspark.cli.options import DemoOptions, RunOptions, parse
+from afspark.errors import AfsparkError
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command in ``argv`` (None: of this process)."""
+    try:
+        options = parse(argv)
+    except SystemExit as done:  # --help and --version
+        return int(done.code or 0)
+    except AfsparkError as error:
+        print(one_line(error), file=sys.stderr)
+        return 2
+    return _guarded(options)
+
+
+def _guarded(options: RunOptions | DemoOptions) -> int:
+    # Heavy imports only once the options are known to be good.
+    from afspark.cli.demo import demo
+    from afspark.cli.follow import Interrupted
+    from afspark.cli.run import run
+
+    try:
+        return run(options) if isinstance(options, RunOptions) else demo(options)
+    except Interrupted as stop:
+        kept = isinstance(options, RunOptions) and options.checkpoint is not None
+        then = GOES_ON if kept else "Nothing was kept; with --checkpoint a later run could go on."
+        print(f"afspark: stopped after {stop.batches} batches. {then}", file=sys.stderr)
+        return 128 + stop.signal
+    except KeyboardInterrupt:
+        print("afspark: stopped.", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except Exception as error:  # noqa: BLE001 (the last stop: whatever it is becomes a line and a status)
+        return _fail(error, debug=options.debug)
+
+
+def _fail(error: Exception, *, debug: bool) -> int:
+    expected = own_error(error) is not None
+    line = one_line(error)
+    if not expected:
+        notes = " ".join(getattr(error, "__notes__", ()))
+        line = f"{line} {notes} Use --debug to see more.".replace("  ", " ")
+    if debug:
+        traceback.print_exception(error)
+        print(getattr(error, "trace", ""), file=sys.stderr)
+    print(line, file=sys.stderr)
+    return 2 if expected else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,247 @@
+"""Every option of every command, and the frozen values they become."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from afspark._version import __version__
+from afspark.cli import values
+from afspark.errors import UsageError
+
+WORDCOUNT, HEAVY_HITTERS = "wordcount", "heavy-hitters"
+DEFAULT_BATCH_BYTES = 40_000_000
+DEFAULT_THETA = {WORDCOUNT: 10_000, HEAVY_HITTERS: 100_000}
+
+RUN_EXAMPLES = """\
+examples:
+  afspark run wordcount --input books/ --lower --top 20
+  afspark run wordcount --generate 1GB --tolerance approximate --theta 10000 --kill 4 --verify
+  afspark run heavy-hitters --generate 500MB --json run.json
+  afspark run heavy-hitters --input flows/ --keys src,dst --weight bytes --threshold 1e9 --output heavy/
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What ``afspark run`` was asked to do. Exactly one of ``input`` and ``generate`` is given.
+
+    Fields without meaning for the algorithm keep their defaults. None where a default depends on the rest.
+    """
+
+    algorithm: str
+    input: str | None = None
+    generate: int | None = None
+    format: str | None = None
+    lower: bool = False
+    column: str = "value"
+    keys: tuple[str, ...] | None = None
+    weight: str | None = None
+    threshold: float | None = None
+    rows: int = 4
+    columns: int = 8000
+    top: int = 10
+    workers: int = 2
+    tolerance: str = "approximate"
+    theta: float | None = None
+    batch_size: int | None = None
+    kill: int = 0
+    seed: int = 1
+    verify: bool = False
+    master: str | None = None
+    conf: tuple[tuple[str, str], ...] = ()
+    checkpoint: str | None = None
+    output: str | None = None
+    json: str | None = None
+    quiet: bool = False
+    debug: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """What ``afspark demo`` was asked to do."""
+
+    size: int | None = None
+    out: str = "out"
+    failures: int = 4
+    seed: int = 1
+    master: str | None = None
+    conf: tuple[tuple[str, str], ...] = ()
+    quiet: bool = False
+    debug: bool = False
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises UsageError where argparse would print its usage and exit."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message[:1].upper()}{message[1:]}.", remedy=f"See {self.prog} --help.")
+
+
+def parse(argv: list[str] | None) -> RunOptions | DemoOptions:
+    """The options in ``argv`` (None: of this process). UsageError if they make no sense."""
+    chosen = vars(build_parser().parse_args(argv))
+    chosen["conf"] = tuple(chosen["conf"])
+    if chosen.pop("command") == "demo":
+        return DemoOptions(**chosen)
+    return _checked(RunOptions(**chosen))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="afspark",
+        description="Streaming on Spark with fault tolerance that costs what it is worth: "
+        "say how much error failures may cause, pay for no more.",
+    )
+    parser.add_argument("--version", action="version", version=f"afspark {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+    run = commands.add_parser(
+        "run",
+        help="run an algorithm over files or generated input",
+        description="Runs an algorithm over all input there is, and shows what it found and what it cost.",
+        epilog=RUN_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    algorithms = run.add_subparsers(dest="algorithm", metavar="ALGORITHM", required=True, parser_class=Parser)
+    _add_wordcount(algorithms)
+    _add_heavy_hitters(algorithms)
+    _add_demo(commands)
+    return parser
+
+
+def _add_wordcount(algorithms: Any) -> None:
+    parser = _algorithm(algorithms, WORDCOUNT, "count how often each word occurs", "bytes of text")
+    group = parser.add_argument_group("words")
+    group.add_argument("--lower", action="store_true", help="fold ASCII capitals")
+    group.add_argument("--column", metavar="NAME", default="value", help="text column of Parquet (default: value)")
+    _add_common(parser, WORDCOUNT)
+
+
+def _add_heavy_hitters(algorithms: Any) -> None:
+    parser = _algorithm(algorithms, HEAVY_HITTERS, "find keys with a large total weight", "packets of 24 bytes")
+    group = parser.add_argument_group("heavy hitters")
+    group.add_argument(
+        "--keys", type=values.names, metavar="A,B", help="columns that make up a key (generated packets: src,dst)"
+    )
+    group.add_argument("--weight", metavar="C", help="column that is summed (generated packets: bytes)")
+    group.add_argument(
+        "--threshold",
+        type=values.positive_amount,
+        metavar="N",
+        help="total weight from which a key is heavy (generated packets: 1/500 of all traffic)",
+    )
+    group.add_argument("--rows", type=values.count, metavar="N", default=4, help="rows of the sketch (default: 4)")
+    group.add_argument(
+        "--columns", type=values.count, metavar="N", default=8000, help="counters in a row (default: 8000)"
+    )
+    _add_common(parser, HEAVY_HITTERS)
+
+
+def _algorithm(algorithms: Any, name: str, purpose: str, generated: str) -> argparse.ArgumentParser:
+    examples = [line for line in RUN_EXAMPLES.splitlines() if f"run {name}" in line]
+    parser: argparse.ArgumentParser = algorithms.add_parser(
+        name,
+        help=purpose,
+        description=f"{purpose[:1].upper()}{purpose[1:]}.",
+        epilog="\n".join(["examples:", *examples]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    group = parser.add_argument_group("input (one of the first two)")
+    origin = group.add_mutually_exclusive_group(required=True)
+    origin.add_argument("--input", metavar="DIR", help="a file, a folder with files, or a glob")
+    origin.add_argument(
+        "--generate", type=values.size, metavar="SIZE", help=f"make {generated} of this size, like 500MB or 2GB"
+    )
+    default = "text" if name == WORDCOUNT else "parquet"
+    group.add_argument("--format", choices=("text", "parquet"), help=f"format of --input (default: {default})")
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser, algorithm: str) -> None:
+    group = parser.add_argument_group("fault tolerance")
+    group.add_argument(
+        "--tolerance",
+        choices=("none", "approximate", "minibatch"),
+        default="approximate",
+        help="none: no backups; approximate: error of at most --theta; minibatch: exact (default: approximate)",
+    )
+    theta = DEFAULT_THETA[algorithm]
+    group.add_argument(
+        "--theta",
+        type=values.amount,
+        metavar="N",
+        help=f"error that all failures together may cause with --tolerance approximate (default: {theta})",
+    )
+    group.add_argument(
+        "--checkpoint", metavar="DIR", help="where backups go and a later run goes on (default: temporary)"
+    )
+    group.add_argument(
+        "--kill", type=values.count_or_zero, metavar="K", default=0, help="let K system failures strike (default: 0)"
+    )
+    group = parser.add_argument_group("run")
+    group.add_argument("--workers", type=values.count, metavar="N", default=2, help="workers with state (default: 2)")
+    group.add_argument(
+        "--batch-size",
+        type=values.size,
+        metavar="SIZE",
+        help="input of one batch (default: 40MB; with --kill K less, for at least 2K+2 batches)",
+    )
+    group.add_argument("--seed", type=values.seed, metavar="N", default=1, help="of input and failures (default: 1)")
+    _add_spark(group)
+    group = parser.add_argument_group("output")
+    group.add_argument("--top", type=values.count_or_zero, metavar="N", default=10, help="results shown (default: 10)")
+    group.add_argument("--output", metavar="DIR", help="write all results as Parquet")
+    group.add_argument("--json", metavar="FILE", help="write a report of the run")
+    group.add_argument("--verify", action="store_true", help="count exactly afterwards and show the error made")
+    _add_talk(group)
+
+
+def _add_demo(commands: Any) -> None:
+    parser = commands.add_parser(
+        "demo",
+        help="see what approximate fault tolerance saves, in about two minutes",
+        description="Counts the words of a generated stream three times under the same failures: without backups, "
+        "with exact backups, and with approximate ones. Shows a table and saves demo.png and demo.json.",
+        epilog="example:\n  afspark demo --size 500MB --out out",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--size", type=values.size, metavar="SIZE", help="of the stream (default: 400MB)")
+    parser.add_argument("--out", metavar="DIR", default="out", help="where plot and numbers go (default: out)")
+    parser.add_argument(
+        "--failures", type=values.count_or_zero, metavar="K", default=4, help="in each run (default: 4)"
+    )
+    parser.add_argument("--seed", type=values.seed, metavar="N", default=1, help="of input and failures (default: 1)")
+    _add_spark(parser)
+    _add_talk(parser)
+
+
+def _add_spark(group: Any) -> None:
+    group.add_argument("--master", metavar="URL", help="Spark master (default: this machine, all cores)")
+    group.add_argument(
+        "--conf",
+        type=values.setting,
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a Spark setting; may be given several times",
+    )
+
+
+def _add_talk(group: Any) -> None:
+    group.add_argument("--quiet", action="store_true", help="say nothing but errors")
+    group.add_argument("--debug", action="store_true", help="show Spark's log and the traces of errors")
+
+
+def _checked(options: RunOptions) -> RunOptions:
+    if options.generate is not None and options.format is not None:
+        raise UsageError("--format says how files are read.", remedy="Leave it out with --generate.")
+    if options.theta is not None and options.tolerance != "approximate":
+        raise UsageError(
+            f"--theta has no meaning with --tolerance {options.tolerance}.", remedy="Use --tolerance approximate."
+        )
+    if options.algorithm == HEAVY_HITTERS and options.input is not None:
+        missing = [f"--{name}" for name in ("keys", "weight", "threshold") if getattr(options, name) is None]
+        if missing:
+            raise UsageError(f"Heavy hitters of files need {', '.join(missing)}.", remedy="Name existing columns.")
+    return options

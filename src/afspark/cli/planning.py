@@ -1,0 +1,68 @@
+"""How finite input falls into batches, known before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from afspark.cli.options import DEFAULT_BATCH_BYTES
+from afspark.runtime.sources import Chunk, Source
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All chunks of the input as of now, the size of a batch and how many batches there will be."""
+
+    chunks: list[Chunk]
+    batch_bytes: int
+    batches: int
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(int(chunk["bytes"]) for chunk in self.chunks)
+
+
+class MemoryLog:
+    """The log of a planner that is thrown away."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, bytes] = {}
+
+    def put(self, name: str, data: bytes) -> None:
+        self._objects[name] = data
+
+    def get(self, name: str) -> bytes:
+        return self._objects[name]
+
+    def list(self, prefix: str) -> list[str]:
+        return sorted(name for name in self._objects if name.startswith(f"{prefix}/"))
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._objects.pop(name, None)
+
+
+def plan(source: Source, *, workers: int, batch_bytes: int | None = None, kills: int = 0) -> Plan:
+    """Plans ``source``; without ``batch_bytes`` batches are small enough for ``kills`` failures."""
+    if batch_bytes is not None:
+        return _plan(source, batch_bytes, workers)
+    found = _plan(source, DEFAULT_BATCH_BYTES, workers)
+    wanted = 2 * kills + 2 if kills else 1
+    size = min(DEFAULT_BATCH_BYTES, found.total_bytes // wanted)
+    while found.batches < wanted and size > 0:
+        found = _plan(source, size, workers)
+        size //= 2
+    return found
+
+
+def _plan(source: Source, batch_bytes: int, workers: int) -> Plan:
+    # The same chunks as the query will make of it.
+    sized = source.sized_for(batch_bytes // (2 * workers))
+    planner = sized.planner(MemoryLog())
+    start, end = planner.initial(), planner.discover()
+    chunks = planner.chunks(start, end)
+    batches = 0
+    while start != end:
+        start = planner.limit(start, end, batch_bytes)
+        batches += 1
+    return Plan(chunks, batch_bytes, batches)

@@ -1,0 +1,128 @@
+"""How a run looks while it goes: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from afspark.report.wording import bytes_text, number_text
+
+LINE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """Where a run stands; ``seconds`` since its first batch began."""
+
+    bytes: int = 0
+    items: int = 0
+    batches: int = 0
+    backups: int = 0
+    recoveries: int = 0
+    seconds: float = 0.0
+
+    @property
+    def facts(self) -> str:
+        """Rates and counts on one line."""
+        rate = self.bytes / 1e6 / self.seconds if self.seconds > 0 else 0.0
+        items = round(self.items / self.seconds) if self.seconds > 0 else 0
+        return (
+            f"{rate:,.0f} MB/s  {number_text(items)} items/s  {self.batches} batches  "
+            f"{self.backups} backups  {self.recoveries} recoveries"
+        )
+
+
+class Display:
+    """Shows nothing. Base of those that do; used as a context."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def begin(self, label: str, total_bytes: int) -> None:
+        """Another stream starts."""
+
+    def show(self, now: Snapshot) -> None:
+        """Called several times a second."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line of its own."""
+
+    def close(self) -> None:
+        """The end, good or bad."""
+
+
+class Bar(Display):
+    """A moving bar for every stream."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[done]}"),
+            TextColumn("{task.fields[facts]}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=False,
+        )
+        self._task: TaskID | None = None
+        self._total = 0
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def begin(self, label: str, total_bytes: int) -> None:
+        self._total = total_bytes
+        self._task = self._progress.add_task(label, total=total_bytes, done="", facts="first batch …")
+
+    def show(self, now: Snapshot) -> None:
+        assert self._task is not None
+        if now.batches:
+            done = f"{bytes_text(now.bytes)} / {bytes_text(self._total)}"
+            self._progress.update(self._task, completed=now.bytes, done=done, facts=now.facts)
+
+    def note(self, text: str) -> None:
+        self._progress.console.print(text, markup=False)
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._progress.stop_task(self._task)
+        self._progress.stop()
+
+
+class Lines(Display):
+    """A line on the error stream every few seconds."""
+
+    def __init__(self) -> None:
+        self._label, self._total, self._next = "", 0, 0.0
+
+    def begin(self, label: str, total_bytes: int) -> None:
+        self._label, self._total, self._next = label, total_bytes, time.monotonic() + LINE_SECONDS
+
+    def show(self, now: Snapshot) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + LINE_SECONDS
+        self.note(f"{self._label}: {bytes_text(now.bytes)} of {bytes_text(self._total)}  {now.facts}")
+
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+def display_for(*, quiet: bool) -> Display:
+    """The display that suits the error stream."""
+    if quiet:
+        return Display()
+    console = Console(stderr=True, highlight=False)
+    return Bar(console) if console.is_terminal else Lines()

@@ -1,0 +1,54 @@
+"""Keeps Spark's talk off the terminal and in a file, where it can be found if something goes wrong."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark import SparkContext
+
+
+@contextmanager
+def jvm_output(log: Path | None) -> Iterator[None]:
+    """A JVM started in the block writes to ``log``, for as long as it lives, and so do all its children.
+
+    Does nothing without ``log`` or if the JVM runs already. Nothing else should print in the block.
+    """
+    if log is None or SparkContext._gateway is not None:
+        yield
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
+    try:
+        with log.open("ab", buffering=0) as file:
+            for descriptor in kept:
+                os.dup2(file.fileno(), descriptor)
+        yield
+    finally:
+        for descriptor, original in kept.items():
+            os.dup2(original, descriptor)
+            os.close(original)
+
+
+def hush_python() -> None:
+    """Silences what pyspark's Python half says about pandas and about failures that are dealt with."""
+    warnings.filterwarnings("ignore", module=r"pyspark(\..*)?$")
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+    for name in ("py4j", "pyspark"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def last_error(log: Path) -> str:
+    """The most telling line of a log: the last one that names an error, else the last one."""
+    try:
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return ""
+    telling = [line for line in lines if "rror" in line or "xception" in line]
+    return (telling or lines or [""])[-1]

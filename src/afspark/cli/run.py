@@ -1,0 +1,103 @@
+"""``afspark run``: one algorithm over one finite stream, from checks to summary."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from afspark.cli.assignment import Assignment, Outcome, finished
+from afspark.cli.options import RunOptions
+from afspark.cli.places import Workspace, check_checkpoint, check_file, check_output
+from afspark.cli.planning import plan
+from afspark.cli.progressbar import display_for
+from afspark.cli.spark import check_conf, spark_session
+from afspark.cli.tasks import task_of, tolerance_of
+from afspark.cli.verify import recount
+from afspark.report.document import RunReport, save_json
+from afspark.report.summary import console, summary
+from afspark.runtime.faults import FaultPlan
+
+
+def run(options: RunOptions) -> int:
+    """Carries out ``options``; the exit status. Everything that can be checked is checked before Spark starts."""
+    check_conf(dict(options.conf))
+    if options.json is not None:
+        check_file(options.json, "--json")
+    if options.output is not None:
+        check_output(options.output)
+    task = task_of(options)
+    found = plan(task.source, workers=options.workers, batch_bytes=options.batch_size, kills=options.kill)
+    faults = FaultPlan.seeded(
+        options.kill, batches=found.batches, seed=options.seed, name=f"{options.kill}-{options.seed}"
+    )
+    tolerance = tolerance_of(options)
+    if options.checkpoint is not None:
+        check_checkpoint(options.checkpoint)
+    with Workspace(options.checkpoint) as workspace:
+        assignment = Assignment(
+            task=task,
+            plan=found,
+            tolerance=tolerance,
+            workers=options.workers,
+            faults=faults,
+            checkpoint=workspace.checkpoint,
+            lasting=workspace.lasting,
+        )
+        report = _run(options, assignment, workspace)
+    if report is None:
+        _say(options, "The checkpoint has seen all of this input already: nothing to do.")
+        return 0
+    if options.json is not None:
+        save_json(options.json, report.to_json())
+    if not options.quiet:
+        console().print(summary(report))
+    return 0
+
+
+def _run(options: RunOptions, assignment: Assignment, workspace: Workspace) -> RunReport | None:
+    _say(options, "Starting Spark …")
+    log = None if options.debug else workspace.log
+    with spark_session(options.master, options.conf, workers=options.workers, log=log) as spark:
+        with display_for(quiet=options.quiet) as display:
+            ended = finished(spark, assignment, display, label=options.algorithm)
+            with ended as outcome:
+                display.close()
+                return _report(spark, options, assignment, outcome) if outcome.query.totals.batches else None
+
+
+def _report(spark: SparkSession, options: RunOptions, assignment: Assignment, outcome: Outcome) -> RunReport:
+    task = assignment.task
+    results = outcome.query.results().persist()
+    try:
+        extras: dict[str, Any] = {"results": results.count(), "top": task.top(results, options.top)}
+        if options.output is not None:
+            results.write.mode("overwrite").parquet(options.output)
+        if options.verify:
+            _say(options, "Counting exactly …")
+            started = time.perf_counter()
+            judgement = task.judge(results, recount(spark.sparkContext, task.recount, assignment.plan.chunks, task.keys))
+            extras |= {
+                "observed": judgement.observed,
+                "accuracy": judgement.accuracy,
+                "verify_seconds": time.perf_counter() - started,
+            }
+    finally:
+        results.unpersist()
+    settings = asdict(options) | {
+        "theta": assignment.tolerance.to_json().get("theta"),
+        "batch_size": assignment.plan.batch_bytes,
+        "planned_batches": assignment.plan.batches,
+        "master": spark.sparkContext.master,
+        "operator": task.operator.fingerprint(),
+        "source": task.source.to_json(),
+    }
+    return outcome.report(assignment, settings=settings, **extras)
+
+
+def _say(options: RunOptions, text: str) -> None:
+    if not options.quiet:
+        print(text, file=sys.stderr, flush=True)

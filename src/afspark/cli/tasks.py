@@ -1,0 +1,193 @@
+"""The algorithms as the command line runs them: source, operator, exact recount and the rows that are shown."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from afspark.algorithms import HeavyHitters, WordCount
+from afspark.cli.options import DEFAULT_THETA, HEAVY_HITTERS, WORDCOUNT, RunOptions
+from afspark.errors import UsageError
+from afspark.model.operator import Operator, Share
+from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
+from afspark.report.accuracy import hitter_errors, word_errors
+from afspark.report.recount import count_words, sum_weights
+from afspark.runtime.sources import Chunk, Packets, ParquetFiles, Source, TextFiles, ZipfWords
+from afspark.runtime.sources.packets import MEAN_PAYLOAD
+
+PACKET_BYTES = 24
+HEAVY_SHARE = 500
+"""A generated key is heavy if it carries at least one part in so many of the traffic."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The outcome of an exact recount: error by the measure of Θ, and whatever else can be compared."""
+
+    observed: Mapping[str, float]
+    accuracy: Mapping[str, float]
+
+
+class Task(ABC):
+    """One algorithm over one source."""
+
+    algorithm: ClassVar[str]
+    #: the state that thresholds and errors are reported for
+    main_state: ClassVar[str]
+    #: key columns of the exact recount
+    keys: Sequence[str]
+    source: Source
+    operator: Operator
+    #: exact results of some chunks; runs in Spark tasks
+    recount: Callable[[Iterable[Chunk]], pa.Table]
+
+    @abstractmethod
+    def judge(self, results: DataFrame, exact: pa.Table) -> Judgement:
+        """Compares the results with those of the recount."""
+
+    @abstractmethod
+    def top(self, results: DataFrame, count: int) -> list[dict[str, Any]]:
+        """The largest results."""
+
+
+class WordCountTask(Task):
+    algorithm = WORDCOUNT
+    main_state = "counts"
+    keys = ("word",)
+
+    def __init__(self, source: Source, *, column: str = "value", lower: bool = False) -> None:
+        self.source = source
+        self.operator = WordCount(column=column, lower=lower)
+        self.recount = partial(count_words, source, column=column, lower=lower)
+
+    def judge(self, results: DataFrame, exact: pa.Table) -> Judgement:
+        errors = word_errors(results.toArrow(), exact)
+        return Judgement(
+            {"state": errors.largest, "words_wrong": errors.words_wrong, "total": errors.total},
+            {"words": errors.words},
+        )
+
+    def top(self, results: DataFrame, count: int) -> list[dict[str, Any]]:
+        largest = results.orderBy(F.desc("count"), "word").limit(count)
+        # Words need not be UTF-8; bytes can always be taken out.
+        rows = largest.select(F.col("word").cast("binary").alias("word"), "count").collect()
+        return [{"word": bytes(row["word"]).decode(errors="replace"), "count": row["count"]} for row in rows]
+
+
+class KeptSketch(HeavyHitters):
+    """Heavy hitters that keep the merged sketch their last results were made from."""
+
+    merged: np.ndarray[Any, Any] | None = None
+
+    def results(self, shares: Sequence[Share]) -> pa.Table:
+        sketch = np.zeros(self.shape, dtype=self.value)
+        for share in shares:
+            cells = share.cells["sketch"]
+            sketch.reshape(-1)[cells.column("index").to_numpy()] += cells.column("value").to_numpy()
+        self.merged = sketch
+        return super().results(shares)
+
+    def fingerprint(self) -> dict[str, Any]:
+        # A checkpoint of plain heavy hitters fits: nothing of the state differs.
+        return super().fingerprint() | {"operator": HeavyHitters.__qualname__}
+
+
+class HeavyHittersTask(Task):
+    algorithm = HEAVY_HITTERS
+    main_state = "sketch"
+    operator: KeptSketch
+
+    def __init__(self, source: Source, operator: KeptSketch) -> None:
+        self.source, self.operator = source, operator
+        self.keys = operator.keys
+        self.recount = partial(sum_weights, source, keys=operator.keys, weight=operator.weight)
+
+    def judge(self, results: DataFrame, exact: pa.Table) -> Judgement:
+        assert self.operator.merged is not None
+        errors = hitter_errors(
+            results.toArrow(),
+            exact,
+            keys=self.operator.keys,
+            threshold=self.operator.threshold,
+            sketch=self.operator.merged,
+        )
+        return Judgement(
+            {"state": errors.largest},
+            {
+                "precision": errors.precision,
+                "recall": errors.recall,
+                "reported": errors.reported,
+                "true": errors.true,
+            },
+        )
+
+    def top(self, results: DataFrame, count: int) -> list[dict[str, Any]]:
+        return [row.asDict() for row in results.orderBy(F.desc("estimate"), *self.keys).limit(count).collect()]
+
+
+def task_of(options: RunOptions) -> Task:
+    """Source and operator, checked against each other; needs no Spark."""
+    task = _word_count(options) if options.algorithm == WORDCOUNT else _heavy_hitters(options)
+    task.source.validate()
+    task.operator.check(task.source.schema())
+    return task
+
+
+def tolerance_of(options: RunOptions) -> Tolerance:
+    if options.tolerance == "none":
+        return Nothing()
+    if options.tolerance == "minibatch":
+        return MiniBatch()
+    return Approximate(DEFAULT_THETA[options.algorithm] if options.theta is None else options.theta)
+
+
+def _word_count(options: RunOptions) -> Task:
+    if options.generate is not None:
+        return WordCountTask(ZipfWords(options.generate, seed=options.seed), lower=options.lower)
+    assert options.input is not None
+    if options.format == "parquet":
+        source = ParquetFiles(options.input, columns=(options.column,))
+        return WordCountTask(source, column=options.column, lower=options.lower)
+    return WordCountTask(TextFiles(options.input, blocks=True), lower=options.lower)
+
+
+def _heavy_hitters(options: RunOptions) -> Task:
+    source: Source
+    if options.generate is not None:
+        rows = options.generate // PACKET_BYTES
+        if rows < 1:
+            raise UsageError(f"{options.generate} bytes hold no packet.", remedy=f"Use at least {PACKET_BYTES} bytes.")
+        source = Packets(rows, seed=options.seed)
+        keys, weight = options.keys or ("src", "dst"), options.weight or "bytes"
+        threshold = options.threshold or max(1, rows * MEAN_PAYLOAD // HEAVY_SHARE)
+    else:
+        assert options.input is not None and options.keys and options.weight and options.threshold
+        keys, weight, threshold = options.keys, options.weight, options.threshold
+        if options.format == "text":
+            source = TextFiles(options.input, blocks=False)
+        else:
+            source = ParquetFiles(options.input, columns=tuple(dict.fromkeys((*keys, weight))))
+    return HeavyHittersTask(source, _hitters(source, options, keys, weight, threshold))
+
+
+def _hitters(
+    source: Source, options: RunOptions, keys: tuple[str, ...], weight: str, threshold: float
+) -> KeptSketch:
+    schema = source.schema()
+    floating = weight in schema.names and pa.types.is_floating(schema.field(weight).type)
+    return KeptSketch(
+        keys=keys,
+        weight=weight,
+        threshold=threshold,
+        rows=options.rows,
+        columns=options.columns,
+        value="float64" if floating else "int64",
+    )

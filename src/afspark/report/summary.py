@@ -1,0 +1,124 @@
+"""A finished run as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from afspark.report.document import RunReport, plain_json
+from afspark.report.wording import bytes_text, number_text, seconds_text
+
+_SHOWN_LOSSES = 20
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that keeps its tables whole where the output is no terminal."""
+    found = Console(stderr=stderr, highlight=False)
+    return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=110)
+
+
+def summary(report: RunReport) -> RenderableType:
+    """All tables of a run."""
+    parts: list[RenderableType] = []
+    if report.top:
+        parts.append(results_table(report))
+    parts.append(run_table(report))
+    if report.ledger:
+        parts.append(losses_table(report))
+    return Group(*parts)
+
+
+def results_table(report: RunReport) -> Table:
+    """The largest results, one column for each of theirs."""
+    names = list(report.top[0])
+    shown = f"{len(report.top)} of {number_text(report.results)}" if len(report.top) < report.results else "all"
+    title = {"wordcount": "Most frequent words", "heavy-hitters": "Heavy hitters"}.get(report.algorithm, "Results")
+    table = _table(f"{title} ({shown})")
+    for name in names:
+        table.add_column(name, justify="right" if isinstance(report.top[0][name], int | float) else "left")
+    for row in report.top:
+        table.add_row(*(_cell(name, row[name]) for name in names))
+    return table
+
+
+def run_table(report: RunReport) -> Table:
+    """What went in, what it cost, and how far the results can be from exact ones."""
+    table = _table("Run", show_header=False)
+    table.add_column(style="bold")
+    table.add_column()
+    for name, text in _facts(report):
+        table.add_row(name, text)
+    return table
+
+
+def losses_table(report: RunReport) -> Table:
+    """Every loss of a worker's state and how it was made good."""
+    table = _table(f"Recoveries ({len(report.ledger)})")
+    for name in ("batch", "worker", "threshold in force", "recovery", "cells restored"):
+        table.add_column(name, justify="right")
+    table.add_column("counted")
+    table.add_column("cause")
+    for entry in report.ledger[:_SHOWN_LOSSES]:
+        table.add_row(
+            str(entry["batch"]),
+            str(entry["worker"]),
+            number_text(entry["theta"].get(report.main_state)),
+            seconds_text(entry["recovery_seconds"]),
+            number_text(entry["restored_cells"]),
+            "yes" if entry["counted"] else "no",
+            str(entry["cause"]),
+        )
+    if len(report.ledger) > _SHOWN_LOSSES:
+        table.caption = f"… and {len(report.ledger) - _SHOWN_LOSSES} more; --json lists them all"
+    return table
+
+
+def _facts(report: RunReport) -> Sequence[tuple[str, str]]:
+    unit = {"wordcount": "words", "heavy-hitters": "packets"}.get(report.algorithm, "items")
+    backups = report.backups
+    facts = [
+        ("input", f"{number_text(report.items)} {unit}, {bytes_text(report.bytes)}, {report.batches} batches"),
+        ("time", seconds_text(report.seconds)),
+        ("throughput", f"{report.mb_per_second:,.1f} MB/s, {number_text(round(report.items_per_second))} {unit}/s"),
+        ("resident state", f"{number_text(report.state['cells'])} cells, {bytes_text(report.state['bytes'])}"),
+        (
+            "backups written",
+            f"{number_text(backups['count'])} objects, {number_text(backups['cells'])} cells, "
+            f"{bytes_text(backups['bytes'])}",
+        ),
+        ("error promised", f"at most {number_text(report.promised)}" if report.promised is not None else "nothing"),
+        ("… after these failures", f"at most {number_text(report.realised.get(report.main_state, 0.0))}"),
+    ]
+    if report.observed is not None:
+        facts.append(("error observed", number_text(report.observed["state"])))
+    if report.accuracy is not None and "precision" in report.accuracy:
+        found = report.accuracy
+        facts.append(("precision, recall", f"{found['precision']:.4f}, {found['recall']:.4f}"))
+    return facts
+
+
+def _cell(name: str, value: Any) -> Text:
+    # Identifiers such as addresses are no amounts.
+    if name in ("count", "estimate", "bound", "exact") and isinstance(value, int | float):
+        return Text(number_text(value))
+    # Input may hold anything: control characters must not reach the terminal, nor brackets count as markup.
+    return Text("".join(c if c.isprintable() else "\ufffd" for c in str(plain_json(value))))
+
+
+def comparison_table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:
+    """Rows with the same columns side by side; the first column is the name."""
+    table = _table(title)
+    for place, name in enumerate(rows[0]):
+        table.add_column(name, justify="left" if place == 0 else "right", style="bold" if place == 0 else None)
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    return table
+
+
+def _table(title: str, *, show_header: bool = True) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_header=show_header)

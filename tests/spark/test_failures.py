@@ -1,0 +1,151 @@
+"""System failures in every phase of a batch, with real kills: exact, or inside the bound."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from pyspark.sql import SparkSession
+
+import afspark as af
+from afspark.runtime.faults import FaultPlan, Phase
+from afspark.runtime.sources import Packets
+from tests.spark.streams import (
+    BATCH_BYTES,
+    Place,
+    at,
+    counts,
+    packet_truth,
+    run,
+    struck,
+    words,
+    worst,
+    write_text,
+)
+
+THETA = 160.0
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
+def test_minibatch_is_exact_after_a_failure(spark: SparkSession, place: Place, phase: Phase, keyed: bool) -> None:
+    truth = write_text(place.input, 16)
+    query = run(words(spark, place, af.MiniBatch(), keyed=keyed, faults=struck(phase, 2)))
+    assert worst(truth, counts(query)) == 0
+    assert query.bounds() == {"counts": 0.0}
+    entries = query.ledger()
+    assert {entry["worker"] for entry in entries} == {0, 1}
+    assert all(entry["covered"] for entry in entries)
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_approximate_stays_inside_its_bound_after_failures(spark: SparkSession, place: Place, phase: Phase) -> None:
+    truth = write_text(place.input, 20)
+    query = run(words(spark, place, af.Approximate(THETA), faults=struck(phase, 2, 4)))
+    realised = query.bounds()["counts"]
+    counted = [entry for entry in query.ledger() if entry["counted"]]
+    error = worst(truth, counts(query))
+    # Two workers, struck twice each: 1/4 and 1/8 of the limit apiece.
+    assert realised == math.fsum(entry["theta"]["counts"] for entry in counted) == 2 * (THETA / 4 + THETA / 8)
+    assert 0 < error <= realised <= THETA
+
+
+def test_ten_system_failures_stay_inside_the_bound(spark: SparkSession, place: Place) -> None:
+    truth = write_text(place.input, 52)
+    plan = FaultPlan.seeded(10, batches=13, seed=4)
+    query = run(words(spark, place, af.Approximate(THETA), faults=plan))
+    assert query.totals.batches == 13
+    assert {entry["failures"] for entry in query.ledger() if entry["counted"]} >= set(range(8))
+    assert 0 < worst(truth, counts(query)) <= query.bounds()["counts"] < THETA
+
+
+def test_ten_system_failures_leave_minibatch_exact(spark: SparkSession, place: Place) -> None:
+    truth = write_text(place.input, 52)
+    query = run(words(spark, place, af.MiniBatch(), faults=FaultPlan.seeded(10, batches=13, seed=5)))
+    assert worst(truth, counts(query)) == 0
+
+
+def test_nothing_starts_empty_after_a_loss_and_the_ledger_says_so(spark: SparkSession, place: Place) -> None:
+    truth = write_text(place.input, 16)
+    query = run(words(spark, place, af.Nothing(), faults=struck(Phase.BETWEEN, 3)))
+    got = counts(query)
+    assert worst(truth, got) > 0
+    assert all(got[word] <= truth[word] for word in got)
+    assert [(entry["worker"], entry["batch"]) for entry in query.ledger()] == [(0, 3), (1, 3)]
+    assert all(entry["restored_cells"] == 0 for entry in query.ledger())
+    assert query.bounds() == {"counts": math.inf}
+    assert not place.objects()
+
+
+LIMIT = 400_000
+PACKETS = Packets(rows=8 << 15, seed=3, pairs=2_000)
+
+
+def heavy(spark: SparkSession, place: Place, tolerance: af.Tolerance, faults: FaultPlan) -> af.Query:
+    operator = af.HeavyHitters(keys=("src", "dst"), weight="bytes", threshold=LIMIT)
+    stateful = af.read_stream(spark).source(PACKETS).apply(operator, workers=2, tolerance=tolerance)
+    return run(at(stateful.writeStream, place, (1 << 15) * 24).inject(faults))
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "plan"),
+    [
+        (af.Approximate(40_000.0), FaultPlan.seeded(10, batches=8, seed=1)),
+        (af.Approximate(40_000.0), struck(Phase.COMMITTED, 7)),
+        (af.MiniBatch(), FaultPlan.seeded(3, batches=8, seed=2)),
+        (af.MiniBatch(), FaultPlan()),
+    ],
+    ids=["ten failures", "one after the last batch", "minibatch", "no failure"],
+)
+def test_no_heavy_hitter_is_missed(
+    spark: SparkSession, place: Place, tolerance: af.Tolerance, plan: FaultPlan
+) -> None:
+    truth = {pair: size for pair, size in packet_truth(PACKETS).items() if size >= LIMIT}
+    query = heavy(spark, place, tolerance, plan)
+    rows = {(row.src, row.dst): row for row in query.results().collect()}
+    assert truth and truth.keys() <= rows.keys()
+    assert all(rows[pair].estimate >= size for pair, size in truth.items())
+    bound = query.bounds()["sketch"]
+    assert {row.bound for row in rows.values()} == {bound}
+    assert (bound > 0) == bool(plan.strikes and tolerance.promise())
+
+
+def test_heavy_hitters_under_nothing_survive_a_loss(spark: SparkSession, place: Place) -> None:
+    query = heavy(spark, place, af.Nothing(), struck(Phase.BETWEEN, 6))
+    truth = packet_truth(PACKETS)
+    rows = query.results().collect()
+    # What came after the loss is at least in there, and nothing is added for what nobody promised.
+    assert all(LIMIT <= row.estimate <= 2 * truth[row.src, row.dst] for row in rows)
+    assert query.bounds()["sketch"] == math.inf
+    assert query.lastProgress is not None
+    assert query.lastProgress["state"]["cells"] < 2 * 4 * 8_000 + 1_000
+
+
+def test_a_heavy_key_that_never_returns_after_the_failure_is_kept(spark: SparkSession, place: Place) -> None:
+    """Its last occurrence is in a batch before the failure, and its weight only just reaches the threshold."""
+    place.input.mkdir()
+    for number in range(6):
+        table = _rows([("early", 100)] * 50 if number < 2 else [(f"k{number}-{i}", 10) for i in range(50)])
+        table.to_parquet(place.input / f"{number}.parquet")
+    operator = af.HeavyHitters(keys=("key",), weight="weight", threshold=10_000)
+    stateful = af.read_stream(spark).parquet(str(place.input)).apply(
+        operator, workers=2, tolerance=af.Approximate(4_000.0)
+    )
+    query = run(at(stateful.writeStream, place, 1).inject(struck(Phase.BETWEEN, 3, 5)))
+    assert query.totals.batches == 6
+    rows = {row.key: row for row in query.results().collect()}
+    assert rows["early"].estimate >= 10_000
+    assert set(rows) == {"early"}
+
+
+def _rows(rows: list[tuple[str, int]]):
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(rows, columns=["key", "weight"])
+
+
+def test_batches_are_small_enough_for_these_tests_to_mean_something(spark: SparkSession, place: Place) -> None:
+    write_text(place.input, 8)
+    query = run(words(spark, place, af.Approximate(THETA)))
+    assert query.totals.batches >= 2 and query.totals.bytes <= query.totals.batches * BATCH_BYTES
+    assert 0 < query.totals.backups["count"]
+    assert query.bounds() == {"counts": 0.0}

@@ -1,0 +1,48 @@
+"""A rig per test: input of three files a batch, two hosts with a worker each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from afspark.algorithms import WordCount
+from afspark.policies import MiniBatch
+from afspark.runtime.sources import TextFiles
+from tests.unit.runtime.sparkless import Hosts, Rig
+
+MakeRig = Callable[..., tuple[Rig, Counter[str]]]
+
+
+def write_words(folder: Path, files: int, *, first: int = 0, files_per_batch: int = 4) -> Counter[str]:
+    """Files of 400 bytes: words of the file, and common ones that grow in every file."""
+    folder.mkdir(exist_ok=True)
+    total: Counter[str] = Counter()
+    for number in range(first, first + files):
+        words = ["all"] * 20 + [f"mod{number % 5}"] * 10 + [f"file{number}"] * 5
+        content = " ".join(words).ljust(399) + "\n"
+        (folder / f"{number:04d}.txt").write_text(content)
+        total.update(words)
+    return total
+
+
+@pytest.fixture
+def make_rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeRig:
+    """Makes a rig over fresh input of ``batches`` batches, and the exact recount of that input."""
+
+    def make(batches: int = 6, slots: dict[str, int] | None = None, **settings: Any) -> tuple[Rig, Counter[str]]:
+        truth = write_words(tmp_path / "input", 4 * batches)
+        defaults: dict[str, Any] = {
+            "source": TextFiles(str(tmp_path / "input"), blocks=True),
+            "operator": WordCount(),
+            "tolerance": MiniBatch(),
+            "workers": 2,
+            "batch_bytes": 1600,
+        }
+        hosts = Hosts(slots or {"a": 1, "b": 1})
+        return Rig(tmp_path, hosts, monkeypatch, **{**defaults, **settings}), truth
+
+    return make

@@ -1,0 +1,62 @@
+"""The engine under every failure it promises to survive, with real kills and without a JVM."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+
+from afspark.policies import Approximate, MiniBatch, Nothing
+from afspark.runtime.faults import FaultPlan, Phase, Strike
+from tests.unit.runtime.conftest import MakeRig
+
+
+def worst(truth: Counter[str], got: Counter[str]) -> int:
+    return max(abs(truth[word] - got[word]) for word in truth | got)
+
+
+def plan(phase: Phase, *batches: int) -> FaultPlan:
+    return FaultPlan(frozenset(Strike(batch, phase) for batch in batches), "test")
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
+@pytest.mark.parametrize("tolerance", [Nothing(), MiniBatch(), Approximate(100.0)], ids=lambda policy: policy.name)
+def test_without_failures_every_policy_is_exact(make_rig: MakeRig, tolerance, keyed: bool) -> None:
+    rig, truth = make_rig(tolerance=tolerance, keyed=keyed)
+    rig.go()
+    assert rig.counts() == truth
+    assert rig.ledger == [] and rig.bound() == 0
+    assert rig.delivered == list(range(6))
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
+@pytest.mark.parametrize("phase", Phase)
+def test_minibatch_is_exact_after_failures(make_rig: MakeRig, phase: Phase, keyed: bool) -> None:
+    rig, truth = make_rig(tolerance=MiniBatch(), keyed=keyed, faults=plan(phase, 2, 3))
+    rig.go()
+    assert rig.counts() == truth
+    assert {entry.loss.worker for entry in rig.ledger} == {0, 1}
+    assert all(entry.recovery is not None and entry.recovery.covered for entry in rig.ledger)
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
+@pytest.mark.parametrize("phase", Phase)
+def test_approximate_stays_inside_its_bound(make_rig: MakeRig, phase: Phase, keyed: bool) -> None:
+    theta = 400.0
+    rig, truth = make_rig(batches=8, tolerance=Approximate(theta), keyed=keyed, faults=plan(phase, 3, 5))
+    rig.go()
+    copies = 1 if keyed else 2
+    assert rig.bound() == theta / 2 + theta / 4
+    assert [member.failures for member in rig.members] == [2, 2]
+    assert sum(e.loss.theta["counts"] for e in rig.ledger if e.loss.counted) == rig.bound() * 2 / copies
+    assert 0 < worst(truth, rig.counts()) <= rig.bound()
+
+
+def test_nothing_starts_empty(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(tolerance=Nothing(), faults=plan(Phase.BETWEEN, 3))
+    rig.go()
+    assert rig.counts()["all"] == truth["all"] // 2
+    assert rig.bound() == math.inf
+    assert [(e.loss.worker, e.loss.batch) for e in rig.ledger] == [(0, 3), (1, 3)]
+    assert rig.objects() == []
