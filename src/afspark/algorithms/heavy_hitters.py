@@ -44,7 +44,7 @@ class HeavyHitters(Operator):
     ) -> None:
         if not keys:
             raise UsageError("Heavy hitters need at least one key column.", remedy="Name them with keys.")
-        if not (isinstance(threshold, int | float) and threshold > 0 and np.isfinite(threshold)):
+        if not (threshold > 0 and np.isfinite(threshold)):
             raise UsageError(f"The threshold must be a number above 0, not {threshold}.", threshold=threshold)
         self.keys = tuple(keys)
         self.weight = weight

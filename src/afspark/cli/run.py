@@ -79,7 +79,9 @@ def _report(spark: SparkSession, options: RunOptions, assignment: Assignment, ou
         if options.verify:
             _say(options, "Counting exactly …")
             started = time.perf_counter()
-            judgement = task.judge(results, recount(spark.sparkContext, task.recount, assignment.plan.chunks, task.keys))
+            judgement = task.judge(
+                results, recount(spark.sparkContext, task.recount, assignment.plan.chunks, task.keys)
+            )
             extras |= {
                 "observed": judgement.observed,
                 "accuracy": judgement.accuracy,

@@ -178,9 +178,7 @@ def _heavy_hitters(options: RunOptions) -> Task:
     return HeavyHittersTask(source, _hitters(source, options, keys, weight, threshold))
 
 
-def _hitters(
-    source: Source, options: RunOptions, keys: tuple[str, ...], weight: str, threshold: float
-) -> KeptSketch:
+def _hitters(source: Source, options: RunOptions, keys: tuple[str, ...], weight: str, threshold: float) -> KeptSketch:
     schema = source.schema()
     floating = weight in schema.names and pa.types.is_floating(schema.field(weight).type)
     return KeptSketch(

@@ -78,7 +78,7 @@ class Approximate(Tolerance):
     name: ClassVar[str] = "approximate"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.theta, int | float) or math.isnan(self.theta) or self.theta < 0:
+        if not self.theta >= 0:  # refuses NaN too
             raise UsageError(f"theta must be a number >= 0, not {self.theta!r}.", theta=self.theta)
 
     def allowance(self, *, failures: int, workers: int, keyed: bool, divergence: str, exact: bool) -> float:

@@ -28,19 +28,20 @@ class Parcel:
 
     partition: int
     items: int
-    bytes: int
+    size: int
     digest: str
     payload: bytes
 
     def to_bytes(self) -> bytes:
         """The parcel for a binary column: a line of JSON, then the payload."""
-        head = json.dumps([self.partition, self.items, self.bytes, self.digest])
+        head = json.dumps([self.partition, self.items, self.size, self.digest])
         return head.encode() + b"\n" + self.payload
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Parcel:
         head, _, payload = data.partition(b"\n")
-        return cls(*json.loads(head), payload)
+        partition, items, size, digest = json.loads(head)
+        return cls(partition, items, size, digest, payload)
 
 
 def pack(

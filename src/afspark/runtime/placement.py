@@ -74,7 +74,7 @@ def anchor(sc: SparkContext, homes: Sequence[str]) -> RDD[int]:
     """One partition per worker, holding the worker's number, preferably at its home."""
     jvm: Any = sc._jvm
     scala = jvm.scala.jdk.javaapi.CollectionConverters
-    pickle = CPickleSerializer()
+    pickle: Any = CPickleSerializer()
     slots = jvm.java.util.ArrayList()
     for worker, home in enumerate(homes):
         hosts = jvm.java.util.ArrayList()

@@ -164,7 +164,7 @@ def _by_number(worker: int) -> int:
     return worker
 
 
-def _gather(addressed: Iterator[Addressed]) -> Iterator[list[Parcel]]:
+def _gather(addressed: Iterable[Addressed]) -> Iterator[list[Parcel]]:
     yield sorted((parcel for _, parcel in addressed), key=lambda parcel: parcel.partition)
 
 
@@ -174,7 +174,7 @@ def _receive(
     for worker, inbox in mail:
         feed = Feed(
             _Opened(inbox),
-            size=sum(parcel.bytes for parcel in inbox),
+            size=sum(parcel.size for parcel in inbox),
             consumed={str(parcel.partition): parcel.digest for parcel in inbox},
         )
         yield serve(mission, orders[worker], work.operator, feed)

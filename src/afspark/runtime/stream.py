@@ -199,7 +199,7 @@ class StreamWriter:
         checkpoint = self.options.get("checkpointLocation") or tempfile.mkdtemp(prefix="afspark-checkpoint-")
         if not urlparse(checkpoint).scheme:
             checkpoint = str(Path(checkpoint).absolute())
-        return RunOptions(checkpoint=checkpoint, emit=emit, faults=self.faults, **given)  # type: ignore[arg-type]
+        return RunOptions(checkpoint=checkpoint, emit=emit, faults=self.faults, **given)
 
     def _delivery(self, path: str | None) -> Deliver | None:
         if self.deliver is not None or self.sink is None:

@@ -70,7 +70,7 @@ def serve(mission: Mission, order: Order, operator: Operator, feed: Feed) -> Rep
         return Report(worker=order.worker, status=Status.BUSY, host=host, detail=str(error))
     except AfsparkError as error:
         return Report(worker=order.worker, status=Status.FAILED, host=host, error=error)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - user code may raise anything
         failure = OperatorFailed(
             f"{type(operator).__name__} failed in batch {order.batch}: {type(error).__name__}: {error}",
             batch=order.batch,

@@ -1,0 +1,1 @@
+"""Repeatable measurements: interleaved repetitions in one run, medians, ratios."""

@@ -1,0 +1,56 @@
+"""Interleaved repetition: every contender runs once per round, so that a slow minute hits all of them."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Measure = Callable[[], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Figures of all rounds per contender."""
+
+    rounds: Mapping[str, list[dict[str, float]]]
+
+    def median(self, contender: str, figure: str) -> float:
+        return statistics.median(round_[figure] for round_ in self.rounds[contender])
+
+    def ratio(self, contender: str, other: str, figure: str) -> float:
+        """Median over rounds of the ratio within a round: what both had in common cancels out."""
+        pairs = zip(self.rounds[contender], self.rounds[other], strict=True)
+        return statistics.median(mine[figure] / theirs[figure] for mine, theirs in pairs)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            name: {
+                figure: {
+                    "median": statistics.median(values),
+                    "least": min(values),
+                    "most": max(values),
+                }
+                for figure in rounds[0]
+                for values in [[round_[figure] for round_ in rounds]]
+            }
+            for name, rounds in self.rounds.items()
+        }
+
+
+def interleave(contenders: Mapping[str, Measure], *, rounds: int) -> Contest:
+    """One unmeasured round to warm up, then ``rounds`` measured ones, the order turning from round to round."""
+    results: dict[str, list[dict[str, float]]] = {name: [] for name in contenders}
+    names = list(contenders)
+    for number in range(rounds + 1):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            figures = contenders[name]()
+            label = "warm-up" if number == 0 else f"round {number}/{rounds}"
+            shown = ", ".join(f"{key} {value:,.2f}" for key, value in figures.items())
+            print(f"  {label:10} {name:28} {shown}", file=sys.stderr, flush=True)
+            if number:
+                results[name].append(figures)
+    return Contest(results)

@@ -1,0 +1,121 @@
+"""Streaming contenders: ours and native Spark, timed the same way.
+
+Every contender processes the same files, one per batch. The time is Spark's own ``triggerExecution`` of all
+batches but the first two, which warm up the query, plus whatever it takes to get results that are asked for at
+the end. ``inputs_per_second`` is the share of the whole input that a second processes: the figure ratios are made of.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+import afspark as af
+from afspark.runtime.session import LOCAL_FILE_MANAGER
+from bench.inputs import BATCH_BYTES
+
+WARM_BATCHES = 2
+PROVIDERS = {
+    "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+    "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+}
+
+
+def ours(
+    stream: Callable[[], af.Stream],
+    operator: Callable[[], af.Operator],
+    tolerance: af.Tolerance,
+    *,
+    emit: bool = False,
+    batch_bytes: int = BATCH_BYTES,
+) -> dict[str, float]:
+    """One run of our pipeline; ``emit``: changed rows go to a sink with every batch, else results at the end."""
+    checkpoint = tempfile.mkdtemp(prefix="afspark-bench-")
+    try:
+        writer = stream().apply(operator(), workers=2, tolerance=tolerance).writeStream.outputMode("update")
+        if emit:
+            writer = writer.format("noop")
+        query = (
+            writer.option("checkpointLocation", checkpoint)
+            .option("batchBytes", batch_bytes)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        started = time.perf_counter()
+        if not emit:
+            query.results().write.format("noop").mode("append").save()
+        results_seconds = time.perf_counter() - started
+        seconds, batches = timed(query.spark_query)
+        rate = batches / query.totals.batches / (seconds + results_seconds)
+        figures = {
+            "inputs_per_second": rate,
+            "mb_per_second": query.totals.bytes * rate / 1e6,
+            "items_per_second": query.totals.items * rate,
+            "seconds_per_batch": seconds / batches,
+            "results_seconds": results_seconds,
+        }
+        query.release()
+        return figures
+    finally:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def native(spark: SparkSession, frame: Callable[[], DataFrame], path: Path, provider: str) -> dict[str, float]:
+    """A native aggregation in update mode with its exactly-once checkpoint."""
+    checkpoint = tempfile.mkdtemp(prefix="native-bench-")
+    settings = {
+        "spark.sql.streaming.stateStore.providerClass": PROVIDERS[provider],
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.shuffle.partitions": "2",
+        LOCAL_FILE_MANAGER[0]: LOCAL_FILE_MANAGER[1],
+    }
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        query = (
+            frame()
+            .writeStream.outputMode("update")
+            .format("noop")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        seconds, batches = timed(query)
+        files = list(path.iterdir())
+        rate = batches / len(files) / seconds
+        return {
+            "inputs_per_second": rate,
+            "mb_per_second": sum(file.stat().st_size for file in files) * rate / 1e6,
+            "seconds_per_batch": seconds / batches,
+        }
+    finally:
+        for key in settings:
+            spark.conf.unset(key)
+        shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def native_words(spark: SparkSession, path: Path) -> DataFrame:
+    lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(path))
+    words = lines.select(F.explode(F.split("value", "[ \\t\\n\\x0B\\f\\r]+")).alias("word")).where("word != ''")
+    return words.groupBy("word").count()
+
+
+def native_packets(spark: SparkSession, path: Path) -> DataFrame:
+    schema = "src long, dst long, bytes long"
+    packets = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(path))
+    return packets.groupBy("src", "dst").agg(F.sum("bytes").alias("bytes"))
+
+
+def timed(query: StreamingQuery) -> tuple[float, int]:
+    """Seconds and number of the batches after the warm-up."""
+    batches = [p for p in query.recentProgress if "addBatch" in p["durationMs"]][WARM_BATCHES:]
+    return sum(p["durationMs"]["triggerExecution"] for p in batches) / 1000, len(batches)
