@@ -15,7 +15,7 @@ from afspark.runtime.query import Query
 POLL_SECONDS = 0.1
 
 
-class Interrupted(Exception):  # noqa: N818 (no error: the user wanted it)
+class Interrupted(Exception):
     """The user asked to stop; the batch at work was ended first. ``batches`` of this run are done."""
 
     def __init__(self, number: int, batches: int) -> None:

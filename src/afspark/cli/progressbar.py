@@ -83,6 +83,8 @@ class Bar(Display):
         return self
 
     def begin(self, label: str, total_bytes: int) -> None:
+        if self._task is not None:
+            self._progress.stop_task(self._task)
         self._total = total_bytes
         self._task = self._progress.add_task(label, total=total_bytes, done="", facts="first batch …")
 
@@ -114,6 +116,9 @@ class Lines(Display):
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + LINE_SECONDS
+        if not now.batches:
+            self.note(f"{self._label}: first batch …")
+            return
         self.note(f"{self._label}: {bytes_text(now.bytes)} of {bytes_text(self._total)}  {now.facts}")
 
     def note(self, text: str) -> None:

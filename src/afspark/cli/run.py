@@ -61,12 +61,13 @@ def run(options: RunOptions) -> int:
 def _run(options: RunOptions, assignment: Assignment, workspace: Workspace) -> RunReport | None:
     _say(options, "Starting Spark …")
     log = None if options.debug else workspace.log
-    with spark_session(options.master, options.conf, workers=options.workers, log=log) as spark:
-        with display_for(quiet=options.quiet) as display:
-            ended = finished(spark, assignment, display, label=options.algorithm)
-            with ended as outcome:
-                display.close()
-                return _report(spark, options, assignment, outcome) if outcome.query.totals.batches else None
+    with (
+        spark_session(options.master, options.conf, workers=options.workers, log=log) as spark,
+        display_for(quiet=options.quiet) as display,
+        finished(spark, assignment, display, label=options.algorithm) as outcome,
+    ):
+        display.close()
+        return _report(spark, options, assignment, outcome) if outcome.query.totals.batches else None
 
 
 def _report(spark: SparkSession, options: RunOptions, assignment: Assignment, outcome: Outcome) -> RunReport:

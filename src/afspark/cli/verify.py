@@ -20,7 +20,7 @@ def recount(sc: SparkContext, count: Recount, chunks: Sequence[Chunk], keys: Seq
     if not shares:
         return count([])
 
-    def each(parts: Iterator[list[Chunk]]) -> Iterator[bytes]:
+    def each(parts: Iterable[list[Chunk]]) -> Iterator[bytes]:
         for part in parts:
             yield encode(count(part).combine_chunks().to_batches())
 

@@ -24,41 +24,40 @@ def console(*, stderr: bool = False) -> Console:
 
 def summary(report: RunReport) -> RenderableType:
     """All tables of a run."""
-    parts: list[RenderableType] = []
+    parts: list[RenderableType] = [run_table(report)]
     if report.top:
-        parts.append(results_table(report))
-    parts.append(run_table(report))
+        parts.insert(0, results_table(report))
     if report.ledger:
         parts.append(losses_table(report))
     return Group(*parts)
 
 
-def results_table(report: RunReport) -> Table:
+def results_table(report: RunReport) -> RenderableType:
     """The largest results, one column for each of theirs."""
     names = list(report.top[0])
     shown = f"{len(report.top)} of {number_text(report.results)}" if len(report.top) < report.results else "all"
     title = {"wordcount": "Most frequent words", "heavy-hitters": "Heavy hitters"}.get(report.algorithm, "Results")
-    table = _table(f"{title} ({shown})")
+    table = _table()
     for name in names:
         table.add_column(name, justify="right" if isinstance(report.top[0][name], int | float) else "left")
     for row in report.top:
         table.add_row(*(_cell(name, row[name]) for name in names))
-    return table
+    return _titled(f"{title} ({shown})", table)
 
 
-def run_table(report: RunReport) -> Table:
+def run_table(report: RunReport) -> RenderableType:
     """What went in, what it cost, and how far the results can be from exact ones."""
-    table = _table("Run", show_header=False)
+    table = _table(show_header=False)
     table.add_column(style="bold")
     table.add_column()
     for name, text in _facts(report):
         table.add_row(name, text)
-    return table
+    return _titled("Run", table)
 
 
-def losses_table(report: RunReport) -> Table:
+def losses_table(report: RunReport) -> RenderableType:
     """Every loss of a worker's state and how it was made good."""
-    table = _table(f"Recoveries ({len(report.ledger)})")
+    table = _table()
     for name in ("batch", "worker", "threshold in force", "recovery", "cells restored"):
         table.add_column(name, justify="right")
     table.add_column("counted")
@@ -75,7 +74,7 @@ def losses_table(report: RunReport) -> Table:
         )
     if len(report.ledger) > _SHOWN_LOSSES:
         table.caption = f"… and {len(report.ledger) - _SHOWN_LOSSES} more; --json lists them all"
-    return table
+    return _titled(f"Recoveries ({len(report.ledger)})", table)
 
 
 def _facts(report: RunReport) -> Sequence[tuple[str, str]]:
@@ -110,15 +109,20 @@ def _cell(name: str, value: Any) -> Text:
     return Text("".join(c if c.isprintable() else "\ufffd" for c in str(plain_json(value))))
 
 
-def comparison_table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:
+def comparison_table(rows: Sequence[Mapping[str, Any]], title: str) -> RenderableType:
     """Rows with the same columns side by side; the first column is the name."""
-    table = _table(title)
+    table = _table()
     for place, name in enumerate(rows[0]):
         table.add_column(name, justify="left" if place == 0 else "right", style="bold" if place == 0 else None)
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
-    return table
+    return _titled(title, table)
 
 
-def _table(title: str, *, show_header: bool = True) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_header=show_header)
+def _table(*, show_header: bool = True) -> Table:
+    return Table(box=box.SIMPLE_HEAD, show_header=show_header)
+
+
+def _titled(title: str, table: Table) -> RenderableType:
+    # Not the table's own title, which would be broken to the table's width.
+    return Group(Text(title, style="bold"), table)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pyspark import RDD, SparkContext
@@ -17,28 +19,48 @@ from pyspark.serializers import CPickleSerializer
 from afspark.errors import UsageError
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """What never changes while a Spark application runs; asking the JVM for it every batch would cost more."""
+
+    local: bool
+    host: str
+    cpus_per_task: int
+    parallelism: int
+
+
+@lru_cache(maxsize=4)
+def _cluster(sc: SparkContext, application: str) -> Cluster:
+    conf = sc.getConf()
+    return Cluster(
+        local=bool(sc._jsc.sc().isLocal()),
+        host=str(conf.get("spark.driver.host", "localhost")),
+        cpus_per_task=int(conf.get("spark.task.cpus", "1") or 1),
+        parallelism=sc.defaultParallelism,
+    )
+
+
+def cluster(sc: SparkContext) -> Cluster:
+    return _cluster(sc, sc.applicationId)
+
+
 def slots_by_host(sc: SparkContext) -> dict[str, int]:
-    """Task slots of every host that has a live executor; the driver counts only where it executes tasks."""
-    per_task = int(sc.getConf().get("spark.task.cpus", "1") or 1)
+    """Task slots of every host that has a live executor; the driver's host only where it executes tasks."""
+    facts = cluster(sc)
+    if facts.local:
+        return {facts.host: facts.parallelism}
     executors = sc._jsc.sc().statusStore().executorList(True)
     slots: Counter[str] = Counter()
     for index in range(executors.size()):
         executor = executors.apply(index)
-        if executor.id() == "driver" and not is_local(sc):
-            continue
-        host = executor.hostPort().rsplit(":", 1)[0]
-        slots[host] += max(executor.totalCores(), 1) // per_task
-    if is_local(sc):
-        return {driver_host(sc): sc.defaultParallelism}
-    return dict(slots)
-
-
-def is_local(sc: SparkContext) -> bool:
-    return bool(sc._jsc.sc().isLocal())
+        if executor.id() != "driver":
+            host = executor.hostPort().rsplit(":", 1)[0]
+            slots[host] += executor.totalCores() // facts.cpus_per_task
+    return dict(+slots)
 
 
 def driver_host(sc: SparkContext) -> str:
-    return str(sc.getConf().get("spark.driver.host", "localhost"))
+    return cluster(sc).host
 
 
 def check_slots(slots: dict[str, int], workers: int) -> None:
@@ -72,6 +94,11 @@ def spread(workers: Sequence[int], slots: dict[str, int], taken: Sequence[str] =
 
 def anchor(sc: SparkContext, homes: Sequence[str]) -> RDD[int]:
     """One partition per worker, holding the worker's number, preferably at its home."""
+    return _anchor(sc, sc.applicationId, tuple(homes))
+
+
+@lru_cache(maxsize=16)
+def _anchor(sc: SparkContext, application: str, homes: tuple[str, ...]) -> RDD[int]:
     jvm: Any = sc._jvm
     scala = jvm.scala.jdk.javaapi.CollectionConverters
     pickle: Any = CPickleSerializer()

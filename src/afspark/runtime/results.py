@@ -7,7 +7,7 @@ the DataFrame, as often as it likes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import pyarrow as pa
@@ -70,8 +70,13 @@ def _row_schema(operator: Operator) -> pa.Schema:
 
 
 def _on_workers(spark: SparkSession, homes: Sequence[str], read: Any, schema: pa.Schema) -> DataFrame:
-    slots = spark.createDataFrame(anchor(spark.sparkContext, homes).map(lambda worker: (worker,)), "worker int")
-    return slots.mapInArrow(partial(_each_worker, read), from_arrow_schema(schema))
+    return _slots(spark, tuple(homes)).mapInArrow(partial(_each_worker, read), from_arrow_schema(schema))
+
+
+@lru_cache(maxsize=16)
+def _slots(spark: SparkSession, homes: tuple[str, ...]) -> DataFrame:
+    workers = anchor(spark.sparkContext, homes).map(lambda worker: (worker,))
+    return spark.createDataFrame(workers, "worker int")
 
 
 def _each_worker(read: Any, slots: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

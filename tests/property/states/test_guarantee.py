@@ -21,9 +21,7 @@ THETAS = st.sampled_from([0.0, 0.3, 1.0, 7.5, 1000.0, math.inf])
 
 
 def batches(amount: st.SearchStrategy) -> st.SearchStrategy:
-    change = st.tuples(
-        st.sampled_from(["add", "put"]), st.lists(st.tuples(st.integers(0, 11), amount), max_size=15)
-    )
+    change = st.tuples(st.sampled_from(["add", "put"]), st.lists(st.tuples(st.integers(0, 11), amount), max_size=15))
     fate = st.sampled_from(["acknowledged", "acknowledged", "lost", "rolled back"])
     return st.lists(st.tuples(st.lists(change, max_size=3), THETAS, fate), max_size=8)
 

@@ -158,9 +158,7 @@ def test_numbering_of_integers(known: list[int], undone: list[int], asked: list[
     entries = 0
     for keys in (known, undone):
         before, ids = entries, np.empty(len(keys), np.uint32)
-        position, entries = table.locate_integers(
-            integers(keys), 0, index, shift, entry_keys, entries, 64, ids
-        )
+        position, entries = table.locate_integers(integers(keys), 0, index, shift, entry_keys, entries, 64, ids)
         assert (position, ids.tolist()) == (len(keys), twin.locate(keys))
         assert entries == len(twin)
     rebuilt = np.zeros(128, np.uint32)

@@ -54,9 +54,7 @@ def test_golden_tuples() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=40)), st.integers(0, 20), st.integers(0, 20))
-def test_arrays_agree_with_the_twin_wherever_the_bytes_lie(
-    words: list[bytes], start: int, count: int
-) -> None:
+def test_arrays_agree_with_the_twin_wherever_the_bytes_lie(words: list[bytes], start: int, count: int) -> None:
     for kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
         piece = pa.array(words, kind).slice(start, count)
         assert hashing.hash_strings(piece).tolist() == [twin.hash_bytes(word) for word in piece.to_pylist()]

@@ -74,11 +74,7 @@ def _part(before: HeapColumns, after: HeapColumns, random: np.random.Generator) 
     for name, array in mixed.arrays().items():
         final = after.arrays()[name]
         stores = np.flatnonzero(array != final)
-        done = (
-            stores[random.random(len(stores)) < 0.5]
-            if any_subset
-            else stores[: random.integers(0, len(stores) + 1)]
-        )
+        done = stores[random.random(len(stores)) < 0.5] if any_subset else stores[: random.integers(0, len(stores) + 1)]
         array[done] = final[done]
     return mixed
 
@@ -123,9 +119,7 @@ def prepare(state: Any) -> None:
         random = np.random.default_rng(seed)
         state.begin()
         if isinstance(state.spec, Matrix):
-            state.add_at(
-                random.integers(0, state.size, 60), conformance.amounts(state.spec.value, 60, random)
-            )
+            state.add_at(random.integers(0, state.size, 60), conformance.amounts(state.spec.value, 60, random))
         else:
             numbers = random.integers(0, 600, 500)
             keys = numbers if state.spec.key == "int64" else [f"key-{number}" for number in numbers]
@@ -223,9 +217,7 @@ def test_killed_between_two_batches(spec: StateSpec, monkeypatch: pytest.MonkeyP
         state.rollback()
         assert observed(state) == expected
     # Once the move of the shadows has been announced, every way of going on completes it.
-    announced = [
-        left for left in recorder.left if left.arrays()[f"{NAME}.meta"][Slot.PHASE] == Phase.ACKNOWLEDGING
-    ]
+    announced = [left for left in recorder.left if left.arrays()[f"{NAME}.meta"][Slot.PHASE] == Phase.ACKNOWLEDGING]
     assert len(announced) > 1
     for left in [*announced, recorder.left[-1]]:
         state = spec.open(left.copy(), NAME)
