@@ -149,14 +149,13 @@ def _row(one: Contender) -> dict[str, Any]:
     recoveries = [entry["recovery_seconds"] for entry in report.ledger if entry["recovery_seconds"] is not None]
     promised = report.promised
     return {
-        "fault tolerance": one.name,
+        "fault\ntolerance": one.name,
         "throughput": f"{report.mb_per_second:,.0f} MB/s",
-        "backed up": f"{number_text(report.backups['cells'])} cells",
-        "in bytes": bytes_text(report.backups["bytes"]),
-        "losses": number_text(len(report.ledger)),
-        "slowest recovery": seconds_text(max(recoveries, default=None)),
-        "largest error": number_text(one.observed),
-        "promised": "nothing" if promised is None else f"at most {number_text(promised)}",
+        "cells\nbacked up": number_text(report.backups["cells"]),
+        "bytes\nbacked up": bytes_text(report.backups["bytes"]),
+        "slowest\nrecovery": seconds_text(max(recoveries, default=None)),
+        "error\nobserved": number_text(one.observed),
+        "error\npromised": "any" if promised is None else f"≤ {number_text(promised)}",
     }
 
 

@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from afspark.report.wording import bytes_text, number_text
+from afspark.report.wording import bytes_text
 
 LINE_SECONDS = 5.0
 
@@ -29,13 +29,15 @@ class Snapshot:
 
     @property
     def facts(self) -> str:
-        """Rates and counts on one line."""
+        """What happened so far."""
+        return f"{self.batches} batches · {self.backups} backups · {self.recoveries} recoveries"
+
+    def speed(self, total_bytes: int) -> str:
+        """How far it is and how fast it goes."""
         rate = self.bytes / 1e6 / self.seconds if self.seconds > 0 else 0.0
-        items = round(self.items / self.seconds) if self.seconds > 0 else 0
-        return (
-            f"{rate:,.0f} MB/s  {number_text(items)} items/s  {self.batches} batches  "
-            f"{self.backups} backups  {self.recoveries} recoveries"
-        )
+        items = self.items / 1e6 / self.seconds if self.seconds > 0 else 0.0
+        done = f"{bytes_text(self.bytes)} of {bytes_text(total_bytes)}"
+        return f"{done} · {rate:,.0f} MB/s · {items:,.1f} M items/s"
 
 
 class Display:
@@ -68,10 +70,8 @@ class Bar(Display):
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
             TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[done]}"),
+            BarColumn(bar_width=20),
             TextColumn("{task.fields[facts]}"),
-            TimeElapsedColumn(),
             console=console,
             transient=False,
         )
@@ -86,13 +86,13 @@ class Bar(Display):
         if self._task is not None:
             self._progress.stop_task(self._task)
         self._total = total_bytes
-        self._task = self._progress.add_task(label, total=total_bytes, done="", facts="first batch …")
+        self._task = self._progress.add_task(label, total=total_bytes, facts="first batch …")
 
     def show(self, now: Snapshot) -> None:
         assert self._task is not None
         if now.batches:
-            done = f"{bytes_text(now.bytes)} / {bytes_text(self._total)}"
-            self._progress.update(self._task, completed=now.bytes, done=done, facts=now.facts)
+            facts = f"{now.speed(self._total)}\n{now.facts}"
+            self._progress.update(self._task, completed=now.bytes, facts=facts)
 
     def note(self, text: str) -> None:
         self._progress.console.print(text, markup=False)
@@ -119,7 +119,7 @@ class Lines(Display):
         if not now.batches:
             self.note(f"{self._label}: first batch …")
             return
-        self.note(f"{self._label}: {bytes_text(now.bytes)} of {bytes_text(self._total)}  {now.facts}")
+        self.note(f"{self._label}: {now.speed(self._total)} · {now.facts}")
 
     def note(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

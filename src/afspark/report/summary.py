@@ -58,7 +58,7 @@ def run_table(report: RunReport) -> RenderableType:
 def losses_table(report: RunReport) -> RenderableType:
     """Every loss of a worker's state and how it was made good."""
     table = _table()
-    for name in ("batch", "worker", "threshold in force", "recovery", "cells restored"):
+    for name in ("batch", "worker", "threshold\nin force", "recovery", "cells\nrestored"):
         table.add_column(name, justify="right")
     table.add_column("counted")
     table.add_column("cause")
@@ -120,7 +120,7 @@ def comparison_table(rows: Sequence[Mapping[str, Any]], title: str) -> Renderabl
 
 
 def _table(*, show_header: bool = True) -> Table:
-    return Table(box=box.SIMPLE_HEAD, show_header=show_header)
+    return Table(box=box.SIMPLE_HEAD, show_header=show_header, padding=(0, 1, 0, 0))
 
 
 def _titled(title: str, table: Table) -> RenderableType:

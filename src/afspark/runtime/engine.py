@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
@@ -16,7 +18,7 @@ from pyspark.sql import DataFrame
 from afspark.errors import CheckpointError, WorkerFailed
 from afspark.runtime.faults import Phase
 from afspark.runtime.offsets import chunks_of_batch
-from afspark.runtime.orders import Mission, Report
+from afspark.runtime.orders import Mission, Order, Report
 from afspark.runtime.pipeline import Pipeline, RunOptions
 from afspark.runtime.placement import driver_host
 from afspark.runtime.progress import BatchProgress, summarise
@@ -52,18 +54,22 @@ class Engine:
         self.totals = {"items": 0, "bytes": 0}
 
     def run(self, batch: int, frame: DataFrame, deliver: Callable[[int], None]) -> BatchProgress:
-        """Applies ``batch`` on all workers, commits it and calls ``deliver(batch)``."""
+        """Applies ``batch`` on all workers, calls ``deliver(batch)`` and commits it.
+
+        ``deliver`` may be called again for the same batch: after a crash, and if a worker that kept rows of the
+        batch was lost before they were read.
+        """
         started = time.perf_counter()
         first = self.workforce is None
         workforce = self.workforce or self._open(batch)
-        tries, reports = self._apply(workforce, batch, frame, self._chunks(batch, first))
+        apply = partial(self._apply, workforce, batch, frame, self._chunks(batch, first))
+        tries, reports = self._delivered(apply, deliver, batch)
         self._strike(batch, Phase.COMMITTING)
         recovered = workforce.advance(reports)
         for name in self.totals:
             self.totals[name] += sum(getattr(report, name) for report in reports)
         self._commit(workforce, batch)
         self._strike(batch, Phase.COMMITTED)
-        deliver(batch)
         return summarise(
             batch=batch,
             reports=reports,
@@ -73,6 +79,42 @@ class Engine:
             tries=tries,
             seconds=time.perf_counter() - started,
         )
+
+    def ready(self) -> Workforce:
+        """The workers at rest, all with their state: those that lost it meanwhile are recovered first.
+
+        Also serves a query that has nothing new to process since its driver was started.
+        """
+        batch = self._next_batch()
+        workforce = self.workforce or self._open(batch)
+        for attempt in range(1, STAGE_TRIES + 1):
+            orders = [replace(order, apply=False) for order in workforce.orders(batch)]
+            reports = self._reports(orders, partial(run_orders, self.sc, workforce.mission, self.work, orders))
+            if workforce.settle(batch, reports):
+                workforce.rest([report for report in reports if report is not None])
+                return workforce
+            time.sleep(0.1 * (attempt - 1))
+        raise self._gave_up(batch)
+
+    def _next_batch(self) -> int:
+        names = [name.rsplit("/", 1)[-1] for name in self.checkpoint.list("commits")]
+        return max((int(name) for name in names if name.isdigit()), default=-1) + 1
+
+    def _delivered(
+        self, apply: Callable[[], tuple[int, list[Report]]], deliver: Callable[[int], None], batch: int
+    ) -> tuple[int, list[Report]]:
+        """Applies and delivers. A failed delivery is tried again only if a worker turns out to be lost."""
+        while True:
+            applied = apply()
+            losses = len(self.ledger.entries())
+            try:
+                deliver(batch)
+            except Exception:
+                apply()
+                if len(self.ledger.entries()) == losses:
+                    raise
+                continue
+            return applied
 
     def _open(self, batch: int) -> Workforce:
         self._refuse_if_rewound(batch)
@@ -143,7 +185,10 @@ class Engine:
                     return attempt, applied
                 self._roll_back(workforce, batch)
             time.sleep(0.1 * (attempt - 1))
-        raise WorkerFailed(
+        raise self._gave_up(batch)
+
+    def _gave_up(self, batch: int) -> WorkerFailed:
+        return WorkerFailed(
             f"Batch {batch} could not be applied in {STAGE_TRIES} tries.",
             remedy="See the executors' logs. The state is kept: the same command goes on from here.",
             batch=batch,
@@ -152,15 +197,18 @@ class Engine:
     def _stage(
         self, workforce: Workforce, batch: int, frame: DataFrame, chunks: Sequence[Chunk]
     ) -> list[Report | None]:
-        """One try; None for workers that gave no report because the job died."""
+        """One try of the batch."""
         orders = workforce.orders(batch)
+        stage = partial(run_exchange if self.pipeline.keyed else run_fast_path, shares=share(chunks, len(orders)))
+        if self.planner is None:
+            stage = partial(run_frame, frame=frame)
+        return self._reports(orders, partial(stage, self.sc, workforce.mission, self.work, orders))
+
+    def _reports(self, orders: Sequence[Order], job: Callable[[], list[Report]]) -> list[Report | None]:
+        """The workers' reports; None for all if the job died, which Spark has tried to prevent by retries."""
         reports: list[Report | None] = [None] * len(orders)
         try:
-            if self.planner is None:
-                found = run_frame(self.sc, workforce.mission, self.work, orders, frame)
-            else:
-                run = run_exchange if self.pipeline.keyed else run_fast_path
-                found = run(self.sc, workforce.mission, self.work, orders, share(chunks, len(orders)))
+            found = job()
         except Py4JJavaError:
             if self.sc._jsc.sc().isStopped():
                 raise

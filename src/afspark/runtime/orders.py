@@ -33,6 +33,8 @@ class Order:
     #: what a recovering worker loads
     chain: tuple[ObjectRef, ...] = ()
     previous: tuple[ObjectRef, ...] = ()
+    #: False: only bring the state to the version before the batch
+    apply: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

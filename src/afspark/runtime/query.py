@@ -97,11 +97,10 @@ class Query:
         The DataFrame reads resident state when it runs: use it before the next batch, or after the end.
         """
         with self._batch_lock:
-            mission = self._mission
-            assert self._engine.workforce is not None
-            members = self._engine.workforce.members
-            pipeline = self._engine.pipeline
-            return current_results(self._spark, mission, pipeline.operator, members, keyed=pipeline.keyed)
+            workforce, pipeline = self._engine.ready(), self._engine.pipeline
+            return current_results(
+                self._spark, workforce.mission, pipeline.operator, workforce.members, keyed=pipeline.keyed
+            )
 
     def bounds(self) -> dict[str, float]:
         """Per state: how far failures so far can have moved it at most. 0 before any failure."""

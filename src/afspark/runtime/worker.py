@@ -126,9 +126,9 @@ class _Task:
             for state in states.values():
                 state.rollback()
             segment.clear_mark()
-        if action in (Action.APPLY, Action.ROLL_BACK_THEN_APPLY):
+        if action in (Action.APPLY, Action.ROLL_BACK_THEN_APPLY) and self.order.apply:
             return self._apply(segment, states)
-        if action in (Action.ROLL_BACK, Action.STEP_BACK, Action.NOTHING):
+        if action not in (Action.CREATE, Action.RECOVER):
             return self._answer(Status.APPLIED, action.value)
         return self._answer(Status.BUSY, action.value)
 
@@ -137,7 +137,15 @@ class _Task:
         return self._answer(Status.MISSING if lost else Status.CONTRADICTORY, action.value)
 
     def _answer(self, status: Status, detail: str) -> Report:
-        return Report(worker=self.order.worker, status=status, host=self.host, detail=detail)
+        return Report(
+            worker=self.order.worker,
+            status=status,
+            host=self.host,
+            detail=detail,
+            seconds=self.clock.seconds,
+            damaged=self.damaged,
+            restored_cells=self.restored_cells,
+        )
 
     def _build(self, *, recover: bool) -> None:
         """Puts a new segment in place, at the version before the batch; it counts as missing until it is whole."""

@@ -108,9 +108,18 @@ class Workforce:
 
     def advance(self, reports: Sequence[Report]) -> list[Entry]:
         """After all workers applied a batch: completes the recoveries among them."""
-        finished = []
         for report in reports:
             self.members[report.worker] = self.members[report.worker].applied(report)
+        return self._completed(reports)
+
+    def rest(self, reports: Sequence[Report]) -> None:
+        """After all workers have their state, without a batch."""
+        self.members = [replace(member, hint=Hint.RESUME) for member in self.members]
+        self._completed(reports)
+
+    def _completed(self, reports: Sequence[Report]) -> list[Entry]:
+        finished = []
+        for report in reports:
             loss = self._recovering.pop(report.worker, None)
             if loss is not None:
                 finished.append(self._complete(loss, report))

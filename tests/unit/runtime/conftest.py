@@ -12,7 +12,14 @@ import pytest
 from afspark.algorithms import WordCount
 from afspark.policies import MiniBatch
 from afspark.runtime.sources import TextFiles
+from afspark.runtime.warmup import warm_up
 from tests.unit.runtime.sparkless import Hosts, Rig
+
+@pytest.fixture(scope="session")
+def warm_kernels() -> None:
+    """Processes forked later find the kernels compiled, as those of Spark's daemon do."""
+    warm_up()
+
 
 MakeRig = Callable[..., tuple[Rig, Counter[str]]]
 
@@ -30,7 +37,7 @@ def write_words(folder: Path, files: int, *, first: int = 0, files_per_batch: in
 
 
 @pytest.fixture
-def make_rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeRig:
+def make_rig(warm_kernels: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeRig:
     """Makes a rig over fresh input of ``batches`` batches, and the exact recount of that input."""
 
     def make(batches: int = 6, slots: dict[str, int] | None = None, **settings: Any) -> tuple[Rig, Counter[str]]:

@@ -26,7 +26,7 @@ from py4j.protocol import Py4JJavaError
 
 from afspark.errors import AfsparkError
 from afspark.model.operator import Operator
-from afspark.runtime import census, engine, stages, workforce
+from afspark.runtime import engine, stages, workforce
 from afspark.runtime.engine import Engine
 from afspark.runtime.host import HOST_VARIABLE, spark_host
 from afspark.runtime.pipeline import Pipeline, RunOptions
@@ -192,9 +192,6 @@ class _Context:
     def __init__(self) -> None:
         self._jsc = self
 
-    def getConf(self) -> dict[str, str]:
-        return {}
-
     def sc(self) -> _Context:
         return self
 
@@ -213,9 +210,8 @@ class Rig:
         self.engine: Engine | None = None
         self.delivered: list[int] = []
         patch.setattr(stages, "anchor", hosts.anchor)
-        for module in (workforce, engine, census):
-            if hasattr(module, "slots_by_host"):
-                patch.setattr(module, "slots_by_host", lambda sc: dict(hosts.slots))
+        patch.setattr(workforce, "slots_by_host", lambda sc: dict(hosts.slots))
+        patch.setattr(engine, "driver_host", lambda sc: "driver")
         patch.setattr(engine.time, "sleep", lambda seconds: None)
 
     # --- the driver -----------------------------------------------------------------------------------------
