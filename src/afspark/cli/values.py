@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 _UNITS = {
     unit.lower(): factor
-    for power, letter in enumerate(("", "k", "M", "G", "T"))
+    for power, letter in enumerate(("", "k", "M", "G", "T", "P"))
     for unit, factor in (
         (letter, 1000**power),
         (f"{letter}B", 1000**power),

@@ -46,7 +46,8 @@ def current_results(
         if keyed:
             return rows
         *keys, value = schema.names
-        return rows.groupBy(*keys).agg(F.sum(value).alias(value))
+        # Partitioned here, the aggregation needs no shuffle of its own into Spark's default of 200 partitions.
+        return rows.repartition(len(homes), *keys).groupBy(*keys).agg(F.sum(value).alias(value))
     collected = anchor(spark.sparkContext, homes).map(partial(_export, mission, operator)).collect()
     shares = [
         Share(

@@ -24,15 +24,22 @@ def warm_kernels() -> None:
 MakeRig = Callable[..., tuple[Rig, Counter[str]]]
 
 
-def write_words(folder: Path, files: int, *, first: int = 0, files_per_batch: int = 4) -> Counter[str]:
-    """Files of 400 bytes: words of the file, and common ones that grow in every file."""
+def write_file(folder: Path, number: int, words: list[str]) -> Counter[str]:
+    """A file of 400 bytes; returns what it adds to the count of those it may replace."""
+    file = folder / f"{number:04d}.txt"
+    before = Counter(file.read_text().split()) if file.exists() else Counter()
+    file.write_text(" ".join(words).ljust(399) + "\n")
+    change = Counter(words)
+    change.subtract(before)
+    return change
+
+
+def write_words(folder: Path, files: int, *, first: int = 0) -> Counter[str]:
+    """Files with a word of their own, one of every fifth file, and one that is everywhere."""
     folder.mkdir(exist_ok=True)
     total: Counter[str] = Counter()
     for number in range(first, first + files):
-        words = ["all"] * 20 + [f"mod{number % 5}"] * 10 + [f"file{number}"] * 5
-        content = " ".join(words).ljust(399) + "\n"
-        (folder / f"{number:04d}.txt").write_text(content)
-        total.update(words)
+        total.update(write_file(folder, number, ["all"] * 20 + [f"mod{number % 5}"] * 10 + [f"file{number}"] * 5))
     return total
 
 

@@ -54,7 +54,7 @@ def die() -> NoReturn:
 
 
 def forked(task: Callable[[], Any]) -> tuple[bool, Any]:
-    """(True, result) of ``task`` in a process of its own; (False, None) if it was killed."""
+    """(True, result) of ``task`` in a process of its own; (False, why) if it was killed or raised."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -62,7 +62,7 @@ def forked(task: Callable[[], Any]) -> tuple[bool, Any]:
         try:
             answer = pickle.dumps((True, task()))
         except BaseException:  # noqa: BLE001 (told to the parent; this process must not go on)
-            answer = pickle.dumps((None, traceback.format_exc()))
+            answer = pickle.dumps((False, traceback.format_exc()))
         with os.fdopen(writer, "wb") as pipe:
             pipe.write(answer)
         sys.stdout.flush()
@@ -71,12 +71,7 @@ def forked(task: Callable[[], Any]) -> tuple[bool, Any]:
     with os.fdopen(reader, "rb") as pipe:
         answer = pipe.read()
     os.waitpid(child, 0)
-    if not answer:
-        return False, None
-    ended, value = pickle.loads(answer)
-    if ended is None:
-        raise AssertionError(f"a task raised:\n{value}")
-    return True, value
+    return pickle.loads(answer) if answer else (False, "killed")
 
 
 @dataclass
@@ -104,6 +99,7 @@ class Hosts:
             shuffle.outputs = None
 
     def run(self, kind: str, rdd: Rdd, partition: int) -> list[Any]:
+        rows: Any = None
         for attempt in range(TASK_TRIES):
             if self.before is not None:
                 self.before(kind, partition, attempt)
@@ -113,7 +109,7 @@ class Hosts:
             ended, rows = forked(partial(_on_host, host, rdd.compute, partition))
             if ended:
                 return list(rows)
-        raise JobFailed(f"task {partition} of {kind} was killed {TASK_TRIES} times")
+        raise JobFailed(f"task {partition} of {kind} died {TASK_TRIES} times, the last one: {rows}")
 
 
 def _on_host(host: str, compute: Callable[[int], list[Any]], partition: int) -> list[Any]:
@@ -263,8 +259,8 @@ class Rig:
     def drive_and_die(self, script: Callable[[], Any]) -> None:
         """Runs ``script`` in a driver process of its own, which must not live to its end."""
         self.engine = None
-        ended, _ = forked(script)
-        assert not ended, "the driver was meant to die"
+        ended, why = forked(script)
+        assert (ended, why) == (False, "killed"), "the driver was meant to be killed"
 
     # --- hosts and their losses -----------------------------------------------------------------------------
 

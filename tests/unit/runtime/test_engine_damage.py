@@ -1,0 +1,179 @@
+"""Backups, records and ledger entries that cannot be read any more."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from afspark.algorithms import WordCount
+from afspark.errors import StoreNotWritable
+from afspark.policies import MiniBatch
+from afspark.runtime import worker as worker_module
+from tests.unit.runtime.conftest import MakeRig
+from tests.unit.runtime.sparkless import die
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def flip_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(bytes(data))
+
+
+damages = pytest.mark.parametrize(
+    "damage", [truncate, flip_a_bit, Path.unlink], ids=["truncated", "flipped bit", "missing"]
+)
+
+
+@damages
+@pytest.mark.parametrize("restart", [False, True], ids=["running", "restarted"])
+def test_the_state_before_a_damaged_backup_is_used_and_nobody_is_deceived(
+    make_rig: MakeRig, damage: Callable[[Path], None], restart: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig, truth = make_rig(tolerance=MiniBatch())
+    rig.go(4)
+    damaged = rig.objects(worker=0)[2]
+    damage(damaged)
+    rig.lose()
+    if restart:
+        rig.start()
+    with caplog.at_level(logging.WARNING, logger="afspark"):
+        rig.go()
+    entries = {entry.loss.worker: entry for entry in rig.ledger}
+    assert entries[0].recovery.damaged == (str(damaged.relative_to(rig.checkpoint / "afspark")),)
+    assert not entries[0].recovery.covered and entries[1].recovery.covered
+    assert damaged.name in caplog.text
+    # Batches 2 and 3 of worker 0 are gone: a third of its share of six batches.
+    assert rig.counts()["all"] == truth["all"] * 5 // 6
+
+
+def test_backups_written_after_a_damaged_one_are_found_by_the_next_recovery(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(tolerance=MiniBatch())
+    rig.go(3)
+    truncate(rig.objects(worker=0)[2])
+    rig.lose(0)
+    rig.go(1)
+    after_first = rig.counts()
+    rig.lose(0)
+    rig.go(1)
+    assert rig.ledger[-1].recovery.covered
+    grown = rig.counts()
+    assert grown["all"] == after_first["all"] + 80
+
+
+class DiesInFirstRecovery(WordCount):
+    """Kills the process of worker 0 once, in the batch that follows its recovery."""
+
+    def __init__(self, marker: str) -> None:
+        super().__init__()
+        self.marker = marker
+
+    def begin(self, states, context) -> None:
+        self.worker = context.worker
+
+    def process(self, items, states) -> None:
+        super().process(items, states)
+        if self.worker == 0 and os.path.exists(self.marker):
+            os.unlink(self.marker)
+            die()
+
+    def fingerprint(self) -> dict[str, object]:
+        return {"operator": "dies"}
+
+
+def test_damage_is_not_forgotten_when_the_recovering_process_dies(make_rig: MakeRig, tmp_path: Path) -> None:
+    """The process that met the damage dies before it could report; the retried task finds a restored segment."""
+    marker = tmp_path / "marker"
+    rig, _ = make_rig(tolerance=MiniBatch(), operator=DiesInFirstRecovery(str(marker)))
+    rig.go(3)
+    truncate(rig.objects(worker=0)[2])
+    rig.lose(0)
+    marker.touch()
+    rig.go(1)
+    assert not marker.exists()
+    assert not rig.ledger[0].recovery.covered
+    before = rig.counts()
+    rig.lose(0)
+    rig.go(1)
+    assert rig.counts()["all"] == before["all"] + 80, "a chain with a hole in it was continued"
+
+
+def test_a_damaged_full_image_is_replaced_by_the_chain_before_it(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, truth = make_rig(tolerance=MiniBatch())
+    monkeypatch.setattr("afspark.store.CompactionRule.due", lambda rule, chain: len(chain) == 2)
+    rig.go(4)
+    chain, previous = rig.members[0].chain, rig.members[0].previous
+    assert chain[0].full and len(chain) == 2 and len(previous) == 2
+    truncate(rig.checkpoint / "afspark" / chain[0].name)
+    rig.lose(0)
+    rig.go()
+    assert not rig.ledger[0].recovery.covered
+    # Batches 2 and 3 of one of two workers are lost, no more.
+    assert rig.counts()["all"] == truth["all"] - 80
+
+
+def test_compaction_keeps_recovery_exact(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig, truth = make_rig(batches=8, tolerance=MiniBatch())
+    monkeypatch.setattr("afspark.store.CompactionRule.due", lambda rule, chain: len(chain) == 2)
+    for _ in range(7):
+        rig.go(1)
+        rig.lose()
+    rig.go()
+    assert len(rig.ledger) == 14 and all(entry.recovery.covered for entry in rig.ledger)
+    assert rig.counts() == truth
+
+
+@damages
+def test_a_damaged_record_is_passed_over_with_state_that_survives(
+    make_rig: MakeRig, damage: Callable[[Path], None]
+) -> None:
+    """The record before it lacks a backup the survivors rely on: the chain must not go on with a hole in it."""
+    rig, truth = make_rig(tolerance=MiniBatch())
+    rig.go(4)
+    damage(rig.records()[-1])
+    rig.start()
+    rig.go(1)
+    assert rig.counts()["all"] == truth["all"] * 5 // 6
+    rig.lose()
+    rig.go()
+    told = any(entry.recovery is not None and not entry.recovery.covered for entry in rig.ledger)
+    assert told or rig.counts() == truth
+
+
+@damages
+def test_a_damaged_record_with_lost_state_is_told(make_rig: MakeRig, damage: Callable[[Path], None]) -> None:
+    rig, truth = make_rig(tolerance=MiniBatch())
+    rig.go(4)
+    damage(rig.records()[-1])
+    rig.lose()
+    rig.start()
+    rig.go()
+    assert rig.counts()["all"] == truth["all"] * 5 // 6
+    assert [entry.recovery.covered for entry in rig.ledger] == [False, False]
+
+
+def test_a_store_that_breaks_in_the_middle_leaves_the_batch_to_be_applied_again(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, truth = make_rig(tolerance=MiniBatch())
+    rig.go(2)
+    with monkeypatch.context() as broken:
+        broken.setattr(worker_module, "seal", _refuse)
+        with pytest.raises(StoreNotWritable):
+            rig.go()
+    rig.go()
+    assert rig.counts() == truth
+    assert rig.ledger == []
+
+
+def _refuse(meta, images) -> bytes:
+    raise StoreNotWritable("full", path="x")

@@ -1,0 +1,219 @@
+"""Drivers that die at chosen moments, and the next one on the same checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from afspark.errors import CheckpointError
+from afspark.policies import Approximate, MiniBatch, Nothing
+from afspark.runtime.engine import Engine
+from afspark.store import RecordLog
+from tests.unit.runtime.conftest import MakeRig, write_file, write_words
+from tests.unit.runtime.sparkless import Rig, die
+from tests.unit.runtime.test_engine_failures import worst
+
+FATAL = 3
+THETA = 400.0
+
+
+def _before_record(rig: Rig) -> None:
+    real = RecordLog.write
+
+    def write(log: RecordLog, record: Any) -> None:
+        if record.batch == FATAL:
+            die()
+        real(log, record)
+
+    RecordLog.write = write  # type: ignore[method-assign]
+    rig.go()
+
+
+def _after_record(rig: Rig) -> None:
+    rig.go(deliver=lambda batch: die() if batch == FATAL else None)
+
+
+def _before_anything(rig: Rig) -> None:
+    rig.go(FATAL - 1 - rig.committed)
+    die()
+
+
+def _between_the_workers(rig: Rig) -> None:
+    rig.hosts.before = lambda kind, partition, attempt: die() if rig.committed == FATAL - 1 and partition else None
+    rig.go()
+
+
+MOMENTS = [_before_anything, _between_the_workers, _before_record, _after_record]
+moments = pytest.mark.parametrize("moment", MOMENTS, ids=lambda moment: moment.__name__.strip("_").replace("_", " "))
+paths = pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
+
+
+@moments
+@paths
+@pytest.mark.parametrize(
+    "tolerance", [MiniBatch(), Approximate(THETA), Nothing()], ids=lambda policy: policy.name
+)
+def test_surviving_state_is_found_again(make_rig: MakeRig, moment: Callable[[Rig], None], tolerance, keyed) -> None:
+    if isinstance(tolerance, Nothing) and moment is _before_record:
+        pytest.skip("nothing is recorded")
+    rig, truth = make_rig(tolerance=tolerance, keyed=keyed)
+    rig.drive_and_die(partial(moment, rig))
+    assert rig.committed == FATAL - 1
+    rig.start()
+    rig.go()
+    assert rig.counts() == truth
+    assert rig.ledger == [] and rig.bound() == 0
+
+
+@moments
+@paths
+@pytest.mark.parametrize("tolerance", [MiniBatch(), Approximate(THETA)], ids=lambda policy: policy.name)
+def test_state_lost_with_the_driver_is_recovered(make_rig: MakeRig, moment, tolerance, keyed: bool) -> None:
+    rig, truth = make_rig(tolerance=tolerance, keyed=keyed)
+    rig.drive_and_die(partial(moment, rig))
+    rig.lose()
+    rig.start()
+    rig.go()
+    error = worst(truth, rig.counts())
+    assert error <= rig.bound() <= tolerance.promise()
+    assert {entry.loss.worker for entry in rig.ledger} == {0, 1}
+    assert all(entry.recovery is not None and entry.recovery.covered for entry in rig.ledger)
+    assert (error > 0) == isinstance(tolerance, Approximate)
+
+
+@moments
+@paths
+def test_a_loss_after_the_restart_still_finds_every_backup(make_rig: MakeRig, moment, keyed: bool) -> None:
+    """What the first driver's workers wrote for the interrupted batch must not be swept by the second driver."""
+    rig, truth = make_rig(tolerance=MiniBatch(), keyed=keyed)
+    rig.drive_and_die(partial(moment, rig))
+    rig.start()
+    rig.go(1)
+    rig.lose()
+    rig.go()
+    assert rig.counts() == truth
+    assert [entry.recovery.damaged for entry in rig.ledger] == [(), ()]
+
+
+@moments
+def test_two_drivers_die_one_after_the_other(make_rig: MakeRig, moment) -> None:
+    rig, truth = make_rig(tolerance=MiniBatch())
+    for _ in range(2):
+        rig.drive_and_die(partial(moment, rig))
+    rig.lose(1)
+    rig.start()
+    rig.go()
+    assert rig.counts() == truth
+    assert [entry.loss.worker for entry in rig.ledger] == [1]
+
+
+def test_a_driver_that_dies_while_it_recovers_leaves_the_loss_counted_once(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(tolerance=Approximate(THETA))
+
+    def lose_then_die() -> None:
+        rig.go(FATAL)
+        rig.lose(0)
+        rig.hosts.before = lambda kind, partition, attempt: die() if rig.engine.ledger.entries() else None
+        rig.go()
+
+    rig.drive_and_die(lose_then_die)
+    rig.start()
+    rig.go()
+    assert [(entry.loss.worker, entry.loss.counted) for entry in rig.ledger] == [(0, True)]
+    assert rig.bound() == THETA / 4
+    assert worst(truth, rig.counts()) <= THETA / 4
+    assert rig.members[0].failures == 1
+    assert rig.ledger[0].recovery is not None, "the recovery was never completed in the ledger"
+
+
+def test_the_interrupted_batch_is_delivered_again(make_rig: MakeRig) -> None:
+    rig, _ = make_rig(tolerance=MiniBatch(), keyed=True, emit=True)
+    rig.drive_and_die(partial(_after_record, rig))
+    rig.start()
+    rig.go()
+    assert rig.delivered == [FATAL, FATAL + 1, FATAL + 2]
+
+
+def test_a_lower_limit_holds_from_the_restart_on(make_rig: MakeRig) -> None:
+    """Cells that are not touched again must be backed up too when the user lowers the limit."""
+    rig, truth = make_rig(tolerance=Approximate(4_000.0))
+    truth.update(write_file(rig.root / "input", 4, ["once"] * 60))
+    rig.go(5)
+    assert rig.objects() == []
+    rig.start(tolerance=Approximate(40.0))
+    rig.go(1)
+    rig.lose()
+    truth += write_words(rig.root / "input", 4, first=24)
+    rig.go()
+    assert worst(truth, rig.counts()) <= rig.bound() == 20.0
+
+
+def test_a_run_without_backups_in_between_does_not_widen_the_bound(make_rig: MakeRig) -> None:
+    """Approximate, then Nothing, then Approximate on one checkpoint: the third run has to catch up first."""
+    rig, truth = make_rig(tolerance=Approximate(40.0))
+    truth.update(write_file(rig.root / "input", 8, ["once"] * 60))
+    rig.go(1)
+    rig.start(tolerance=Nothing())
+    rig.go(4)
+    rig.start(tolerance=Approximate(40.0))
+    rig.go(1)
+    rig.lose()
+    truth += write_words(rig.root / "input", 4, first=24)
+    rig.go()
+    assert worst(truth, rig.counts()) <= rig.bound() <= 40.0
+
+
+def test_a_second_driver_fences_the_first_one(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(tolerance=MiniBatch())
+    rig.go(2)
+    zombie = rig.engine
+    assert zombie is not None
+    rig.start()
+    rig.go(1)
+    with pytest.raises(CheckpointError):
+        _run_on(zombie, 3)
+    rig.go()
+    assert rig.counts() == truth
+
+
+def test_a_zombie_that_has_its_batch_in_hand_changes_nothing(make_rig: MakeRig) -> None:
+    """The first driver comes back with the very batch the second one has just run."""
+    rig, truth = make_rig(tolerance=MiniBatch())
+    rig.go(2)
+    zombie = rig.engine
+    assert zombie is not None
+    rig.start()
+    rig.go(1)
+    with pytest.raises(CheckpointError):
+        _run_on(zombie, 2)
+    rig.go()
+    assert rig.counts() == truth
+    assert rig.ledger == []
+
+
+def _run_on(engine: Engine, batch: int) -> None:
+    engine.run(batch, None, lambda number: None)  # type: ignore[arg-type]
+
+
+def test_a_checkpoint_whose_spark_half_was_rewound_is_refused(make_rig: MakeRig) -> None:
+    rig, _ = make_rig(tolerance=MiniBatch())
+    rig.go(4)
+    for part in ("commits", "offsets"):
+        for batch in (1, 2, 3):
+            (rig.checkpoint / part / str(batch)).unlink()
+    rig.start()
+    with pytest.raises(CheckpointError) as caught:
+        rig.go()
+    assert caught.value.batch == 1 and caught.value.newest == 3
+
+
+def test_a_checkpoint_of_another_pipeline_is_refused(make_rig: MakeRig) -> None:
+    rig, _ = make_rig()
+    rig.go(1)
+    with pytest.raises(CheckpointError):
+        rig.start(workers=3)
+    with pytest.raises(CheckpointError):
+        rig.start(workers=2, keyed=True)

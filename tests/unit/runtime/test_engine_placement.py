@@ -1,0 +1,208 @@
+"""Hosts that go, come back, are busy; tasks that end up elsewhere; retried stages with other contents."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from afspark.algorithms import WordCount
+from afspark.errors import InputError, OperatorFailed
+from afspark.policies import Approximate, MiniBatch
+from tests.unit.runtime.conftest import MakeRig
+from tests.unit.runtime.sparkless import die
+from tests.unit.runtime.test_engine_failures import worst
+
+paths = pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
+
+
+@paths
+def test_a_task_on_the_wrong_host_touches_nothing(make_rig: MakeRig, keyed: bool) -> None:
+    rig, truth = make_rig(keyed=keyed)
+    rig.go(2)
+    rig.hosts.astray = {0: "b"}
+    rig.go()
+    assert rig.counts() == truth
+    assert rig.ledger == []
+    assert [member.home for member in rig.members] == ["a", "b"]
+
+
+@paths
+@pytest.mark.parametrize("tolerance", [MiniBatch(), Approximate(400.0)], ids=lambda policy: policy.name)
+def test_workers_of_a_host_that_is_gone_move(make_rig: MakeRig, tolerance, keyed: bool) -> None:
+    rig, truth = make_rig(tolerance=tolerance, keyed=keyed)
+    rig.go(3)
+    rig.hosts.slots = {"a": 2}
+    rig.go()
+    assert [member.home for member in rig.members] == ["a", "a"]
+    assert [entry.loss.worker for entry in rig.ledger] == [1]
+    assert worst(truth, rig.counts()) <= rig.bound() <= tolerance.promise()
+
+
+def test_state_on_a_host_that_comes_back_too_late_is_not_used(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(tolerance=Approximate(400.0))
+    rig.go(3)
+    rig.hosts.slots = {"a": 2}
+    rig.go(1)
+    rig.hosts.slots = {"a": 1, "b": 1}
+    rig.start()
+    rig.go()
+    assert [entry.loss.worker for entry in rig.ledger] == [1]
+    assert worst(truth, rig.counts()) <= rig.bound()
+
+
+def test_a_host_that_comes_back_in_time_loses_nothing(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig, truth = make_rig(host_grace_seconds=60.0)
+    rig.go(3)
+    rig.hosts.slots = {"a": 1}
+    naps = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 3:
+            rig.hosts.slots = {"a": 1, "b": 1}
+
+    monkeypatch.setattr("afspark.runtime.workforce.time.sleep", nap)
+    rig.go()
+    assert len(naps) >= 3
+    assert rig.counts() == truth
+    assert rig.ledger == []
+
+
+def test_a_host_that_goes_in_the_middle_of_a_batch_is_waited_for(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(tolerance=MiniBatch())
+    rig.go(3)
+
+    def leave(kind: str, partition: int, attempt: int) -> None:
+        if partition == 1:
+            rig.hosts.slots, rig.hosts.before = {"a": 2}, None
+
+    rig.hosts.before = leave
+    rig.go()
+    assert rig.counts() == truth
+    assert [entry.loss.worker for entry in rig.ledger] == [1]
+
+
+def salted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Every process reads other words: none of them is deterministic, each of them is consistent."""
+    text = pc.replace_substring(batch.column("value").cast(pa.large_string()), " ", f"-{os.getpid()} ")
+    return pa.record_batch({"value": text.cast(pa.large_binary())})
+
+
+def test_a_retried_stage_with_other_contents_is_taken_back_everywhere(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(keyed=True, transforms=(salted,))
+    lost = []
+
+    def lose_outputs(kind: str, partition: int, attempt: int) -> None:
+        if kind == "reduce" and partition == 1 and rig.committed == 2 and not lost:
+            lost.append(True)
+            rig.hosts.forget_outputs()
+
+    rig.hosts.before = lose_outputs
+    rig.go()
+    assert lost
+    one_reading(rig.counts(), truth)
+
+
+def one_reading(got: Counter[str], truth: Counter[str]) -> None:
+    """Every file was read by one process, of which all words are there, and none of any other reading."""
+    readers: dict[str, set[str]] = {}
+    totals: Counter[str] = Counter()
+    for word, count in got.items():
+        base, _, salt = word.partition("-")
+        totals[base] += count
+        if base.startswith("file"):
+            readers.setdefault(base, set()).update(filter(None, [salt]))
+    assert totals == truth
+    assert all(len(salts) == 1 for salts in readers.values())
+    used = set().union(*readers.values())
+    assert {word.partition("-")[2] for word in got} <= used | {""}
+
+
+class Half(WordCount):
+    """Kills its process in the middle of a batch, once: after the first half of the words is in the state."""
+
+    def __init__(self, marker: str) -> None:
+        super().__init__()
+        self.marker = marker
+
+    def process(self, items: pa.RecordBatch, states) -> None:
+        middle = items.num_rows // 2
+        super().process(items.slice(0, middle), states)
+        if os.path.exists(self.marker):
+            os.unlink(self.marker)
+            die()
+        super().process(items.slice(middle), states)
+
+    def fingerprint(self) -> dict[str, object]:
+        return {"operator": "half"}
+
+
+@paths
+def test_a_process_killed_in_the_middle_of_a_batch_loses_nothing(make_rig: MakeRig, tmp_path, keyed: bool) -> None:
+    marker = tmp_path / "marker"
+    rig, truth = make_rig(tolerance=Approximate(10.0), operator=Half(str(marker)), keyed=keyed)
+    rig.go(3)
+    marker.touch()
+    rig.go()
+    assert not marker.exists()
+    assert rig.counts() == truth
+    assert rig.ledger == []
+
+
+class Raises(WordCount):
+    def __init__(self, marker: str) -> None:
+        super().__init__()
+        self.marker = marker
+
+    def finish(self, states) -> None:
+        if os.path.exists(self.marker):
+            raise ValueError("user code")
+
+    def fingerprint(self) -> dict[str, object]:
+        return {"operator": "raises"}
+
+
+def test_user_code_that_raises_stops_the_query_and_can_be_mended(make_rig: MakeRig, tmp_path) -> None:
+    marker = tmp_path / "marker"
+    rig, truth = make_rig(operator=Raises(str(marker)))
+    rig.go(3)
+    marker.touch()
+    with pytest.raises(OperatorFailed) as caught:
+        rig.go()
+    assert caught.value.batch == 3 and "ValueError" in caught.value.trace
+    marker.unlink()
+    rig.start()
+    rig.go()
+    assert rig.counts() == truth
+
+
+@paths
+@pytest.mark.parametrize("remedy", ["mended", "removed"])
+@pytest.mark.parametrize("bad", range(12, 16))
+def test_a_file_that_cannot_be_read_stops_the_query_and_the_rest_counts_once(
+    make_rig: MakeRig, keyed: bool, remedy: str, bad: int
+) -> None:
+    """Workers whose shares were sound have applied the batch already when the query stops."""
+    rig, truth = make_rig(keyed=keyed)
+    rig.go(3)
+    file = rig.root / "input" / f"{bad:04d}.txt"
+    content = file.read_text()
+    rig.engine.planner.discover()
+    file.write_text(content[:100])
+    with pytest.raises(InputError) as caught:
+        rig.go()
+    assert caught.value.path == str(file)
+    if remedy == "mended":
+        file.write_text(content)
+    else:
+        file.unlink()
+        for word in content.split():
+            truth[word] -= 1
+    rig.start()
+    rig.go()
+    assert rig.counts() == +truth
+    assert rig.ledger == []
