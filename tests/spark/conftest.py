@@ -16,12 +16,12 @@ from tests.spark.streams import Place
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def make_session(scratch: Path) -> SparkSession:
+    """Two task slots; Python workers find the package and these tests wherever pytest was started."""
     paths = [str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    session = af.session(
+    return af.session(
         "local[2]",
         app_name="afspark-tests",
         config={
@@ -29,10 +29,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "1g",
             "spark.sql.shuffle.partitions": "2",
-            "spark.local.dir": str(tmp_path_factory.mktemp("spark-local")),
-            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+            "spark.local.dir": str(scratch / "local"),
+            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         },
     )
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    session = make_session(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
 

@@ -126,7 +126,8 @@ def test_files_with_fractional_weights(tmp_path: Path) -> None:
 class StopAfterOneBatch(Display):
     """Presses Ctrl-C once."""
 
-    pressed = False
+    def __init__(self, *, quiet: bool) -> None:
+        self.pressed = not quiet
 
     def show(self, now: Snapshot) -> None:
         if now.batches and not self.pressed:

@@ -15,7 +15,7 @@ from afspark.runtime.query import Query
 POLL_SECONDS = 0.1
 
 
-class Interrupted(Exception):
+class Interrupted(KeyboardInterrupt):
     """The user asked to stop; the batch at work was ended first. ``batches`` of this run are done."""
 
     def __init__(self, number: int, batches: int) -> None:

@@ -48,14 +48,11 @@ def _guarded(options: RunOptions | DemoOptions) -> int:
 
 def _fail(error: Exception, *, debug: bool) -> int:
     expected = own_error(error) is not None
-    line = one_line(error)
-    if not expected:
-        notes = " ".join(getattr(error, "__notes__", ()))
-        line = f"{line} {notes} Use --debug to see more.".replace("  ", " ")
+    parts = [one_line(error), *getattr(error, "__notes__", ()), *(() if expected else ("Use --debug to see more.",))]
     if debug:
         traceback.print_exception(error)
         print(getattr(error, "trace", ""), file=sys.stderr)
-    print(line, file=sys.stderr)
+    print(" ".join(parts), file=sys.stderr)
     return 2 if expected else 1
 
 

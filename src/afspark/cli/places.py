@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from afspark.cli.failures import own_error
 from afspark.errors import UsageError
 from afspark.store import open_store
 
@@ -16,7 +17,8 @@ from afspark.store import open_store
 class Workspace:
     """The folders of one run, used as a context; what is temporary goes at its end.
 
-    Spark's log stays if something unexpected happened; the error then gets a note with its place.
+    Spark's log stays if something unexpected happened or an error has a field ``log``; the error then gets a
+    note with its place.
     """
 
     def __init__(self, checkpoint: str | None = None) -> None:
@@ -35,8 +37,8 @@ class Workspace:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        unexpected = isinstance(error, Exception) and not isinstance(error, UsageError)
-        if unexpected and error is not None and self.log.exists() and self.log.stat().st_size:
+        telling = isinstance(error, Exception) and (own_error(error) is None or hasattr(error, "log"))
+        if telling and error is not None and self.log.exists() and self.log.stat().st_size:
             kept = Path(tempfile.gettempdir(), f"{self._folder.name}.log")
             shutil.copyfile(self.log, kept)
             error.add_note(f"Spark's log: {kept}")

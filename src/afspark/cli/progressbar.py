@@ -37,7 +37,7 @@ class Snapshot:
         rate = self.bytes / 1e6 / self.seconds if self.seconds > 0 else 0.0
         items = self.items / 1e6 / self.seconds if self.seconds > 0 else 0.0
         done = f"{bytes_text(self.bytes)} of {bytes_text(total_bytes)}"
-        return f"{done} · {rate:,.0f} MB/s · {items:,.1f} M items/s"
+        return f"{done} · {rate:,.{0 if rate >= 10 else 1}f} MB/s · {items:,.1f} M items/s"
 
 
 class Display:

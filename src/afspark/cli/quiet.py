@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -11,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark import SparkContext
+
+_TELLING = re.compile("[Ee]rror|[Ee]xception|[Ii]nvalid")
+_NOISE = re.compile(r"\s*at |.*\bWARN(ING)?\b")
 
 
 @contextmanager
@@ -44,11 +48,11 @@ def hush_python() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def last_error(log: Path) -> str:
-    """The most telling line of a log: the last one that names an error, else the last one."""
+def first_error(log: Path) -> str:
+    """The first line of a log that names an error; "" if there is none."""
     try:
-        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        lines = log.read_text(errors="replace").splitlines()
     except OSError:
         return ""
-    telling = [line for line in lines if "rror" in line or "xception" in line]
-    return (telling or lines or [""])[-1]
+    telling = (line.strip() for line in lines if _TELLING.search(line) and not _NOISE.match(line))
+    return next(telling, "").removeprefix('Exception in thread "main" ')

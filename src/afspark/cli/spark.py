@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from afspark.cli.quiet import hush_python, jvm_output, last_error
+from afspark.cli.quiet import first_error, hush_python, jvm_output
 from afspark.errors import UsageError
 from afspark.runtime.session import session
 
@@ -34,11 +34,9 @@ def spark_session(
         with jvm_output(log):
             spark = session(master or config.pop("spark.master", None) or _local(workers), config=config)
     except (Py4JError, PySparkException) as error:
-        why = last_error(log) if log is not None else ""
+        why = (first_error(log) if log is not None else "") or str(error).split("\n", 1)[0]
         raise UsageError(
-            f"Spark cannot start: {why or str(error).splitlines()[0]}",
-            remedy=f"Check --master and --conf; Spark's log is {log}." if log else "Check --master and --conf.",
-            log=str(log),
+            f"Spark cannot start: {why.rstrip('.')}.", remedy="Check --master and --conf.", log=log
         ) from error
     try:
         yield spark

@@ -7,6 +7,7 @@ classic session to place tasks is in this file.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,10 @@ from pyspark import RDD, SparkContext
 from pyspark.serializers import CPickleSerializer
 
 from afspark.errors import UsageError
+
+
+#: How long a starting query waits for executors.
+REGISTRATION_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,18 @@ def slots_by_host(sc: SparkContext) -> dict[str, int]:
             host = executor.hostPort().rsplit(":", 1)[0]
             slots[host] += executor.totalCores() // facts.cpus_per_task
     return dict(+slots)
+
+
+def settled_slots(sc: SparkContext, workers: int, timeout_seconds: float = REGISTRATION_SECONDS) -> dict[str, int]:
+    """Like `slots_by_host`, once executors have registered: enough for the workers, and no new ones for a while."""
+    deadline = time.monotonic() + timeout_seconds
+    slots = slots_by_host(sc)
+    while not cluster(sc).local and time.monotonic() < deadline:
+        time.sleep(0.5)
+        before, slots = slots, slots_by_host(sc)
+        if sum(slots.values()) >= workers and slots == before:
+            break
+    return slots
 
 
 def driver_host(sc: SparkContext) -> str:

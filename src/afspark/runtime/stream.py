@@ -19,7 +19,7 @@ from afspark.policies import MiniBatch, Tolerance
 from afspark.runtime.engine import Engine
 from afspark.runtime.faults import FaultPlan
 from afspark.runtime.pipeline import Pipeline, RunOptions
-from afspark.runtime.placement import check_slots, slots_by_host
+from afspark.runtime.placement import check_slots, settled_slots
 from afspark.runtime.plansource import FORMAT, PlanSource
 from afspark.runtime.query import Deliver, Query
 from afspark.runtime.session import LOCAL_FILE_MANAGER, check_session
@@ -181,7 +181,7 @@ class StreamWriter:
         )
         if isinstance(pipeline.source, Source):
             pipeline.source.validate()
-        check_slots(slots_by_host(spark.sparkContext), pipeline.workers)
+        check_slots(settled_slots(spark.sparkContext, pipeline.workers), pipeline.workers)
         checkpoint = open_store(options.checkpoint)
         checkpoint.check_writable()
         identity = claim(checkpoint.below("afspark"), pipeline.fingerprint(), pipeline.settings())

@@ -83,6 +83,14 @@ def test_the_log_survives_what_was_not_expected(tmp_path: Path, monkeypatch: pyt
     assert [*tmp_path.iterdir()] == [kept]
 
 
+def test_the_log_survives_an_error_that_points_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    workspace = Workspace()
+    with pytest.raises(UsageError) as caught:
+        fail_in(workspace, UsageError("no", log=workspace.log))
+    assert len(caught.value.__notes__) == 1
+
+
 def test_the_log_goes_after_a_usage_error() -> None:
     workspace = Workspace()
     with pytest.raises(UsageError):

@@ -15,6 +15,7 @@ from afspark.runtime.sources import TextFiles
 from afspark.runtime.warmup import warm_up
 from tests.unit.runtime.sparkless import Hosts, Rig
 
+
 @pytest.fixture(scope="session")
 def warm_kernels() -> None:
     """Processes forked later find the kernels compiled, as those of Spark's daemon do."""

@@ -20,20 +20,36 @@ FATAL = 3
 THETA = 400.0
 
 
+def _while_delivering(rig: Rig) -> None:
+    rig.go(deliver=lambda batch: die() if batch == FATAL else None)
+
+
 def _before_record(rig: Rig) -> None:
+    _write_records(rig, lambda real, log, record: die())
+
+
+def after_record(rig: Rig) -> None:
+    """Spark has not committed the batch that the record names."""
+
+    def write_and_die(real: Any, log: RecordLog, record: Any) -> None:
+        real(log, record)
+        die()
+
+    _write_records(rig, write_and_die)
+
+
+def _write_records(rig: Rig, fatal: Callable[..., None]) -> None:
     real = RecordLog.write
 
     def write(log: RecordLog, record: Any) -> None:
-        if record.batch == FATAL:
-            die()
-        real(log, record)
+        (fatal if record.batch == FATAL else _plainly)(real, log, record)
 
     RecordLog.write = write  # type: ignore[method-assign]
     rig.go()
 
 
-def _after_record(rig: Rig) -> None:
-    rig.go(deliver=lambda batch: die() if batch == FATAL else None)
+def _plainly(real: Any, log: RecordLog, record: Any) -> None:
+    real(log, record)
 
 
 def _before_anything(rig: Rig) -> None:
@@ -46,18 +62,17 @@ def _between_the_workers(rig: Rig) -> None:
     rig.go()
 
 
-MOMENTS = [_before_anything, _between_the_workers, _before_record, _after_record]
+MOMENTS = [_before_anything, _between_the_workers, _while_delivering, _before_record, after_record]
+RECORDED = [_before_record, after_record]
 moments = pytest.mark.parametrize("moment", MOMENTS, ids=lambda moment: moment.__name__.strip("_").replace("_", " "))
 paths = pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
 
 
 @moments
 @paths
-@pytest.mark.parametrize(
-    "tolerance", [MiniBatch(), Approximate(THETA), Nothing()], ids=lambda policy: policy.name
-)
+@pytest.mark.parametrize("tolerance", [MiniBatch(), Approximate(THETA), Nothing()], ids=lambda policy: policy.name)
 def test_surviving_state_is_found_again(make_rig: MakeRig, moment: Callable[[Rig], None], tolerance, keyed) -> None:
-    if isinstance(tolerance, Nothing) and moment is _before_record:
+    if isinstance(tolerance, Nothing) and moment in RECORDED:
         pytest.skip("nothing is recorded")
     rig, truth = make_rig(tolerance=tolerance, keyed=keyed)
     rig.drive_and_die(partial(moment, rig))
@@ -131,7 +146,7 @@ def test_a_driver_that_dies_while_it_recovers_leaves_the_loss_counted_once(make_
 
 def test_the_interrupted_batch_is_delivered_again(make_rig: MakeRig) -> None:
     rig, _ = make_rig(tolerance=MiniBatch(), keyed=True, emit=True)
-    rig.drive_and_die(partial(_after_record, rig))
+    rig.drive_and_die(partial(after_record, rig))
     rig.start()
     rig.go()
     assert rig.delivered == [FATAL, FATAL + 1, FATAL + 2]

@@ -88,7 +88,8 @@ def test_a_host_that_goes_in_the_middle_of_a_batch_is_waited_for(make_rig: MakeR
 
 def salted(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Every process reads other words: none of them is deterministic, each of them is consistent."""
-    text = pc.replace_substring(batch.column("value").cast(pa.large_string()), " ", f"-{os.getpid()} ")
+    text = batch.column("value").cast(pa.large_string())
+    text = pc.replace_substring_regex(text, r"(\S)\s", rf"\1-{os.getpid()} ")
     return pa.record_batch({"value": text.cast(pa.large_binary())})
 
 

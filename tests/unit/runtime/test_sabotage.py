@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import os
+import json
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from afspark.algorithms import WordCount
 from afspark.model.states.cells import CellState
-from afspark.policies import Approximate, MiniBatch
-from afspark.runtime.engine import Engine
+from afspark.policies import Approximate
 from afspark.runtime.faults import FaultPlan, Phase, Strike
 from afspark.runtime.roster import Terms, Verdict, judge
-from afspark.store import Ledger, RecordLog
+from afspark.runtime.segment import Segment
+from afspark.store import Ledger, RecordLog, WorkerRecord
 from tests.unit.runtime.conftest import MakeRig
-from tests.unit.runtime.sparkless import Rig, die
+from tests.unit.runtime.sparkless import die
+from tests.unit.runtime.test_engine_drivers import after_record
 from tests.unit.runtime.test_engine_failures import plan, worst
 from tests.unit.runtime.test_engine_placement import Half, one_reading, salted
 
@@ -41,7 +40,7 @@ def killed_half_way(make_rig: MakeRig) -> None:
 def driver_dies_after_its_record(make_rig: MakeRig) -> None:
     """The record of batch 3 exists, Spark has not committed it, and the state is gone."""
     rig, truth = make_rig()
-    rig.drive_and_die(partial(rig.go, deliver=lambda batch: die() if batch == 3 else None))
+    rig.drive_and_die(partial(after_record, rig))
     rig.lose()
     rig.start()
     rig.go()
@@ -50,7 +49,7 @@ def driver_dies_after_its_record(make_rig: MakeRig) -> None:
 
 def driver_dies_and_state_survives(make_rig: MakeRig) -> None:
     rig, truth = make_rig(tolerance=Approximate(400.0))
-    rig.drive_and_die(partial(rig.go, deliver=lambda batch: die() if batch == 3 else None))
+    rig.drive_and_die(partial(after_record, rig))
     rig.start()
     rig.go()
     assert rig.counts() == truth and rig.ledger == []
@@ -65,7 +64,7 @@ def many_failures(make_rig: MakeRig) -> None:
 
 def driver_restarts_after_a_loss(make_rig: MakeRig) -> None:
     """The failures of an earlier run count in the next one."""
-    rig, truth = make_rig(batches=8, tolerance=Approximate(200.0))
+    rig, truth = make_rig(batches=9, tolerance=Approximate(200.0))
     for _ in range(4):
         rig.go(1)
         rig.lose()
@@ -150,11 +149,6 @@ def ledger_forgets(patch: pytest.MonkeyPatch) -> None:
 
 
 def _without_failures(member: Any, terms: Terms) -> Any:
-    from dataclasses import replace
-
-    from afspark.store import WorkerRecord
-
-    member = replace(member, failures=0)
     return WorkerRecord(
         worker=member.worker,
         incarnation=member.incarnation,
@@ -201,13 +195,11 @@ def _keep_objects_back(store: Any, name: str, data: bytes) -> None:
 
 def loss_skips_the_batch(patch: pytest.MonkeyPatch) -> None:
     """Workers recover to the batch itself instead of the one before it."""
-    from afspark.runtime.segment import Segment
-
     real = Segment.restored
 
     def restored(segment: Segment, version: int) -> None:
         report = {"worker": segment.identity.worker, "status": "applied", "host": "a", "damaged": [], "backup": None}
-        (segment.directory / f"report-{version + 1}").write_text(__import__("json").dumps(report))
+        (segment.directory / f"report-{version + 1}").write_text(json.dumps(report))
         real(segment, version + 1)
 
     patch.setattr(Segment, "restored", restored)

@@ -1,0 +1,192 @@
+"""A driver for cluster tests: takes one order a line on standard input, answers with one line of JSON.
+
+An order describes a count of words and what happens at the end of which batch::
+
+    {"place": folder, "tolerance": ["approximate", 100], "events": {"1": ["lose", "127.0.0.2"]}, ...}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext, cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+
+import afspark as af
+from afspark.runtime.faults import FaultPlan
+from afspark.runtime.host import executor_pid
+from afspark.store import RecordLog
+from tests.cluster.machines import executors
+from tests.spark.streams import Place, counts, words
+
+# What this module defines travels to the executors with the tasks.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+def make_session(master: str) -> SparkSession:
+    return af.session(
+        master,
+        app_name="afspark-cluster-tests",
+        config={
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executor.memory": "512m",
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "4",
+        },
+    )
+
+
+class KillsExecutor(af.WordCount):
+    """Worker 1 kills its executor half way through the batch in which it meets the marker, once."""
+
+    def __init__(self, marker: str) -> None:
+        super().__init__()
+        self.marker = marker
+
+    def begin(self, states: Mapping[str, Any], context: af.WorkerContext) -> None:
+        self.worker = context.worker
+
+    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
+        middle = items.num_rows // 2
+        super().process(items.slice(0, middle), states)
+        if self.worker == 1 and os.path.exists(self.marker):
+            time.sleep(1.5)  # workers of other hosts have applied the batch by then
+            os.unlink(self.marker)
+            executor = executor_pid()
+            assert executor is not None
+            os.kill(executor, signal.SIGKILL)
+            time.sleep(60)
+        super().process(items.slice(middle), states)
+
+
+def salted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Every task reads other words: not deterministic, but consistent within a reading."""
+    context = TaskContext.get()
+    assert context is not None
+    text = pc.replace_substring(batch.column("value").cast(pa.large_string()), "w", f"w{context.taskAttemptId()}x")
+    return pa.record_batch({"value": text.cast(pa.large_binary())})
+
+
+def kill(place: Place, host: str) -> None:
+    """The executor's process is gone, its state is not."""
+    for pid in executors(host):
+        os.kill(pid, signal.SIGKILL)
+
+
+def lose(place: Place, host: str) -> None:
+    """The host has restarted: executor and resident state are gone."""
+    kill(place, host)
+    shutil.rmtree(place.segments / host)
+
+
+def gone(place: Place, group: str) -> None:
+    """The host never comes back."""
+    os.killpg(int(group), signal.SIGKILL)
+
+
+def occupy(place: Place, seconds: str) -> None:
+    """Another job takes every slot for a while, and caches more than executors can hold."""
+    spark = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    context = spark.sparkContext
+    nap = float(seconds)
+
+    def job() -> None:
+        blocks = context.parallelize(range(64), 64).map(lambda i: bytearray(os.urandom(1 << 20)) * 8)
+        blocks.persist().count()
+        context.parallelize(range(4), 4).foreach(lambda i: time.sleep(nap))
+
+    threading.Thread(target=job, daemon=True).start()
+    time.sleep(1.0)
+
+
+def mark(place: Place, name: str) -> None:
+    (place.root / name).touch()
+
+
+def die_after_record(place: Place, batch: str) -> None:
+    real = RecordLog.write
+
+    def write(log: RecordLog, record: Any) -> None:
+        real(log, record)
+        if record.batch == int(batch):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    RecordLog.write = write  # type: ignore[method-assign]
+
+
+EVENTS: dict[str, Callable[[Place, str], None]] = {
+    event.__name__: event for event in (kill, lose, gone, occupy, mark, die_after_record)
+}
+POLICIES = {"none": af.Nothing, "minibatch": af.MiniBatch, "approximate": af.Approximate}
+
+
+def carry_out(spark: SparkSession, order: dict[str, Any]) -> dict[str, Any]:
+    place = Place(Path(order["place"]))
+    name, *limits = order["tolerance"]
+    operator = KillsExecutor(str(place.root / "marker")) if order.get("fragile") else af.WordCount()
+    homes: list[list[str]] = []
+
+    def deliver(frame: DataFrame, batch: int) -> None:
+        homes.append([row["host"] for row in query.tolerance()])
+        event = order.get("events", {}).get(str(batch))
+        if event is not None:
+            EVENTS[event[0]](place, event[1])
+
+    writer = words(
+        spark,
+        place,
+        POLICIES[name](*limits),
+        operator=operator,
+        workers=4,
+        keyed=order.get("keyed", False),
+        faults=FaultPlan.seeded(order["failures"], batches=order["batches"], seed=1) if "failures" in order else None,
+    )
+    if order.get("salted"):
+        stateful = writer.stateful
+        stream = stateful.stream.map(salted)
+        writer = af.StreamWriter(
+            type(stateful)(stream, operator, 4, POLICIES[name](*limits), True, stateful.name), **_rest(writer)
+        )
+    query = writer.option("hostGraceSeconds", order.get("grace", 30)).foreachBatch(deliver).start()
+    query.awaitTermination()
+    return {
+        "counts": counts(query),
+        "ledger": query.ledger(),
+        "bound": query.bounds()["counts"],
+        "homes": homes,
+        "batches": query.totals.batches,
+        "tries": query.lastProgress["tries"] if query.lastProgress else None,
+    }
+
+
+def _rest(writer: af.StreamWriter) -> dict[str, Any]:
+    return {name: value for name, value in vars(writer).items() if name != "stateful"}
+
+
+def main(master: str) -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    spark = make_session(master)
+    for line in sys.stdin:
+        try:
+            answer = carry_out(spark, json.loads(line))
+        except Exception as error:  # noqa: BLE001 (the test that gave the order hears of it)
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,121 @@
+"""A standalone Spark cluster of real processes: a master on 127.0.0.1, workers on 127.0.0.2 and 127.0.0.3."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pyspark
+
+from afspark.runtime.java import find_java_home
+
+ROOT = Path(__file__).parents[2]
+HOSTS = ("127.0.0.2", "127.0.0.3")
+_SPARK = Path(pyspark.__file__).parent
+
+
+def environment() -> dict[str, str]:
+    """What every process of the cluster and its drivers needs to know."""
+    paths = [str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {
+        "JAVA_HOME": str(find_java_home()),
+        "SPARK_HOME": str(_SPARK),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+        "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=-1",
+    }
+
+
+class Machines:
+    """The cluster's processes, each with its own group, so that a host can be ended as a whole."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port, self.web = free_port(), free_port()
+        self.url = f"spark://127.0.0.1:{self.port}"
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self) -> None:
+        address = ["--host", "127.0.0.1", "--port", str(self.port), "--webui-port", str(self.web)]
+        self._spawn("master", "127.0.0.1", ["org.apache.spark.deploy.master.Master", *address])
+        for host in HOSTS:
+            self.revive(host)
+
+    def revive(self, host: str) -> None:
+        """Starts the worker daemon of a host, if it does not run, and waits until the master knows it."""
+        if host not in self._running:
+            size = ["--host", host, "-c", "2", "-m", "1g", "--webui-port", "0"]
+            self._spawn(host, host, ["org.apache.spark.deploy.worker.Worker", *size, self.url])
+        self._wait_for_worker(host)
+
+    def end(self, name: str) -> None:
+        """Kills everything of a host, executors included."""
+        process = self._running.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def stop(self) -> None:
+        for name in list(self._running):
+            self.end(name)
+
+    def group(self, host: str) -> int:
+        """Process group of a host: to end it from another process."""
+        return self._running[host].pid
+
+    def forget(self, host: str) -> None:
+        """Somebody else has ended the host."""
+        self._running.pop(host).wait()
+
+    def _spawn(self, name: str, host: str, command: list[str]) -> None:
+        scratch = self.folder / name
+        scratch.mkdir(exist_ok=True)
+        own = {"SPARK_LOCAL_IP": host, "SPARK_WORKER_DIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch / "local")}
+        with (scratch / "log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [str(_SPARK / "bin" / "spark-class"), *command],
+                env=environment() | own,
+                cwd=scratch,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _wait_for_worker(self, host: str, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while host not in self._alive():
+            assert time.monotonic() < deadline, f"the worker on {host} did not register"
+            time.sleep(0.2)
+
+    def _alive(self) -> set[str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.web}/json/", timeout=5) as answer:
+                workers = json.load(answer)["workers"]
+        except OSError:
+            return set()
+        return {worker["host"] for worker in workers if worker["state"] == "ALIVE"}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def executors(host: str) -> list[int]:
+    """Process ids of the executors on a host."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            arguments = entry.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if any(argument.endswith(b"ExecutorBackend") for argument in arguments) and host.encode() in arguments:
+            found.append(int(entry.parent.name))
+    return found

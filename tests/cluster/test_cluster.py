@@ -1,0 +1,109 @@
+"""Real executors on two hosts, killed for real: who loses what, and what comes back."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.cluster.conftest import Driver
+from tests.cluster.machines import HOSTS, Machines
+from tests.spark.streams import Place, worst, write_text
+
+BATCHES = 5
+FILES = 4 * BATCHES
+THETA = 400.0
+policies = pytest.mark.parametrize(
+    "tolerance", [["minibatch"], ["approximate", THETA]], ids=["minibatch", "approximate"]
+)
+HOMES = [HOSTS[0], HOSTS[1]] * 2
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
+def test_workers_stay_where_their_state_is(driver: Driver, place: Place, keyed: bool) -> None:
+    """Other jobs take all slots for longer than Spark waits by default, and fill the executors' memory."""
+    truth = write_text(place.input, FILES)
+    answer = driver.run(place, ["approximate", THETA], keyed=keyed, events={"1": ["occupy", "5"]})
+    assert answer["homes"] == [HOMES] * BATCHES
+    assert answer["counts"] == truth
+    assert answer["ledger"] == [] and answer["bound"] == 0
+
+
+def test_an_executor_killed_between_batches_loses_nothing(driver: Driver, place: Place) -> None:
+    truth = write_text(place.input, FILES)
+    answer = driver.run(place, ["approximate", THETA], events={"1": ["kill", HOSTS[0]], "3": ["kill", HOSTS[1]]})
+    assert answer["counts"] == truth
+    assert answer["ledger"] == []
+    assert answer["homes"] == [HOMES] * BATCHES
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
+def test_an_executor_killed_while_it_applies_a_batch_loses_nothing(driver: Driver, place: Place, keyed: bool) -> None:
+    truth = write_text(place.input, FILES)
+    events = {"1": ["mark", "marker"]}
+    answer = driver.run(place, ["approximate", THETA], keyed=keyed, fragile=True, events=events)
+    assert not (place.root / "marker").exists()
+    assert answer["counts"] == truth
+    assert answer["ledger"] == []
+
+
+@policies
+@pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
+def test_exactly_the_workers_of_a_lost_host_recover(
+    driver: Driver, place: Place, tolerance: list[object], keyed: bool
+) -> None:
+    truth = write_text(place.input, FILES)
+    answer = driver.run(place, tolerance, keyed=keyed, events={"2": ["lose", HOSTS[0]]})
+    assert {entry["worker"] for entry in answer["ledger"]} == {0, 2}
+    assert answer["homes"][-1] == HOMES
+    assert worst(truth, answer["counts"]) <= answer["bound"]
+    shares = 1 if keyed else 2 / 4
+    assert answer["bound"] == (0 if tolerance == ["minibatch"] else shares * THETA / 2)
+
+
+@policies
+def test_workers_of_a_host_that_never_comes_back_move(
+    driver: Driver, machines: Machines, place: Place, tolerance: list[object]
+) -> None:
+    truth = write_text(place.input, FILES)
+    group = str(machines.group(HOSTS[1]))
+    answer = driver.run(place, tolerance, grace=2, events={"1": ["gone", group]})
+    machines.forget(HOSTS[1])
+    assert {entry["worker"] for entry in answer["ledger"]} == {1, 3}
+    assert answer["homes"][-1] == [HOSTS[0]] * 4
+    assert worst(truth, answer["counts"]) <= answer["bound"] <= (0 if tolerance == ["minibatch"] else THETA)
+
+
+@policies
+def test_system_failures_that_kill_every_executor(driver: Driver, place: Place, tolerance: list[object]) -> None:
+    truth = write_text(place.input, FILES)
+    answer = driver.run(place, tolerance, failures=3, batches=BATCHES)
+    assert {entry["worker"] for entry in answer["ledger"]} == {0, 1, 2, 3}
+    assert Counter(entry["worker"] for entry in answer["ledger"] if entry["counted"])[0] >= 2
+    assert worst(truth, answer["counts"]) <= answer["bound"] <= (0 if tolerance == ["minibatch"] else THETA)
+
+
+def test_map_outputs_lost_after_one_worker_has_applied_them(driver: Driver, place: Place) -> None:
+    """What is read again differs, so the whole batch has to be taken back."""
+    truth = write_text(place.input, 4)
+    (place.root / "marker").touch()
+    answer = driver.run(place, ["minibatch"], fragile=True, salted=True)
+    assert not (place.root / "marker").exists()
+    assert answer["tries"] > 1 and answer["ledger"] == []
+    readings: dict[str, Counter[str]] = {}
+    for word, count in answer["counts"].items():
+        kind, _, rest = word.partition("w") if word.startswith("w") else ("", "", f"x{word}")
+        salt, _, base = rest.partition("x")
+        readings.setdefault(salt, Counter())[f"w{base}" if kind == "" and salt else base] += count
+    assert sum(readings.values(), Counter()) == truth
+    assert len([salt for salt in readings if salt]) == 4
+
+
+def test_a_killed_driver_finds_all_state_again(driver: Driver, place: Place) -> None:
+    truth = write_text(place.input, FILES)
+    assert driver.run(place, ["approximate", THETA], events={"0": ["die_after_record", "2"]}) == {}
+    assert not (place.checkpoint / "commits" / "2").exists()
+    answer = driver.run(place, ["approximate", THETA])
+    assert answer["batches"] == BATCHES - 2
+    assert answer["counts"] == truth
+    assert answer["ledger"] == []

@@ -1,0 +1,295 @@
+"""Queries and drivers that stop at bad moments and are started again from the same checkpoint."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark import TaskContext, cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+
+import afspark as af
+from afspark.errors import InputError
+from tests.spark.streams import Place, at, counts, run, words, worst, write_text
+
+# Executors do not import tests: classes of this module travel with the tasks.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+class Marked(af.WordCount):
+    """Meets a marker file half way through a batch: does ``act`` once if it is there."""
+
+    def __init__(self, marker: Path, worker: int | None = None) -> None:
+        super().__init__()
+        self.marker, self.only = str(marker), worker
+
+    def begin(self, states: Mapping[str, Any], context: af.WorkerContext) -> None:
+        self.mine = self.only is None or context.worker == self.only
+
+    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
+        middle = items.num_rows // 2
+        super().process(items.slice(0, middle), states)
+        if self.mine and os.path.exists(self.marker):
+            self.act()
+        super().process(items.slice(middle), states)
+
+    def act(self) -> None:
+        raise NotImplementedError
+
+
+class KillsItself(Marked):
+    def act(self) -> None:
+        os.unlink(self.marker)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Waits(Marked):
+    """Stays in the middle of a batch until the marker is gone."""
+
+    def act(self) -> None:
+        Path(self.marker + "-reached").touch()
+        while os.path.exists(self.marker):
+            time.sleep(0.05)
+
+
+def wait_for(path: Path, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path.name} did not appear"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
+def test_a_worker_process_killed_half_way_loses_nothing(spark: SparkSession, place: Place, keyed: bool) -> None:
+    truth = write_text(place.input, 8)
+    marker = place.root / "marker"
+    operator = KillsItself(marker)
+    started = words(spark, place, af.Approximate(100.0), operator=operator, keyed=keyed)
+    run(started)
+    marker.touch()
+    truth += write_text(place.input, 8, first=8)
+    query = run(started)
+    assert not marker.exists()
+    assert counts(query) == truth
+    assert query.ledger() == [] and query.bounds() == {"counts": 0.0}
+
+
+def test_stop_lets_the_batch_end(spark: SparkSession, place: Place) -> None:
+    truth = write_text(place.input, 12)
+    marker = place.root / "marker"
+    marker.touch()
+    writer = words(spark, place, af.Approximate(100.0), operator=Waits(marker))
+    query = writer.start()
+    wait_for(place.root / "marker-reached")
+    marker.unlink()
+    query.stop()
+    assert query.awaitTermination(5) and query.exception() is None
+    assert not query.isActive
+    again = run(writer)
+    assert counts(again) == truth
+    assert again.ledger() == []
+    assert query.totals.batches + again.totals.batches == 3
+
+
+def test_a_plain_stop_of_sparks_query_applies_nothing_twice(spark: SparkSession, place: Place) -> None:
+    truth = write_text(place.input, 12)
+    marker = place.root / "marker"
+    marker.touch()
+    writer = words(spark, place, af.Approximate(100.0), operator=Waits(marker))
+    query = writer.start()
+    wait_for(place.root / "marker-reached")
+    query.spark_query.stop()
+    assert not query.isActive
+    marker.unlink()
+    again = run(writer)
+    assert counts(again) == truth
+    assert again.ledger() == []
+
+
+DRIVER = """
+import os, signal, sys
+import afspark as af
+from afspark.store import RecordLog
+from tests.spark.streams import Place, run, words
+from tests.spark.conftest import make_session
+from pathlib import Path
+
+place, moment = Place(Path(sys.argv[1])), sys.argv[2]
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+real = RecordLog.write
+def write(log, record):
+    if moment == "before" and record.batch == 2:
+        die()
+    real(log, record)
+    if moment == "after" and record.batch == 2:
+        die()
+RecordLog.write = write
+spark = make_session(place.root / "spark")
+run(words(spark, place, af.Approximate(100.0)))
+"""
+
+
+def die_in_driver(place: Place, moment: str) -> None:
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(place.root), moment],
+        env={**os.environ, "PYTHONPATH": os.environ["PYTHONPATH"]},
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert driver.wait(120) == -signal.SIGKILL
+    finally:
+        # The JVM ends by itself when its driver is gone; no test should wait for that.
+        os.killpg(driver.pid, signal.SIGKILL)
+    assert not (place.checkpoint / "commits" / "2").exists()
+
+
+def test_a_killed_driver_is_continued_with_its_surviving_state(spark: SparkSession, place: Place) -> None:
+    truth = write_text(place.input, 16)
+    die_in_driver(place, "after")
+    query = run(words(spark, place, af.Approximate(100.0)))
+    assert query.totals.batches == 2
+    assert counts(query) == truth
+    assert query.ledger() == [] and query.bounds() == {"counts": 0.0}
+
+
+def test_a_driver_killed_with_all_state_is_continued_inside_the_bound(spark: SparkSession, place: Place) -> None:
+    truth = write_text(place.input, 16)
+    die_in_driver(place, "before")
+    assert place.lose_segments() == 2
+    query = run(words(spark, place, af.Approximate(100.0)))
+    assert 0 < worst(truth, counts(query)) <= query.bounds()["counts"] == 50.0
+    assert [entry["batch"] for entry in query.ledger()] == [2, 2]
+
+
+@pytest.mark.parametrize("remedy", ["mended", "removed"])
+def test_a_corrupt_file_stops_the_query_and_the_rest_is_counted(spark: SparkSession, place: Place, remedy: str) -> None:
+    truth = write_text(place.input, 4)
+    writer = words(spark, place, af.MiniBatch())
+    run(writer)
+    more = write_text(place.input, 4, first=4)
+    bad = place.input / "part-0005.txt"
+    content = bad.read_text()
+    query = writer.trigger(processingTime="0 seconds").foreachBatch(lambda frame, batch: None).start()
+    query.processAllAvailable()
+    # Found complete, then cut before it is read: a new file appears together with its end.
+    truth += more
+    found = write_text(place.input, 1, first=8)
+    query.processAllAvailable()
+    truth += found
+    query.stop()
+    assert counts(query) == truth and content
+
+
+def test_a_corrupt_parquet_file_is_named_and_the_state_kept(spark: SparkSession, place: Place) -> None:
+    pandas = pytest.importorskip("pandas")
+    place.input.mkdir()
+    frame = pandas.DataFrame({"user": ["a", "b", "a"], "size": [1, 2, 3]})
+    for number in range(3):
+        frame.to_parquet(place.input / f"{number}.parquet")
+    bad = place.input / "3.parquet"
+    bad.write_bytes((place.input / "0.parquet").read_bytes()[:-20])
+    operator = af.HeavyHitters(keys=("user",), weight="size", threshold=1)
+    writer = at(
+        af.read_stream(spark).parquet(str(place.input)).apply(operator, tolerance=af.MiniBatch()).writeStream, place, 1
+    )
+    query = writer.start()
+    with pytest.raises(InputError) as caught:
+        query.awaitTermination()
+    assert caught.value.path == str(bad)
+    assert isinstance(query.exception(), InputError)
+    frame.to_parquet(bad)
+    again = run(writer)
+    assert {row.user: row.estimate for row in again.results().collect()} == {"a": 16, "b": 8}
+    assert again.ledger() == []
+
+
+class LosesOutputs(Marked):
+    """Removes all map outputs and dies, so that Spark computes them again for the retried task."""
+
+    def __init__(self, marker: Path, shuffles: Path) -> None:
+        super().__init__(marker, worker=1)
+        self.shuffles = str(shuffles)
+
+    def act(self) -> None:
+        time.sleep(1.0)  # the other worker has applied the first reading by then
+        os.unlink(self.marker)
+        for file in Path(self.shuffles).rglob("shuffle_*"):
+            file.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def salted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Every task reads other words: not deterministic, but consistent within a reading."""
+    context = TaskContext.get()
+    assert context is not None
+    text = batch.column("value").cast(pa.large_string())
+    return pa.record_batch({"value": pc.replace_substring(text, "@", f"@{context.taskAttemptId()}")})
+
+
+def test_a_retried_stage_with_other_contents_is_taken_back(spark: SparkSession, place: Place) -> None:
+    place.input.mkdir()
+    for number in range(2):
+        lines = [f"f{number}w{word}@" for word in range(200)]
+        (place.input / f"{number}.txt").write_text("\n".join(lines) + "\n")
+    marker = place.root / "marker"
+    marker.touch()
+    local = Path(spark.sparkContext.getConf().get("spark.local.dir") or "")
+    stream = af.read_stream(spark).text(str(place.input)).map(salted)
+    stateful = stream.apply(LosesOutputs(marker, local), tolerance=af.MiniBatch(), keyed=True)
+    query = run(at(stateful.writeStream, place, 1 << 20))
+    assert not marker.exists()
+    assert query.lastProgress is not None and query.lastProgress["tries"] > 1
+    got = counts(query)
+    assert len(got) == 400 and set(got.values()) == {1}
+    for number in range(2):
+        assert len({word.partition("@")[2] for word in got if word.startswith(f"f{number}")}) == 1
+
+
+def test_rows_of_a_batch_are_delivered_although_all_state_is_lost_before(spark: SparkSession, place: Place) -> None:
+    truth = write_text(place.input, 12)
+    folded: dict[str, int] = {}
+    lost: list[int] = []
+
+    def deliver(frame: DataFrame, batch: int) -> None:
+        if batch == 1 and not lost:
+            lost.append(place.lose_segments())
+        folded.update({row.word: row["count"] for row in frame.collect()})
+
+    query = run(words(spark, place, af.MiniBatch()).outputMode("update").foreachBatch(deliver))
+    assert lost == [2]
+    assert folded == truth == counts(query)
+    assert {entry["worker"] for entry in query.ledger()} == {0, 1}
+
+
+def test_a_sink_that_raises_stops_the_query_and_can_be_mended(spark: SparkSession, place: Place) -> None:
+    truth = write_text(place.input, 8)
+    broken = [True]
+    folded: dict[str, int] = {}
+
+    def deliver(frame: DataFrame, batch: int) -> None:
+        if batch == 1 and broken:
+            raise ConnectionError("the sink is away")
+        folded.update({row.word: row["count"] for row in frame.collect()})
+
+    writer = words(spark, place, af.MiniBatch()).outputMode("update").foreachBatch(deliver)
+    query = writer.start()
+    with pytest.raises(ConnectionError):
+        query.awaitTermination()
+    broken.clear()
+    again = run(writer)
+    assert folded == truth == counts(again)
+    assert again.ledger() == []
