@@ -175,23 +175,28 @@ def test_a_driver_killed_with_all_state_is_continued_inside_the_bound(spark: Spa
     assert [entry["batch"] for entry in query.ledger()] == [2, 2]
 
 
+@pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
 @pytest.mark.parametrize("remedy", ["mended", "removed"])
-def test_a_corrupt_file_stops_the_query_and_the_rest_is_counted(spark: SparkSession, place: Place, remedy: str) -> None:
-    truth = write_text(place.input, 4)
-    writer = words(spark, place, af.MiniBatch())
-    run(writer)
-    more = write_text(place.input, 4, first=4)
+def test_a_file_cut_short_stops_the_query_and_the_rest_is_counted_once(
+    spark: SparkSession, place: Place, remedy: str, keyed: bool
+) -> None:
+    truth = write_text(place.input, 12)
     bad = place.input / "part-0005.txt"
     content = bad.read_text()
-    query = writer.trigger(processingTime="0 seconds").foreachBatch(lambda frame, batch: None).start()
-    query.processAllAvailable()
-    # Found complete, then cut before it is read: a new file appears together with its end.
-    truth += more
-    found = write_text(place.input, 1, first=8)
-    query.processAllAvailable()
-    truth += found
-    query.stop()
-    assert counts(query) == truth and content
+    writer = words(spark, place, af.MiniBatch(), keyed=keyed)
+    query = writer.foreachBatch(lambda frame, batch: bad.write_text(content[:1_000]) and None).start()
+    with pytest.raises(InputError) as caught:
+        query.awaitTermination()
+    assert caught.value.path == str(bad)
+    assert query.totals.batches == 1
+    if remedy == "mended":
+        bad.write_text(content)
+    else:
+        bad.unlink()
+        truth.subtract(content.split())
+    again = run(writer)
+    assert counts(again) == +truth
+    assert again.ledger() == []
 
 
 def test_a_corrupt_parquet_file_is_named_and_the_state_kept(spark: SparkSession, place: Place) -> None:

@@ -49,16 +49,18 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A query that has ended well, and the seconds from its first batch to its end."""
+    """A query that has ended well, and the seconds from its first batch to its end (0 if there was none)."""
 
     query: Query
     seconds: float
 
     def report(self, assignment: Assignment, *, settings: dict[str, Any], **extras: Any) -> RunReport:
-        """What is to be told; ``extras`` are further fields of the report."""
+        """What is to be told; ``extras`` are further fields of the report.
+
+        Ask for results first: workers that lost their state after the last batch are recovered then.
+        """
         query, totals = self.query, self.query.totals
-        last = query.lastProgress
-        assert last is not None
+        last = query.lastProgress or {"batch": 0, "state": {"cells": 0, "bytes": 0}}
         return RunReport(
             algorithm=assignment.task.algorithm,
             settings=settings,

@@ -28,7 +28,7 @@ from afspark.report.wording import bytes_text, number_text, seconds_text
 from afspark.runtime.faults import FaultPlan
 from afspark.runtime.sources import ZipfWords
 
-DEFAULT_BYTES = 800_000_000
+DEFAULT_BYTES = 1_000_000_000
 THETA = 10_000
 WORKERS = 2
 _WARM_UP_BYTES = 4_000_000

@@ -206,7 +206,7 @@ def _add_demo(commands: Any) -> None:
         epilog="example:\n  afspark demo --size 500MB --out out",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--size", type=values.size, metavar="SIZE", help="of the stream (default: 800MB)")
+    parser.add_argument("--size", type=values.size, metavar="SIZE", help="of the stream (default: 1GB)")
     parser.add_argument("--out", metavar="DIR", default="out", help="where plot and numbers go (default: out)")
     parser.add_argument(
         "--failures", type=values.count_or_zero, metavar="K", default=4, help="in each run (default: 4)"

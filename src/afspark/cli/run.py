@@ -48,9 +48,6 @@ def run(options: RunOptions) -> int:
             lasting=workspace.lasting,
         )
         report = _run(options, assignment, workspace)
-    if report is None:
-        _say(options, "The checkpoint has seen all of this input already: nothing to do.")
-        return 0
     if options.json is not None:
         save_json(options.json, report.to_json())
     if not options.quiet:
@@ -58,7 +55,7 @@ def run(options: RunOptions) -> int:
     return 0
 
 
-def _run(options: RunOptions, assignment: Assignment, workspace: Workspace) -> RunReport | None:
+def _run(options: RunOptions, assignment: Assignment, workspace: Workspace) -> RunReport:
     _say(options, "Starting Spark …")
     log = None if options.debug else workspace.log
     with (
@@ -67,7 +64,9 @@ def _run(options: RunOptions, assignment: Assignment, workspace: Workspace) -> R
         finished(spark, assignment, display, label=options.algorithm) as outcome,
     ):
         display.close()
-        return _report(spark, options, assignment, outcome) if outcome.query.totals.batches else None
+        if not outcome.query.totals.batches:
+            _say(options, "The checkpoint has seen all of this input already; these are its results.")
+        return _report(spark, options, assignment, outcome)
 
 
 def _report(spark: SparkSession, options: RunOptions, assignment: Assignment, outcome: Outcome) -> RunReport:
