@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pyarrow as pa
@@ -97,7 +98,8 @@ def test_stop_lets_the_batch_end(spark: SparkSession, place: Place) -> None:
     again = run(writer)
     assert counts(again) == truth
     assert again.ledger() == []
-    assert query.totals.batches + again.totals.batches == 3
+    # Spark may have been stopped before its own commit of the batch, which then runs again and changes nothing.
+    assert query.totals.batches == 1 and again.totals.batches in (2, 3)
 
 
 def test_a_plain_stop_of_sparks_query_applies_nothing_twice(spark: SparkSession, place: Place) -> None:
@@ -107,9 +109,9 @@ def test_a_plain_stop_of_sparks_query_applies_nothing_twice(spark: SparkSession,
     writer = words(spark, place, af.Approximate(100.0), operator=Waits(marker))
     query = writer.start()
     wait_for(place.root / "marker-reached")
+    Timer(1.0, marker.unlink).start()
     query.spark_query.stop()
     assert not query.isActive
-    marker.unlink()
     again = run(writer)
     assert counts(again) == truth
     assert again.ledger() == []

@@ -82,9 +82,7 @@ def module_of(path: Path) -> str:
 
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
-CODE = sorted(
-    path for folder in ("src", "tests", "bench", "examples") for path in (ROOT / folder).rglob("*.py")
-)
+CODE = sorted(path for folder in ("src", "tests", "bench", "examples") for path in (ROOT / folder).rglob("*.py"))
 
 
 def test_there_is_a_house_to_check() -> None:
@@ -103,9 +101,7 @@ def test_init_files_only_reexport(path: Path) -> None:
 
 
 def test_files_stay_short() -> None:
-    lengths = {
-        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in CODE
-    }
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in CODE}
     assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
 
 
@@ -154,14 +150,10 @@ def test_what_the_plan_allows_passes(module: str, source: str) -> None:
 
 
 def test_relative_imports_of_a_package_start_at_itself() -> None:
-    names = imports_of(
-        "from .base import State\nfrom . import matrix", "afspark.model.states", is_package=True
-    )
+    names = imports_of("from .base import State\nfrom . import matrix", "afspark.model.states", is_package=True)
     assert list(names) == ["afspark.model.states.base.State", "afspark.model.states.matrix"]
 
 
-@pytest.mark.parametrize(
-    "source", ["VERSION = 1", "def f(): ...", "if True:\n    import os", "print('hello')"]
-)
+@pytest.mark.parametrize("source", ["VERSION = 1", "def f(): ...", "if True:\n    import os", "print('hello')"])
 def test_code_in_an_init_is_seen(source: str) -> None:
     assert more_than_reexports(f'"""Doc."""\nfrom afspark.model import x\n__all__ = ["x"]\n{source}') != []

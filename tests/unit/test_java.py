@@ -47,9 +47,7 @@ def test_settings_give_home_and_release(version: str, major: int) -> None:
     assert parse_settings(text, complete=True) == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["", "bash: java: not found", "java.home = /x", SETTINGS.replace("{version}", "?")]
-)
+@pytest.mark.parametrize("text", ["", "bash: java: not found", "java.home = /x", SETTINGS.replace("{version}", "?")])
 def test_other_output_is_no_java(text: str) -> None:
     assert parse_settings(text, complete=True) is None
 

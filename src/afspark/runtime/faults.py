@@ -20,6 +20,9 @@ from afspark.errors import UsageError
 from afspark.runtime.host import executor_pid
 
 
+_MARKERS = ".strikes-"
+
+
 class Phase(StrEnum):
     """Moments in the life of a batch at which a failure can strike."""
 
@@ -78,13 +81,19 @@ def strike(plan: FaultPlan, batch: int, phase: Phase, segment: Path) -> None:
     """Destroys ``segment`` and kills the process behind it if the plan says so and it was not done before."""
     if not plan.strikes or not plan.strikes_at(batch, phase):
         return
-    markers = segment.parent / f".strikes-{plan.name}"
+    markers = segment.parent / f"{_MARKERS}{plan.name}"
     markers.mkdir(parents=True, exist_ok=True)
     try:
         os.close(os.open(markers / f"{batch}-{phase.name}-{segment.name}", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return
     destroy(segment)
+
+
+def forget_strikes(query: Path) -> None:
+    """Removes the markers beside a query's segments."""
+    for markers in query.glob(f"{_MARKERS}*"):
+        shutil.rmtree(markers, ignore_errors=True)
 
 
 def destroy(segment: Path) -> NoReturn:

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 from afspark.model.operator import Operator, Transform
 from afspark.runtime.exchange import Parcel, decode, pack, parcels
-from afspark.runtime.faults import Phase, strike
+from afspark.runtime.faults import Phase, forget_strikes, strike
 from afspark.runtime.host import spark_host
 from afspark.runtime.ingest import Ingest, read_chunks
 from afspark.runtime.orders import Mission, Order, Report
@@ -215,4 +215,6 @@ def release_segments(sc: SparkContext, mission: Mission, homes: Sequence[str]) -
 
 
 def _release(mission: Mission, _: int) -> None:
-    SegmentRoot(mission.segments, spark_host(mission.driver_host)).release(mission.query_id)
+    root = SegmentRoot(mission.segments, spark_host(mission.driver_host))
+    forget_strikes(root.directory(mission.query_id, mission.operator_name, 0).parent)
+    root.release(mission.query_id)

@@ -90,9 +90,7 @@ def test_one_damaged_object(fulls: list[bool], data: st.DataObject, fault: Fault
 )
 def test_sealing_round_trip(numbers: list[int], texts: dict[str, float]) -> None:
     texts.pop("$float", None)
-    batch = pa.record_batch(
-        {"n": pa.array(numbers, pa.int64()), "t": pa.array([str(n) for n in numbers], pa.string())}
-    )
+    batch = pa.record_batch({"n": pa.array(numbers, pa.int64()), "t": pa.array([str(n) for n in numbers], pa.string())})
     sealed = unseal(seal({"texts": texts}, {"s": batch, "again": batch}))
     assert sealed.meta == {"texts": texts}
     assert sealed.images["s"].equals(batch) and sealed.images["again"].equals(batch)

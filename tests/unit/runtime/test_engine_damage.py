@@ -55,7 +55,7 @@ def test_the_state_before_a_damaged_backup_is_used_and_nobody_is_deceived(
 
 
 def test_backups_written_after_a_damaged_one_are_found_by_the_next_recovery(make_rig: MakeRig) -> None:
-    rig, truth = make_rig(tolerance=MiniBatch())
+    rig, _ = make_rig(tolerance=MiniBatch())
     rig.go(3)
     truncate(rig.objects(worker=0)[2])
     rig.lose(0)

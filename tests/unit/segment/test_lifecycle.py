@@ -90,11 +90,7 @@ def documented_rows() -> list[tuple[Position, Hint, Action]]:
     head = next(number for number, line in enumerate(lines) if line.startswith("position "))
     hints = [Hint(word) for word in lines[head].split()[1:]]
     rows = [line.split() for line in lines[head + 1 : head + 1 + len(Position)]]
-    return [
-        (Position(row[0]), hint, Action(word))
-        for row in rows
-        for hint, word in zip(hints, row[1:], strict=True)
-    ]
+    return [(Position(row[0]), hint, Action(word)) for row in rows for hint, word in zip(hints, row[1:], strict=True)]
 
 
 def test_documented_table_is_the_table() -> None:

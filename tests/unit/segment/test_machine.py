@@ -107,9 +107,7 @@ class Task:
 class Driver(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self._folder = tempfile.TemporaryDirectory(
-            dir=SHARED_MEMORY if os.path.isdir(SHARED_MEMORY) else None
-        )
+        self._folder = tempfile.TemporaryDirectory(dir=SHARED_MEMORY if os.path.isdir(SHARED_MEMORY) else None)
         self._place = Path(self._folder.name) / "q" / "count-0"
         self._cache = SegmentCache()
         self._batch = 0  # the batch being worked on; all before it are committed
@@ -208,9 +206,7 @@ class Driver(RuleBasedStateMachine):
             return
         before = segment.found()
         if before.incarnation == self._incarnation and before.fence == self._fence > 0:
-            wanted = Wanted(
-                ME, self._incarnation - incarnations, self._batch - batches, hint, self._fence - 1
-            )
+            wanted = Wanted(ME, self._incarnation - incarnations, self._batch - batches, hint, self._fence - 1)
             assert self._run(wanted, EVERY_STEP).action is Action.SUPERSEDED
         assert segment.found() == before
         segment.close()

@@ -53,9 +53,7 @@ def test_census(house: SegmentRoot, identity: Identity) -> None:
         first.begin(0)
         first.finish(0, b"")
         first.begin(1)
-        assert [
-            (found.worker, found.incarnation, found.version, found.marked) for found in house.census("q")
-        ] == [
+        assert [(found.worker, found.incarnation, found.version, found.marked) for found in house.census("q")] == [
             (0, 0, 0, True),
             (1, 2, -1, False),
         ]
@@ -118,9 +116,7 @@ def test_use_prolongs_life(house: SegmentRoot, identity: Identity, monkeypatch: 
     assert house.clean(retention_seconds=DAY, now=start + 2.5 * DAY) == [segment.directory]
 
 
-def test_clean_removes_what_lost_its_checkpoint(
-    house: SegmentRoot, identity: Identity, tmp_path: Path
-) -> None:
+def test_clean_removes_what_lost_its_checkpoint(house: SegmentRoot, identity: Identity, tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()
     doomed = create(house, replace(identity, checkpoint=str(checkpoint)))

@@ -299,9 +299,7 @@ def test_half_created_folder_counts_as_missing_and_is_replaced(place: Path, iden
     assert not Segment.create(place, identity, 0).columns.open("a", INT, 1).any()
 
 
-def test_segment_of_an_earlier_boot_counts_as_missing(
-    segment: Segment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_segment_of_an_earlier_boot_counts_as_missing(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(header, "boot_id", lambda: "another")
     assert examine(segment.directory) == Absent()
     assert Segment.open(segment.directory) is None
@@ -331,9 +329,7 @@ def header_of_another(place: Path) -> None:
     (place / "meta.json").write_text(json.dumps(fields))
 
 
-@pytest.mark.parametrize(
-    "damage", [corrupt_meta, other_format, short_header, empty_header, header_of_another]
-)
+@pytest.mark.parametrize("damage", [corrupt_meta, other_format, short_header, empty_header, header_of_another])
 def test_damaged_segment_is_foreign_and_can_be_replaced(place: Path, identity: Identity, damage) -> None:
     Segment.create(place, identity, 3).close()
     damage(place)
@@ -368,9 +364,7 @@ def test_create_waits_for_a_process_at_work(segment: Segment, identity: Identity
     assert segment.is_current()
 
 
-def test_creation_that_fails_leaves_nothing(
-    place: Path, identity: Identity, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_creation_that_fails_leaves_nothing(place: Path, identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(directory: Path, meta: header.Meta) -> None:
         raise OSError(errno.ENOSPC, "full")
 

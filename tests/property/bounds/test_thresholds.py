@@ -1,0 +1,119 @@
+"""Θ is never spent twice: whatever workers fail in whatever order, what they may lose adds up to at most Θ."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from afspark.bounds.thresholds import divides_among_copies, realised, threshold
+from afspark.model.states import HashTable
+from afspark.policies import Approximate
+from afspark.runtime.progress import realised_bounds
+from afspark.runtime.roster import Member, Terms
+
+limits = st.floats(0, 1e12, allow_nan=False)
+failures = st.lists(st.integers(0, 7), max_size=60)
+
+
+@given(limit=limits, copies=st.integers(1, 8), lost=failures)
+def test_shares_of_all_copies_stay_below_the_limit(limit: float, copies: int, lost: list[int]) -> None:
+    counts: Counter[int] = Counter()
+    spent = []
+    for worker in (worker % copies for worker in lost):
+        spent.append(threshold(limit, failures=counts[worker], copies=copies))
+        counts[worker] += 1
+    assert realised(spent) <= limit
+
+
+@given(limit=limits, weights=st.lists(st.floats(0.01, 1), min_size=1, max_size=5), lost=failures)
+def test_operators_share_one_limit_by_weight(limit: float, weights: list[float], lost: list[int]) -> None:
+    total = math.fsum(weights)
+    shares = [min(weight / total, 1.0) for weight in weights]
+    counts: Counter[int] = Counter()
+    spent = []
+    for operator in (number % len(shares) for number in lost):
+        spent.append(threshold(limit, failures=counts[operator], weight=shares[operator]))
+        counts[operator] += 1
+    assert realised(spent) <= limit * (1 + 1e-12)
+
+
+@given(limit=limits, fan_out=st.floats(1, 10), downstream=st.integers(0, 4), count=st.integers(0, 80))
+def test_every_failure_halves(limit: float, fan_out: float, downstream: int, count: int) -> None:
+    now = threshold(limit, failures=count, fan_out=fan_out, downstream=downstream)
+    assert threshold(limit, failures=count + 1, fan_out=fan_out, downstream=downstream) == now / 2
+    assert now * fan_out**downstream <= limit
+
+
+@given(
+    limit=st.floats(0, 1e9, allow_nan=False),
+    keyed=st.booleans(),
+    divergence=st.sampled_from(["max", "manhattan", "euclidean"]),
+    lost=st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=40),
+)
+def test_the_bound_the_user_sees_covers_every_history(limit, keyed, divergence, lost) -> None:
+    """Members that fail, with or without having completed a batch since; the norm decides how losses combine."""
+    states = {"counts": HashTable(key="string", value="int64", divergence=divergence)}
+    terms = Terms(tolerance=Approximate(limit), states=states, workers=4, keyed=keyed)
+    members = [Member(worker=worker, home="a") for worker in range(4)]
+    taken = [0.0] * 4
+    for worker, completed in lost:
+        before = members[worker] = _with(members[worker], completed)
+        after = before.lost(terms, "b")
+        assert after.incarnation == before.incarnation + 1
+        if after.failures > before.failures:
+            taken[worker] += terms.theta(before.failures)["counts"]
+        else:
+            assert not completed
+        members[worker] = after
+    seen = realised_bounds(terms, members)["counts"]
+    worst = max(taken) if keyed and divergence == "max" else math.fsum(taken)
+    assert seen == pytest.approx(worst)
+    assert seen <= limit
+
+
+def _with(member: Member, completed: bool) -> Member:
+    from dataclasses import replace
+
+    return replace(member, completed=int(completed))
+
+
+@given(count=st.integers(0, 5_000))
+def test_a_crash_loop_costs_nothing(count: int) -> None:
+    states = {"counts": HashTable(key="string", value="int64")}
+    terms = Terms(tolerance=Approximate(100.0), states=states, workers=1, keyed=False)
+    member = Member(worker=0, home="a", completed=1).lost(terms, "a")
+    for _ in range(min(count, 50)):
+        member = member.lost(terms, "a")
+    assert member.failures == 1 and member.missing == {"counts": 50.0}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"limit": -1.0},
+        {"limit": math.nan},
+        {"failures": -1},
+        {"copies": 0},
+        {"fan_out": 0.5},
+        {"downstream": -1},
+        {"weight": 0.0},
+        {"weight": 1.5},
+    ],
+    ids=str,
+)
+def test_arguments_out_of_range_are_refused(wrong) -> None:
+    with pytest.raises(ValueError, match=r"expected|limit"):
+        threshold(**{"limit": 1.0, **wrong})
+
+
+def test_only_the_maximum_over_disjoint_keys_is_not_divided() -> None:
+    divided = {
+        (keyed, divergence): divides_among_copies(keyed=keyed, divergence=divergence)
+        for keyed in (False, True)
+        for divergence in ("max", "manhattan", "euclidean")
+    }
+    assert [case for case, value in divided.items() if not value] == [(True, "max")]

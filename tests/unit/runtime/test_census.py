@@ -1,0 +1,152 @@
+"""Where a starting driver finds its workers."""
+
+from __future__ import annotations
+
+import pytest
+
+from afspark.model.states import HashTable
+from afspark.policies import Approximate, MiniBatch, Nothing
+from afspark.runtime.census import muster
+from afspark.runtime.lifecycle import Hint
+from afspark.runtime.roster import Terms
+from afspark.runtime.segment import Survivor
+from afspark.store import Loss, ObjectRef, WorkerRecord
+
+SLOTS = {"a": 1, "b": 1}
+CHAIN = (ObjectRef("object", "sum", 100, 10, False),)
+
+
+def terms(tolerance=None, workers: int = 2) -> Terms:
+    states = {"counts": HashTable(key="string", value="int64")}
+    return Terms(tolerance=tolerance or Approximate(80.0), states=states, workers=workers, keyed=False)
+
+
+def record(worker: int, **facts) -> WorkerRecord:
+    defaults = {"incarnation": 0, "failures": 0, "completed": 4, "host": "a", "theta": {"counts": 20.0}}
+    return WorkerRecord(worker=worker, chain=CHAIN, **{**defaults, **facts})
+
+
+def survivor(worker: int, version: int, *, host: str = "a", incarnation: int = 0) -> Survivor:
+    return Survivor(
+        operator="count",
+        worker=worker,
+        workers=2,
+        fingerprint="f",
+        incarnation=incarnation,
+        version=version,
+        marked=False,
+        host=host,
+        directory=f"/{host}/{worker}",
+    )
+
+
+def loss(worker: int, incarnation: int = 0, *, counted: bool = True, theta: float = 20.0) -> Loss:
+    return Loss(
+        batch=3,
+        operator="count",
+        worker=worker,
+        incarnation=incarnation,
+        counted=counted,
+        cause="test",
+        theta={"counts": theta},
+        failures=incarnation,
+    )
+
+
+def call(batch: int, *, records=None, losses=(), survivors=(), slots=None, agreed=None):
+    return muster(
+        batch=batch,
+        terms=agreed or terms(),
+        slots=slots or SLOTS,
+        records=records,
+        losses=losses,
+        survivors=survivors,
+    )
+
+
+def test_the_first_driver_makes_its_workers() -> None:
+    members, undeclared = call(0)
+    assert [(m.home, m.hint, m.incarnation) for m in members] == [("a", Hint.CREATE, 0), ("b", Hint.CREATE, 0)]
+    assert undeclared == []
+
+
+@pytest.mark.parametrize("version", [4, 5], ids=["before the batch", "batch applied"])
+def test_survivors_are_taken_over_where_they_are(version: int) -> None:
+    survivors = [survivor(0, version, host="b"), survivor(1, version, host="a")]
+    members, undeclared = call(5, records=[record(0), record(1)], survivors=survivors)
+    assert [(m.home, m.hint, m.completed) for m in members] == [("b", Hint.RESUME, 4), ("a", Hint.RESUME, 4)]
+    assert undeclared == []
+
+
+@pytest.mark.parametrize("version", [3, 6], ids=["too old", "too new"])
+def test_survivors_of_another_age_do_not_count(version: int) -> None:
+    _, undeclared = call(5, records=[record(0), record(1)], survivors=[survivor(0, version), survivor(1, 4)])
+    assert undeclared == [0]
+
+
+def test_state_on_a_host_without_executor_is_not_there() -> None:
+    _, undeclared = call(
+        5, records=[record(0), record(1)], survivors=[survivor(0, 4), survivor(1, 4, host="b")], slots={"a": 2}
+    )
+    assert undeclared == [1]
+
+
+def test_a_loss_that_was_declared_is_not_declared_again() -> None:
+    members, undeclared = call(
+        5, records=[record(0), record(1)], losses=[loss(0)], survivors=[survivor(0, 4), survivor(1, 4)]
+    )
+    assert undeclared == []
+    assert (members[0].incarnation, members[0].hint, members[0].failures) == (1, Hint.RECOVER, 1)
+    assert members[0].chain == CHAIN and members[0].missing == {"counts": 20.0}
+    assert members[1].hint is Hint.RESUME
+
+
+def test_a_worker_recovered_before_the_driver_died_is_found_in_its_new_incarnation() -> None:
+    found = [survivor(0, 5, incarnation=1), survivor(0, 4, host="b"), survivor(1, 4)]
+    members, undeclared = call(5, records=[record(0), record(1)], losses=[loss(0)], survivors=found)
+    assert (members[0].home, members[0].hint, members[0].incarnation) == ("a", Hint.RESUME, 1)
+    assert members[0].completed == 0, "its batch was never committed"
+    assert undeclared == []
+
+
+def test_losses_that_did_not_count_lower_nothing() -> None:
+    losses = [loss(0), loss(0, 1, counted=False)]
+    members, _ = call(5, records=[record(0), record(1)], losses=losses, survivors=[survivor(1, 4)])
+    assert (members[0].incarnation, members[0].failures, members[0].missing) == (2, 1, {"counts": 20.0})
+
+
+def test_failures_known_to_the_record_count_although_the_ledger_lost_them() -> None:
+    members, _ = call(5, records=[record(0, failures=2, incarnation=2), record(1)], survivors=[survivor(1, 4)])
+    assert members[0].failures == 2
+    assert members[0].missing == {"counts": 20.0 + 10.0}
+
+
+@pytest.mark.parametrize(("limit", "recheck"), [(40.0, True), (80.0, False), (160.0, False)])
+def test_everything_is_examined_when_the_limit_was_lowered(limit: float, recheck: bool) -> None:
+    survivors = [survivor(0, 4), survivor(1, 4)]
+    members, _ = call(5, records=[record(0), record(1)], survivors=survivors, agreed=terms(Approximate(limit)))
+    assert [member.recheck for member in members] == [recheck, recheck]
+
+
+def test_without_records_the_newest_survivor_is_the_expected_one() -> None:
+    found = [survivor(0, 4, incarnation=2), survivor(1, 4)]
+    members, undeclared = call(5, survivors=found, agreed=terms(Nothing()))
+    assert [(m.incarnation, m.hint) for m in members] == [(2, Hint.RESUME), (0, Hint.RESUME)]
+    assert undeclared == []
+
+
+def test_without_records_and_survivors_a_loss_is_declared() -> None:
+    _, undeclared = call(5, survivors=[survivor(1, 4)], agreed=terms(Nothing()))
+    assert undeclared == [0]
+
+
+def test_lost_workers_get_the_slots_that_survivors_leave_free() -> None:
+    """Survivors fill one host: the others belong to the other one, or they would wait for each other."""
+    slots = {"a": 2, "b": 2}
+    records = [record(worker) for worker in range(4)]
+    survivors = [survivor(0, 4, host="a"), survivor(1, 4, host="a")]
+    members, undeclared = call(
+        5, records=records, survivors=survivors, slots=slots, agreed=terms(MiniBatch(), workers=4)
+    )
+    assert undeclared == [2, 3]
+    assert [member.home for member in members] == ["a", "a", "b", "b"]
