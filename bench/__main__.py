@@ -25,7 +25,6 @@ from bench.tables import print_all
 PACKETS_PER_FILE = 2_500_000
 WORDS_THETA = 10_000
 BYTES_THETA = 100_000
-HEAVY = {"keys": ("src", "dst"), "weight": "bytes", "threshold": 10_000_000}
 
 
 class Bench:
@@ -49,7 +48,7 @@ class Bench:
         return partial(ours, self._text, af.WordCount, tolerance, **options)
 
     def _heavy(self, tolerance: af.Tolerance) -> Callable[[], dict[str, float]]:
-        operator = partial(af.HeavyHitters, **HEAVY)
+        operator = partial(af.HeavyHitters, keys=("src", "dst"), weight="bytes", threshold=10_000_000)
         return partial(ours, self._packets, operator, tolerance, batch_bytes=self.packet_bytes)
 
     def tolerance(self) -> dict[str, Any]:

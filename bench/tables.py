@@ -48,7 +48,7 @@ def _ratios(ratios: dict[str, float]) -> Table:
     return table
 
 
-def _rows(title: str, rows: list[dict[str, float]]) -> Table:
+def _rows(title: str, rows: list[dict[str, Any]]) -> Table:
     table = Table(title=title, title_justify="left")
     for column in rows[0]:
         table.add_column(column.replace("_", " "), justify="right")

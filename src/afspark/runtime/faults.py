@@ -19,7 +19,6 @@ from typing import NoReturn
 from afspark.errors import UsageError
 from afspark.runtime.host import executor_pid
 
-
 _MARKERS = ".strikes-"
 
 

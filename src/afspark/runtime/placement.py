@@ -19,7 +19,6 @@ from pyspark.serializers import CPickleSerializer
 
 from afspark.errors import UsageError
 
-
 #: How long a starting query waits for executors.
 REGISTRATION_SECONDS = 30.0
 
