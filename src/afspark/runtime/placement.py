@@ -16,6 +16,8 @@ from typing import Any
 
 from pyspark import RDD, SparkContext
 from pyspark.serializers import CPickleSerializer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import IntegerType, StructType
 
 from afspark.errors import UsageError
 
@@ -113,16 +115,41 @@ def anchor(sc: SparkContext, homes: Sequence[str]) -> RDD[int]:
     return _anchor(sc, sc.applicationId, tuple(homes))
 
 
+def anchor_frame(spark: SparkSession, homes: Sequence[str]) -> DataFrame:
+    """The same as a DataFrame with the column ``worker``, made in the JVM without a Python stage."""
+    return _anchor_frame(spark, spark.sparkContext.applicationId, tuple(homes))
+
+
 @lru_cache(maxsize=16)
 def _anchor(sc: SparkContext, application: str, homes: tuple[str, ...]) -> RDD[int]:
+    pickle: Any = CPickleSerializer()
+    records = [bytearray(pickle.dumps(worker)) for worker in range(len(homes))]
+    return RDD(_placed(sc, records, homes, "[B"), sc, pickle)
+
+
+@lru_cache(maxsize=16)
+def _anchor_frame(spark: SparkSession, application: str, homes: tuple[str, ...]) -> DataFrame:
+    sc: Any = spark.sparkContext
+    rows = [_row(sc, worker) for worker in range(len(homes))]
+    schema = spark._jsparkSession.parseDataType(StructType().add("worker", IntegerType()).json())
+    placed = _placed(sc, rows, homes, "org.apache.spark.sql.Row")
+    return DataFrame(spark._jsparkSession.createDataFrame(placed, schema), spark)
+
+
+def _row(sc: Any, worker: int) -> Any:
+    values = sc._gateway.new_array(sc._jvm.java.lang.Object, 1)
+    values[0] = worker
+    return sc._jvm.org.apache.spark.sql.RowFactory.create(values)
+
+
+def _placed(sc: SparkContext, records: Sequence[Any], homes: Sequence[str], kind: str) -> Any:
+    """A JavaRDD with one partition per record, preferably at its home."""
     jvm: Any = sc._jvm
     scala = jvm.scala.jdk.javaapi.CollectionConverters
-    pickle: Any = CPickleSerializer()
     slots = jvm.java.util.ArrayList()
-    for worker, home in enumerate(homes):
+    for record, home in zip(records, homes, strict=True):
         hosts = jvm.java.util.ArrayList()
         hosts.add(home)
-        slots.add(jvm.scala.Tuple2(bytearray(pickle.dumps(worker)), scala.asScala(hosts).toSeq()))
-    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
-    placed = sc._jsc.sc().makeRDD(scala.asScala(slots).toSeq(), tag)
-    return RDD(jvm.org.apache.spark.api.java.JavaRDD.fromRDD(placed, tag), sc, pickle)
+        slots.add(jvm.scala.Tuple2(record, scala.asScala(hosts).toSeq()))
+    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName(kind))
+    return jvm.org.apache.spark.api.java.JavaRDD.fromRDD(sc._jsc.sc().makeRDD(scala.asScala(slots).toSeq(), tag), tag)

@@ -7,7 +7,7 @@ the DataFrame, as often as it likes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from afspark.model.states import HashTable
 from afspark.runtime.exchange import decode, encode
 from afspark.runtime.host import spark_host
 from afspark.runtime.orders import Mission
-from afspark.runtime.placement import anchor
+from afspark.runtime.placement import anchor, anchor_frame
 from afspark.runtime.roster import Member
 from afspark.runtime.segment import Segment, SegmentRoot, process_cache
 
@@ -71,13 +71,7 @@ def _row_schema(operator: Operator) -> pa.Schema:
 
 
 def _on_workers(spark: SparkSession, homes: Sequence[str], read: Any, schema: pa.Schema) -> DataFrame:
-    return _slots(spark, tuple(homes)).mapInArrow(partial(_each_worker, read), from_arrow_schema(schema))
-
-
-@lru_cache(maxsize=16)
-def _slots(spark: SparkSession, homes: tuple[str, ...]) -> DataFrame:
-    workers = anchor(spark.sparkContext, homes).map(lambda worker: (worker,))
-    return spark.createDataFrame(workers, "worker int")
+    return anchor_frame(spark, homes).mapInArrow(partial(_each_worker, read), from_arrow_schema(schema))
 
 
 def _each_worker(read: Any, slots: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
