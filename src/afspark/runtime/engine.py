@@ -52,6 +52,7 @@ class Engine:
         self.planner = source.planner(self.store.below("source")) if isinstance(source, Source) else None
         self.workforce: Workforce | None = None
         self.totals = {"items": 0, "bytes": 0}
+        self._committed: int | None = None
 
     def run(self, batch: int, frame: DataFrame, deliver: Callable[[int], None]) -> BatchProgress:
         """Applies ``batch`` on all workers, calls ``deliver(batch)`` and commits it.
@@ -69,6 +70,7 @@ class Engine:
         for name in self.totals:
             self.totals[name] += sum(getattr(report, name) for report in reports)
         self._commit(workforce, batch)
+        self._committed = batch
         self._strike(batch, Phase.COMMITTED)
         return summarise(
             batch=batch,
@@ -85,7 +87,7 @@ class Engine:
 
         Also serves a query that has nothing new to process since its driver was started.
         """
-        batch = self._next_batch()
+        batch = self._committed_by_spark() + 1 if self._committed is None else self._committed + 1
         workforce = self.workforce or self._open(batch)
         for attempt in range(1, STAGE_TRIES + 1):
             orders = [replace(order, apply=False) for order in workforce.orders(batch)]
@@ -96,9 +98,9 @@ class Engine:
             time.sleep(0.1 * (attempt - 1))
         raise self._gave_up(batch)
 
-    def _next_batch(self) -> int:
+    def _committed_by_spark(self) -> int:
         names = [name.rsplit("/", 1)[-1] for name in self.checkpoint.list("commits")]
-        return max((int(name) for name in names if name.isdigit()), default=-1) + 1
+        return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def _delivered(
         self, apply: Callable[[], tuple[int, list[Report]]], deliver: Callable[[int], None], batch: int
