@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +32,7 @@ from tests.cluster.machines import executors
 from tests.spark.streams import Place, counts, words
 
 # What this module defines travels to the executors with the tasks.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 
 def make_session(master: str) -> SparkSession:
@@ -123,7 +124,7 @@ def die_after_record(place: Place, batch: str) -> None:
         if record.batch == int(batch):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    RecordLog.write = write  # type: ignore[method-assign]
+    mock.patch.object(RecordLog, "write", write).start()
 
 
 EVENTS: dict[str, Callable[[Place, str], None]] = {
@@ -151,14 +152,9 @@ def carry_out(spark: SparkSession, order: dict[str, Any]) -> dict[str, Any]:
         operator=operator,
         workers=4,
         keyed=order.get("keyed", False),
+        transforms=(salted,) if order.get("salted") else (),
         faults=FaultPlan.seeded(order["failures"], batches=order["batches"], seed=1) if "failures" in order else None,
     )
-    if order.get("salted"):
-        stateful = writer.stateful
-        stream = stateful.stream.map(salted)
-        writer = af.StreamWriter(
-            type(stateful)(stream, operator, 4, POLICIES[name](*limits), True, stateful.name), **_rest(writer)
-        )
     query = writer.option("hostGraceSeconds", order.get("grace", 30)).foreachBatch(deliver).start()
     query.awaitTermination()
     return {
@@ -169,10 +165,6 @@ def carry_out(spark: SparkSession, order: dict[str, Any]) -> dict[str, Any]:
         "batches": query.totals.batches,
         "tries": query.lastProgress["tries"] if query.lastProgress else None,
     }
-
-
-def _rest(writer: af.StreamWriter) -> dict[str, Any]:
-    return {name: value for name, value in vars(writer).items() if name != "stateful"}
 
 
 def main(master: str) -> None:

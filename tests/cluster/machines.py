@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,6 +20,8 @@ from afspark.runtime.java import find_java_home
 ROOT = Path(__file__).parents[2]
 HOSTS = ("127.0.0.2", "127.0.0.3")
 _SPARK = Path(pyspark.__file__).parent
+# No daemon shall outlive a test run that was itself killed. Where the tool is missing, an orderly end stops them.
+_END_WITH_PARENT = ["setpriv", "--pdeathsig", "SIGKILL"] if shutil.which("setpriv") else []
 
 
 def environment() -> dict[str, str]:
@@ -79,7 +82,7 @@ class Machines:
         own = {"SPARK_LOCAL_IP": host, "SPARK_WORKER_DIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch / "local")}
         with (scratch / "log").open("ab") as log:
             self._running[name] = subprocess.Popen(
-                [str(_SPARK / "bin" / "spark-class"), *command],
+                [*_END_WITH_PARENT, str(_SPARK / "bin" / "spark-class"), *command],
                 env=environment() | own,
                 cwd=scratch,
                 stdout=log,

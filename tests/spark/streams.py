@@ -82,11 +82,14 @@ def words(
     faults: FaultPlan | None = None,
     keyed: bool | None = None,
     operator: af.Operator | None = None,
+    transforms: tuple[af.Transform, ...] = (),
     workers: int = 2,
     batch_bytes: int = BATCH_BYTES,
 ) -> af.StreamWriter:
     """A count of the words in the text files of a place."""
     stream = af.read_stream(spark).text(str(place.input), blocks=True)
+    for transform in transforms:
+        stream = stream.map(transform)
     stateful = stream.apply(operator or af.WordCount(), workers=workers, tolerance=tolerance, keyed=keyed)
     return at(stateful.writeStream, place, batch_bytes).inject(faults or FaultPlan())
 

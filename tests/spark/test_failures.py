@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -122,8 +124,9 @@ def test_a_heavy_key_that_never_returns_after_the_failure_is_kept(spark: SparkSe
     """Its last occurrence is in a batch before the failure, and its weight only just reaches the threshold."""
     place.input.mkdir()
     for number in range(6):
-        table = _rows([("early", 100)] * 50 if number < 2 else [(f"k{number}-{i}", 10) for i in range(50)])
-        table.to_parquet(place.input / f"{number}.parquet")
+        keys = ["early"] * 50 if number < 2 else [f"k{number}-{i}" for i in range(50)]
+        table = pa.table({"key": keys, "weight": [100 if number < 2 else 10] * 50})
+        pq.write_table(table, place.input / f"{number}.parquet")
     operator = af.HeavyHitters(keys=("key",), weight="weight", threshold=10_000)
     stateful = (
         af.read_stream(spark).parquet(str(place.input)).apply(operator, workers=2, tolerance=af.Approximate(4_000.0))
@@ -133,11 +136,6 @@ def test_a_heavy_key_that_never_returns_after_the_failure_is_kept(spark: SparkSe
     rows = {row.key: row for row in query.results().collect()}
     assert rows["early"].estimate >= 10_000
     assert set(rows) == {"early"}
-
-
-def _rows(rows: list[tuple[str, int]]):
-    pandas = pytest.importorskip("pandas")
-    return pandas.DataFrame(rows, columns=["key", "weight"])
 
 
 def test_batches_are_small_enough_for_these_tests_to_mean_something(spark: SparkSession, place: Place) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +24,7 @@ from afspark.errors import InputError
 from tests.spark.streams import Place, at, counts, run, words, worst, write_text
 
 # Executors do not import tests: classes of this module travel with the tasks.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 
 class Marked(af.WordCount):
@@ -186,7 +187,11 @@ def test_a_file_cut_short_stops_the_query_and_the_rest_is_counted_once(
     bad = place.input / "part-0005.txt"
     content = bad.read_text()
     writer = words(spark, place, af.MiniBatch(), keyed=keyed)
-    query = writer.foreachBatch(lambda frame, batch: bad.write_text(content[:1_000]) and None).start()
+
+    def cut(frame: DataFrame, batch: int) -> None:
+        bad.write_text(content[:1_000])
+
+    query = writer.foreachBatch(cut).start()
     with pytest.raises(InputError) as caught:
         query.awaitTermination()
     assert caught.value.path == str(bad)
@@ -202,11 +207,10 @@ def test_a_file_cut_short_stops_the_query_and_the_rest_is_counted_once(
 
 
 def test_a_corrupt_parquet_file_is_named_and_the_state_kept(spark: SparkSession, place: Place) -> None:
-    pandas = pytest.importorskip("pandas")
     place.input.mkdir()
-    frame = pandas.DataFrame({"user": ["a", "b", "a"], "size": [1, 2, 3]})
+    table = pa.table({"user": ["a", "b", "a"], "size": [1, 2, 3]})
     for number in range(3):
-        frame.to_parquet(place.input / f"{number}.parquet")
+        pq.write_table(table, place.input / f"{number}.parquet")
     bad = place.input / "3.parquet"
     bad.write_bytes((place.input / "0.parquet").read_bytes()[:-20])
     operator = af.HeavyHitters(keys=("user",), weight="size", threshold=1)
@@ -218,7 +222,7 @@ def test_a_corrupt_parquet_file_is_named_and_the_state_kept(spark: SparkSession,
         query.awaitTermination()
     assert caught.value.path == str(bad)
     assert isinstance(query.exception(), InputError)
-    frame.to_parquet(bad)
+    pq.write_table(table, bad)
     again = run(writer)
     assert {row.user: row.estimate for row in again.results().collect()} == {"a": 16, "b": 8}
     assert again.ledger() == []

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -39,9 +41,6 @@ def test_lines_of_text_with_a_transform_in_front(spark: SparkSession, place: Pla
     )
 
     def loud(batch: Any) -> Any:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         kept = batch.filter(pc.starts_with(batch.column("value"), "w1 "))
         return pa.record_batch({"value": pc.utf8_upper(kept.column("value"))}) if kept.num_rows else None
 
@@ -66,9 +65,10 @@ def test_parquet_files(spark: SparkSession, place: Place) -> None:
     place.input.mkdir()
     totals: Counter[str] = Counter()
     for number in range(4):
-        frame = pd.DataFrame({"id": range(40), "user": [f"u{i % 7}" for i in range(40)], "size": range(40)})
-        frame.to_parquet(place.input / f"{number}.parquet")
-        for user, size in zip(frame["user"], frame["size"], strict=True):
+        users = [f"u{i % 7}" for i in range(40)]
+        table = pa.table({"id": list(range(40)), "user": users, "size": list(range(40))})
+        pq.write_table(table, place.input / f"{number}.parquet")
+        for size, user in enumerate(users):
             totals[user] += size
     operator = af.HeavyHitters(keys=("user",), weight="size", threshold=450)
     stream = af.read_stream(spark).parquet(str(place.input), columns=("user", "size")).apply(operator)
@@ -89,7 +89,7 @@ def test_a_streaming_dataframe_of_text(spark: SparkSession, place: Place, keyed:
 def test_a_streaming_dataframe_of_parquet(spark: SparkSession, place: Place) -> None:
     place.input.mkdir()
     for number in range(2):
-        pd.DataFrame({"user": ["a", "b", "a"], "size": [1, 2, 3]}).to_parquet(place.input / f"{number}.parquet")
+        pq.write_table(pa.table({"user": ["a", "b", "a"], "size": [1, 2, 3]}), place.input / f"{number}.parquet")
     frame = spark.readStream.schema("user string, size long").parquet(str(place.input))
     operator = af.HeavyHitters(keys=("user",), weight="size", threshold=1)
     query = run(at(af.read_stream(spark).frame(frame).apply(operator).writeStream, place))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -54,14 +56,16 @@ def test_every_failure_halves(limit: float, fan_out: float, downstream: int, cou
     divergence=st.sampled_from(["max", "manhattan", "euclidean"]),
     lost=st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=40),
 )
-def test_the_bound_the_user_sees_covers_every_history(limit, keyed, divergence, lost) -> None:
+def test_the_bound_the_user_sees_covers_every_history(
+    limit: float, keyed: bool, divergence: str, lost: list[tuple[int, bool]]
+) -> None:
     """Members that fail, with or without having completed a batch since; the norm decides how losses combine."""
     states = {"counts": HashTable(key="string", value="int64", divergence=divergence)}
     terms = Terms(tolerance=Approximate(limit), states=states, workers=4, keyed=keyed)
     members = [Member(worker=worker, home="a") for worker in range(4)]
     taken = [0.0] * 4
     for worker, completed in lost:
-        before = members[worker] = _with(members[worker], completed)
+        before = replace(members[worker], completed=int(completed))
         after = before.lost(terms, "b")
         assert after.incarnation == before.incarnation + 1
         if after.failures > before.failures:
@@ -73,12 +77,6 @@ def test_the_bound_the_user_sees_covers_every_history(limit, keyed, divergence, 
     worst = max(taken) if keyed and divergence == "max" else math.fsum(taken)
     assert seen == pytest.approx(worst)
     assert seen <= limit
-
-
-def _with(member: Member, completed: bool) -> Member:
-    from dataclasses import replace
-
-    return replace(member, completed=int(completed))
 
 
 @given(count=st.integers(0, 5_000))
@@ -105,7 +103,7 @@ def test_a_crash_loop_costs_nothing(count: int) -> None:
     ],
     ids=str,
 )
-def test_arguments_out_of_range_are_refused(wrong) -> None:
+def test_arguments_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"expected|limit"):
         threshold(**{"limit": 1.0, **wrong})
 

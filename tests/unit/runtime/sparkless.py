@@ -37,7 +37,7 @@ from afspark.store import claim, open_store
 TASK_TRIES = 4
 
 
-class JobFailed(Py4JJavaError):
+class JobFailed(Py4JJavaError):  # type: ignore[misc]
     """A task died as often as Spark lets it."""
 
     def __init__(self, why: str) -> None:
@@ -208,7 +208,7 @@ class Rig:
         patch.setattr(stages, "anchor", hosts.anchor)
         patch.setattr(workforce, "slots_by_host", lambda sc: dict(hosts.slots))
         patch.setattr(engine, "driver_host", lambda sc: "driver")
-        patch.setattr(engine.time, "sleep", lambda seconds: None)
+        patch.setattr("afspark.runtime.engine.time.sleep", lambda seconds: None)
 
     # --- the driver -----------------------------------------------------------------------------------------
 
@@ -241,6 +241,11 @@ class Rig:
             engine.run(batch, None, deliver or self.delivered.append)  # type: ignore[arg-type]
             _write(self.checkpoint / "commits" / str(batch), "v1\n{}")
             batches = None if batches is None else batches - 1
+
+    def find_input(self) -> None:
+        """Discovers what is there now, as Spark's source would before the next batch."""
+        assert self.engine is not None and self.engine.planner is not None
+        self.engine.planner.discover()
 
     def _plan(self, engine: Engine, batch: int) -> bool:
         place = self.checkpoint / "offsets" / str(batch)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from afspark.model.states import HashTable
-from afspark.policies import Approximate, MiniBatch, Nothing
+from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
 from afspark.runtime.census import muster
 from afspark.runtime.lifecycle import Hint
-from afspark.runtime.roster import Terms
+from afspark.runtime.roster import Member, Terms
 from afspark.runtime.segment import Survivor
 from afspark.store import Loss, ObjectRef, WorkerRecord
 
@@ -16,13 +19,13 @@ SLOTS = {"a": 1, "b": 1}
 CHAIN = (ObjectRef("object", "sum", 100, 10, False),)
 
 
-def terms(tolerance=None, workers: int = 2) -> Terms:
+def terms(tolerance: Tolerance | None = None, workers: int = 2) -> Terms:
     states = {"counts": HashTable(key="string", value="int64")}
     return Terms(tolerance=tolerance or Approximate(80.0), states=states, workers=workers, keyed=False)
 
 
-def record(worker: int, **facts) -> WorkerRecord:
-    defaults = {"incarnation": 0, "failures": 0, "completed": 4, "host": "a", "theta": {"counts": 20.0}}
+def record(worker: int, **facts: Any) -> WorkerRecord:
+    defaults: dict[str, Any] = {"incarnation": 0, "failures": 0, "completed": 4, "host": "a", "theta": {"counts": 20.0}}
     return WorkerRecord(worker=worker, chain=CHAIN, **{**defaults, **facts})
 
 
@@ -53,7 +56,15 @@ def loss(worker: int, incarnation: int = 0, *, counted: bool = True, theta: floa
     )
 
 
-def call(batch: int, *, records=None, losses=(), survivors=(), slots=None, agreed=None):
+def call(
+    batch: int,
+    *,
+    records: Sequence[WorkerRecord] | None = None,
+    losses: Sequence[Loss] = (),
+    survivors: Sequence[Survivor] = (),
+    slots: dict[str, int] | None = None,
+    agreed: Terms | None = None,
+) -> tuple[list[Member], list[int]]:
     return muster(
         batch=batch,
         terms=agreed or terms(),

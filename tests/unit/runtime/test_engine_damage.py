@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from afspark.algorithms import WordCount
 from afspark.errors import StoreNotWritable
+from afspark.model.operator import WorkerContext
 from afspark.policies import MiniBatch
 from afspark.runtime import worker as worker_module
 from tests.unit.runtime.conftest import MakeRig
@@ -75,10 +78,10 @@ class DiesInFirstRecovery(WordCount):
         super().__init__()
         self.marker = marker
 
-    def begin(self, states, context) -> None:
+    def begin(self, states: Mapping[str, Any], context: WorkerContext) -> None:
         self.worker = context.worker
 
-    def process(self, items, states) -> None:
+    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
         super().process(items, states)
         if self.worker == 0 and os.path.exists(self.marker):
             os.unlink(self.marker)
@@ -175,5 +178,5 @@ def test_a_store_that_breaks_in_the_middle_leaves_the_batch_to_be_applied_again(
     assert rig.ledger == []
 
 
-def _refuse(meta, images) -> bytes:
+def _refuse(meta: object, images: object) -> bytes:
     raise StoreNotWritable("full", path="x")

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from afspark.errors import CheckpointError
-from afspark.policies import Approximate, MiniBatch, Nothing
+from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
 from afspark.runtime.engine import Engine
 from afspark.store import RecordLog
 from tests.unit.runtime.conftest import MakeRig, write_file, write_words
 from tests.unit.runtime.sparkless import Rig, die
 from tests.unit.runtime.test_engine_failures import worst
+from tests.unit.runtime.test_engine_placement import promised
 
+Moment = Callable[[Rig], None]
 FATAL = 3
 THETA = 400.0
 
@@ -44,7 +46,7 @@ def _write_records(rig: Rig, fatal: Callable[..., None]) -> None:
     def write(log: RecordLog, record: Any) -> None:
         (fatal if record.batch == FATAL else _plainly)(real, log, record)
 
-    RecordLog.write = write  # type: ignore[method-assign]
+    pytest.MonkeyPatch().setattr(RecordLog, "write", write)  # in a process that ends
     rig.go()
 
 
@@ -71,7 +73,7 @@ paths = pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
 @moments
 @paths
 @pytest.mark.parametrize("tolerance", [MiniBatch(), Approximate(THETA), Nothing()], ids=lambda policy: policy.name)
-def test_surviving_state_is_found_again(make_rig: MakeRig, moment: Callable[[Rig], None], tolerance, keyed) -> None:
+def test_surviving_state_is_found_again(make_rig: MakeRig, moment: Moment, tolerance: Tolerance, keyed: bool) -> None:
     if isinstance(tolerance, Nothing) and moment in RECORDED:
         pytest.skip("nothing is recorded")
     rig, truth = make_rig(tolerance=tolerance, keyed=keyed)
@@ -86,14 +88,16 @@ def test_surviving_state_is_found_again(make_rig: MakeRig, moment: Callable[[Rig
 @moments
 @paths
 @pytest.mark.parametrize("tolerance", [MiniBatch(), Approximate(THETA)], ids=lambda policy: policy.name)
-def test_state_lost_with_the_driver_is_recovered(make_rig: MakeRig, moment, tolerance, keyed: bool) -> None:
+def test_state_lost_with_the_driver_is_recovered(
+    make_rig: MakeRig, moment: Moment, tolerance: Tolerance, keyed: bool
+) -> None:
     rig, truth = make_rig(tolerance=tolerance, keyed=keyed)
     rig.drive_and_die(partial(moment, rig))
     rig.lose()
     rig.start()
     rig.go()
     error = worst(truth, rig.counts())
-    assert error <= rig.bound() <= tolerance.promise()
+    assert error <= rig.bound() <= promised(tolerance)
     assert {entry.loss.worker for entry in rig.ledger} == {0, 1}
     assert all(entry.recovery is not None and entry.recovery.covered for entry in rig.ledger)
     assert (error > 0) == isinstance(tolerance, Approximate)
@@ -101,7 +105,7 @@ def test_state_lost_with_the_driver_is_recovered(make_rig: MakeRig, moment, tole
 
 @moments
 @paths
-def test_a_loss_after_the_restart_still_finds_every_backup(make_rig: MakeRig, moment, keyed: bool) -> None:
+def test_a_loss_after_the_restart_still_finds_every_backup(make_rig: MakeRig, moment: Moment, keyed: bool) -> None:
     """What the first driver's workers wrote for the interrupted batch must not be swept by the second driver."""
     rig, truth = make_rig(tolerance=MiniBatch(), keyed=keyed)
     rig.drive_and_die(partial(moment, rig))
@@ -114,7 +118,7 @@ def test_a_loss_after_the_restart_still_finds_every_backup(make_rig: MakeRig, mo
 
 
 @moments
-def test_two_drivers_die_one_after_the_other(make_rig: MakeRig, moment) -> None:
+def test_two_drivers_die_one_after_the_other(make_rig: MakeRig, moment: Moment) -> None:
     rig, truth = make_rig(tolerance=MiniBatch())
     for _ in range(2):
         rig.drive_and_die(partial(moment, rig))
@@ -131,7 +135,7 @@ def test_a_driver_that_dies_while_it_recovers_leaves_the_loss_counted_once(make_
     def lose_then_die() -> None:
         rig.go(FATAL)
         rig.lose(0)
-        rig.hosts.before = lambda kind, partition, attempt: die() if rig.engine.ledger.entries() else None
+        rig.hosts.before = lambda kind, partition, attempt: die() if rig.ledger else None
         rig.go()
 
     rig.drive_and_die(lose_then_die)

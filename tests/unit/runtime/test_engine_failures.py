@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from afspark.policies import Approximate, MiniBatch, Nothing
+from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
 from afspark.runtime.faults import FaultPlan, Phase, Strike
 from tests.unit.runtime.conftest import MakeRig
 
@@ -22,7 +22,7 @@ def plan(phase: Phase, *batches: int) -> FaultPlan:
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
 @pytest.mark.parametrize("tolerance", [Nothing(), MiniBatch(), Approximate(100.0)], ids=lambda policy: policy.name)
-def test_without_failures_every_policy_is_exact(make_rig: MakeRig, tolerance, keyed: bool) -> None:
+def test_without_failures_every_policy_is_exact(make_rig: MakeRig, tolerance: Tolerance, keyed: bool) -> None:
     rig, truth = make_rig(tolerance=tolerance, keyed=keyed)
     rig.go()
     assert rig.counts() == truth

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,10 +14,17 @@ import pytest
 
 from afspark.algorithms import WordCount
 from afspark.errors import InputError, OperatorFailed
-from afspark.policies import Approximate, MiniBatch
+from afspark.policies import Approximate, MiniBatch, Tolerance
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import die
 from tests.unit.runtime.test_engine_failures import worst
+
+
+def promised(tolerance: Tolerance) -> float:
+    limit = tolerance.promise()
+    assert limit is not None
+    return limit
+
 
 paths = pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
 
@@ -32,14 +42,14 @@ def test_a_task_on_the_wrong_host_touches_nothing(make_rig: MakeRig, keyed: bool
 
 @paths
 @pytest.mark.parametrize("tolerance", [MiniBatch(), Approximate(400.0)], ids=lambda policy: policy.name)
-def test_workers_of_a_host_that_is_gone_move(make_rig: MakeRig, tolerance, keyed: bool) -> None:
+def test_workers_of_a_host_that_is_gone_move(make_rig: MakeRig, tolerance: Tolerance, keyed: bool) -> None:
     rig, truth = make_rig(tolerance=tolerance, keyed=keyed)
     rig.go(3)
     rig.hosts.slots = {"a": 2}
     rig.go()
     assert [member.home for member in rig.members] == ["a", "a"]
     assert [entry.loss.worker for entry in rig.ledger] == [1]
-    assert worst(truth, rig.counts()) <= rig.bound() <= tolerance.promise()
+    assert worst(truth, rig.counts()) <= rig.bound() <= promised(tolerance)
 
 
 def test_state_on_a_host_that_comes_back_too_late_is_not_used(make_rig: MakeRig) -> None:
@@ -95,7 +105,7 @@ def salted(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def test_a_retried_stage_with_other_contents_is_taken_back_everywhere(make_rig: MakeRig) -> None:
     rig, truth = make_rig(keyed=True, transforms=(salted,))
-    lost = []
+    lost: list[bool] = []
 
     def lose_outputs(kind: str, partition: int, attempt: int) -> None:
         if kind == "reduce" and partition == 1 and rig.committed == 2 and not lost:
@@ -130,7 +140,7 @@ class Half(WordCount):
         super().__init__()
         self.marker = marker
 
-    def process(self, items: pa.RecordBatch, states) -> None:
+    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
         middle = items.num_rows // 2
         super().process(items.slice(0, middle), states)
         if os.path.exists(self.marker):
@@ -143,7 +153,9 @@ class Half(WordCount):
 
 
 @paths
-def test_a_process_killed_in_the_middle_of_a_batch_loses_nothing(make_rig: MakeRig, tmp_path, keyed: bool) -> None:
+def test_a_process_killed_in_the_middle_of_a_batch_loses_nothing(
+    make_rig: MakeRig, tmp_path: Path, keyed: bool
+) -> None:
     marker = tmp_path / "marker"
     rig, truth = make_rig(tolerance=Approximate(10.0), operator=Half(str(marker)), keyed=keyed)
     rig.go(3)
@@ -159,7 +171,7 @@ class Raises(WordCount):
         super().__init__()
         self.marker = marker
 
-    def finish(self, states) -> None:
+    def finish(self, states: Mapping[str, Any]) -> None:
         if os.path.exists(self.marker):
             raise ValueError("user code")
 
@@ -167,7 +179,7 @@ class Raises(WordCount):
         return {"operator": "raises"}
 
 
-def test_user_code_that_raises_stops_the_query_and_can_be_mended(make_rig: MakeRig, tmp_path) -> None:
+def test_user_code_that_raises_stops_the_query_and_can_be_mended(make_rig: MakeRig, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     rig, truth = make_rig(operator=Raises(str(marker)))
     rig.go(3)
@@ -192,7 +204,7 @@ def test_a_file_that_cannot_be_read_stops_the_query_and_the_rest_counts_once(
     rig.go(3)
     file = rig.root / "input" / f"{bad:04d}.txt"
     content = file.read_text()
-    rig.engine.planner.discover()
+    rig.find_input()
     file.write_text(content[:100])
     with pytest.raises(InputError) as caught:
         rig.go()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,7 +16,7 @@ from afspark.runtime.exchange import HASH_COLUMN, Parcel, decode, encode, owners
 WORDS = pa.record_batch({"word": ["to", "be", "or", "not", "to", "be"], "n": [1, 2, 3, 4, 5, 6]})
 
 
-def unpack(packed: list[tuple[int, bytes]]) -> list[list[dict]]:
+def unpack(packed: list[tuple[int, bytes]]) -> list[list[dict[str, Any]]]:
     return [[row for batch in decode(payload) for row in batch.to_pylist()] for _, payload in packed]
 
 

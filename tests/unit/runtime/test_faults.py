@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_every_worker_is_struck_and_plans_keep_apart(tmp_path: Path) -> None:
         segment = tmp_path / f"count-{worker}"
         segment.mkdir(exist_ok=True)
         plan = FaultPlan(strikes, name)
-        assert forked(lambda plan=plan, segment=segment: strike(plan, 1, Phase.BETWEEN, segment))[0] is False
+        assert forked(partial(strike, plan, 1, Phase.BETWEEN, segment)) == (False, "killed")
         assert not segment.exists()
 
 

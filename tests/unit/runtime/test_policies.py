@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
 from afspark.errors import UsageError
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
 
-CASE = {"failures": 1, "workers": 4, "keyed": False, "divergence": "max", "exact": False}
+CASE: dict[str, Any] = {"failures": 1, "workers": 4, "keyed": False, "divergence": "max", "exact": False}
 
 
 @pytest.mark.parametrize(

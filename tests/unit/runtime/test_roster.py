@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
 from afspark.errors import OperatorFailed
 from afspark.model.states import HashTable, Matrix
-from afspark.policies import Approximate, MiniBatch, Nothing, counts_as_failure
+from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, counts_as_failure
 from afspark.runtime.lifecycle import Hint
 from afspark.runtime.orders import Report, Status
 from afspark.runtime.roster import Member, Terms, Verdict, digests_agree, judge
@@ -21,7 +22,7 @@ STATES = {
 }
 
 
-def terms(tolerance=None, *, keyed: bool = False, workers: int = 4) -> Terms:
+def terms(tolerance: Tolerance | None = None, *, keyed: bool = False, workers: int = 4) -> Terms:
     return Terms(tolerance=tolerance or Approximate(800.0), states=STATES, workers=workers, keyed=keyed)
 
 
@@ -29,7 +30,7 @@ def ref(number: int, *, full: bool = False, cells: int = 10) -> ObjectRef:
     return ObjectRef(f"object-{number}", "sum", 100, cells, full)
 
 
-def report(worker: int = 0, status: Status = Status.APPLIED, **facts) -> Report:
+def report(worker: int = 0, status: Status = Status.APPLIED, **facts: Any) -> Report:
     return Report(worker=worker, status=status, host="a", **facts)
 
 
