@@ -6,6 +6,7 @@ a remedy. All of them survive pickling, because most are raised in one process a
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 
@@ -32,6 +33,22 @@ class AfsparkError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.message, self.remedy, self.fields)
+
+    def to_json(self) -> dict[str, Any]:
+        """For places where nothing is pickled; fields that are not JSON become their text."""
+        fields = {name: json.loads(json.dumps(value, default=str)) for name, value in self.fields.items()}
+        return {"kind": type(self).__name__, "message": self.message, "remedy": self.remedy, "fields": fields}
+
+
+def from_json(document: dict[str, Any]) -> AfsparkError:
+    """Inverse of :meth:`AfsparkError.to_json`; an unknown kind becomes the base class."""
+    kinds = {kind.__name__: kind for kind in _descendants(AfsparkError)}
+    kind = kinds.get(document["kind"], AfsparkError)
+    return kind(document["message"], remedy=document["remedy"], **document["fields"])
+
+
+def _descendants(kind: type[AfsparkError]) -> list[type[AfsparkError]]:
+    return [kind, *(found for child in kind.__subclasses__() for found in _descendants(child))]
 
 
 def _rebuild(kind: type[AfsparkError], message: str, remedy: str, fields: dict[str, Any]) -> AfsparkError:
@@ -87,4 +104,4 @@ class WorkerFailed(AfsparkError):
 
 
 class OperatorFailed(AfsparkError):
-    """User code raised. Nothing of the batch was applied. Fields: ``batch``, ``worker``, ``trace``."""
+    """User code raised. Nothing of the batch was applied there. Fields: ``batch``, ``worker``, ``trace``."""

@@ -47,7 +47,6 @@ def muster(
     by_worker = {record.worker: record for record in records or ()}
     members: list[Member] = []
     undeclared: list[int] = []
-    free = spread(range(terms.workers), dict(slots))
     for worker in range(terms.workers):
         record = by_worker.get(worker)
         own_losses = [loss for loss in losses if loss.worker == worker]
@@ -61,7 +60,7 @@ def muster(
         missing = _missing(terms, own_losses, failures)
         member = Member(
             worker=worker,
-            home=free[worker],
+            home=next((s.host for s in usable if s.incarnation == expected and s.host in slots), ""),
             incarnation=expected,
             failures=failures,
             completed=record.completed if record and record.incarnation == expected else 0,
@@ -70,9 +69,8 @@ def muster(
             missing=missing,
             recheck=batch > 0 and _lowered(record, terms.theta(failures)),
         )
-        home = next((s.host for s in usable if s.incarnation == expected and s.host in slots), None)
-        if home is not None:
-            member = replace(member, home=home, hint=Hint.RESUME)
+        if member.home:
+            member = replace(member, hint=Hint.RESUME)
         elif batch > 0 and record is not None and record.incarnation == expected:
             undeclared.append(worker)
         elif batch > 0 or expected > 0:
@@ -80,7 +78,14 @@ def muster(
             if record is None and not own_losses:
                 undeclared.append(worker)
         members.append(member)
-    return members, undeclared
+    return _housed(members, slots), undeclared
+
+
+def _housed(members: Sequence[Member], slots: Mapping[str, int]) -> list[Member]:
+    """Members without a home get the slots that those with one leave free."""
+    taken = [member.home for member in members if member.home]
+    homes = spread([member.worker for member in members if not member.home], dict(slots), taken)
+    return [replace(member, home=homes.get(member.worker, member.home)) for member in members]
 
 
 def _missing(terms: Terms, losses: Sequence[Loss], failures: int) -> dict[str, float]:

@@ -63,7 +63,7 @@ class Engine:
         started = time.perf_counter()
         first = self.workforce is None
         workforce = self.workforce or self._open(batch)
-        apply = partial(self._apply, workforce, batch, frame, self._chunks(batch, first))
+        apply = partial(self._apply, workforce, batch, frame, self._shares(batch, first))
         tries, reports = self._delivered(apply, deliver, batch)
         self._strike(batch, Phase.COMMITTING)
         recovered = workforce.advance(reports)
@@ -145,7 +145,6 @@ class Engine:
         workforce.gather(batch, record, self._passed_over(batch, record))
         if record is not None:
             self.totals = {name: int(record.extra.get(name, 0)) for name in self.totals}
-        self.log.sweep()
         self.workforce = workforce
         return workforce
 
@@ -166,21 +165,22 @@ class Engine:
             return []
         return [damage.name for damage in self.log.damaged] or [f"record of batch {batch - 1}"]
 
-    def _chunks(self, batch: int, first: bool) -> list[Chunk]:
+    def _shares(self, batch: int, first: bool) -> list[list[Chunk]]:
         if self.planner is None:
             return []
-        chunks = chunks_of_batch(self.checkpoint, self.planner, batch)
+        shares = share(chunks_of_batch(self.checkpoint, self.planner, batch), self.pipeline.workers)
         if first:
-            # Input removed while the query was down is left out; while it runs, that is an error.
-            gone = self.planner.missing(chunks)
-            chunks = [chunk for chunk in chunks if chunk not in gone]
-        return chunks
+            # Input removed while the query was down is left out; while it runs, that is an error. The others
+            # keep their shares: some workers may have applied theirs before the query went down.
+            gone = self.planner.missing([chunk for chunks in shares for chunk in chunks])
+            shares = [[chunk for chunk in chunks if chunk not in gone] for chunks in shares]
+        return shares
 
     def _apply(
-        self, workforce: Workforce, batch: int, frame: DataFrame, chunks: Sequence[Chunk]
+        self, workforce: Workforce, batch: int, frame: DataFrame, shares: Sequence[Sequence[Chunk]]
     ) -> tuple[int, list[Report]]:
         for attempt in range(1, STAGE_TRIES + 1):
-            reports = self._stage(workforce, batch, frame, chunks)
+            reports = self._stage(workforce, batch, frame, shares)
             if workforce.settle(batch, reports):
                 applied = [report for report in reports if report is not None]
                 if digests_agree(applied):
@@ -197,11 +197,11 @@ class Engine:
         )
 
     def _stage(
-        self, workforce: Workforce, batch: int, frame: DataFrame, chunks: Sequence[Chunk]
+        self, workforce: Workforce, batch: int, frame: DataFrame, shares: Sequence[Sequence[Chunk]]
     ) -> list[Report | None]:
         """One try of the batch."""
         orders = workforce.orders(batch)
-        stage = partial(run_exchange if self.pipeline.keyed else run_fast_path, shares=share(chunks, len(orders)))
+        stage = partial(run_exchange if self.pipeline.keyed else run_fast_path, shares=shares)
         if self.planner is None:
             stage = partial(run_frame, frame=frame)
         return self._reports(orders, partial(stage, self.sc, workforce.mission, self.work, orders))
@@ -229,6 +229,9 @@ class Engine:
             return
         records = tuple(member.record(terms) for member in workforce.members)
         self.log.write(CommitRecord(batch, self.log.epoch, {self.pipeline.name: records}, dict(self.totals)))
+        if self._committed is None:
+            # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
+            self.log.sweep()
         self.log.prune()
 
     def _strike(self, batch: int, phase: Phase) -> None:

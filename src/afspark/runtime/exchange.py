@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from afspark.errors import AfsparkError, from_json
 from afspark.model.kernels.hashing import hash_columns
 
 #: Column in which a combiner may hand over the hashes it has computed already.
@@ -31,17 +32,20 @@ class Parcel:
     size: int
     digest: str
     payload: bytes
+    #: why the map partition could not be read; the other fields mean nothing then
+    failure: AfsparkError | None = None
 
     def to_bytes(self) -> bytes:
         """The parcel for a binary column: a line of JSON, then the payload."""
-        head = json.dumps([self.partition, self.items, self.size, self.digest])
+        failure = self.failure.to_json() if self.failure else None
+        head = json.dumps([self.partition, self.items, self.size, self.digest, failure])
         return head.encode() + b"\n" + self.payload
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Parcel:
         head, _, payload = data.partition(b"\n")
-        partition, items, size, digest = json.loads(head)
-        return cls(partition, items, size, digest, payload)
+        partition, items, size, digest, failure = json.loads(head)
+        return cls(partition, items, size, digest, payload, from_json(failure) if failure else None)
 
 
 def pack(

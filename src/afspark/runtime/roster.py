@@ -61,6 +61,8 @@ class Member:
     #: per state, what counted failures may have taken so far
     missing: Mapping[str, float] = field(default_factory=dict)
     recheck: bool = False
+    #: the next backup must be a full image, because the chain has a hole
+    restart_chain: bool = False
 
     def order(self, batch: int, terms: Terms, fence: int = 0) -> Order:
         return Order(
@@ -72,7 +74,7 @@ class Member:
             home=self.home,
             theta=terms.theta(self.failures),
             missing=self.missing,
-            full=terms.compaction.due(self.chain),
+            full=self.restart_chain or terms.compaction.due(self.chain),
             recheck=self.recheck,
             chain=self.chain if self.hint is Hint.RECOVER else (),
             previous=self.previous if self.hint is Hint.RECOVER else (),
@@ -100,8 +102,15 @@ class Member:
         chain, previous = self.chain, self.previous
         if report.backup is not None:
             chain, previous = extend(chain, previous, report.backup)
+        hole = self.restart_chain and not (report.backup is not None and report.backup.full)
         return replace(
-            self, completed=self.completed + 1, hint=Hint.RESUME, chain=chain, previous=previous, recheck=False
+            self,
+            completed=self.completed + 1,
+            hint=Hint.RESUME,
+            chain=chain,
+            previous=previous,
+            recheck=False,
+            restart_chain=hole,
         )
 
     def record(self, terms: Terms) -> WorkerRecord:

@@ -23,11 +23,11 @@ from afspark.runtime.exchange import Parcel, decode, pack, parcels
 from afspark.runtime.faults import Phase, forget_strikes, strike
 from afspark.runtime.host import spark_host
 from afspark.runtime.ingest import Ingest, read_chunks
-from afspark.runtime.orders import Mission, Order, Report
+from afspark.runtime.orders import Mission, Order, Report, Status
 from afspark.runtime.placement import anchor
 from afspark.runtime.segment import SegmentRoot
 from afspark.runtime.sources import Chunk, Source
-from afspark.runtime.worker import Feed, serve
+from afspark.runtime.worker import Feed, as_failure, serve
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,11 @@ def _send(
     size: int | Callable[[], int],
 ) -> list[Addressed]:
     items = Ingest(batches, work.transforms, work.operator.combiner())
-    packed = pack(items, key=work.operator.key if work.keyed else (), partition=partition, workers=mission.workers)
+    try:
+        packed = pack(items, key=work.operator.key if work.keyed else (), partition=partition, workers=mission.workers)
+    except Exception as error:  # noqa: BLE001 - input and user code may raise anything; it must not be retried blindly
+        failure = as_failure(error, work.operator)
+        return [(worker, Parcel(partition, 0, 0, "", b"", failure)) for worker in range(mission.workers)]
     total = size() if callable(size) else size
     return parcels(packed, partition=partition, items=items.items, size=total)
 
@@ -172,6 +176,10 @@ def _receive(
     mission: Mission, work: Work, orders: Sequence[Order], mail: Iterator[tuple[int, list[Parcel]]]
 ) -> Iterator[Report]:
     for worker, inbox in mail:
+        failed = [parcel.failure for parcel in inbox if parcel.failure is not None]
+        if failed:
+            yield Report(worker=worker, status=Status.FAILED, host="", error=failed[0])
+            continue
         feed = Feed(
             _Opened(inbox),
             size=sum(parcel.size for parcel in inbox),

@@ -29,6 +29,9 @@ from afspark.store import ObjectRef, load_chain, object_name, seal
 
 LOCK_SECONDS = 10.0
 
+#: File in a segment that names what its recovery had to pass over.
+DAMAGE = "damaged.json"
+
 
 class Feed:
     """The items of one worker in one batch, with what is known of their origin once they were consumed."""
@@ -68,16 +71,18 @@ def serve(mission: Mission, order: Order, operator: Operator, feed: Feed) -> Rep
         return Report(worker=order.worker, status=Status.FAILED, host=host, error=error)
     except SegmentError as error:
         return Report(worker=order.worker, status=Status.BUSY, host=host, detail=str(error))
-    except AfsparkError as error:
-        return Report(worker=order.worker, status=Status.FAILED, host=host, error=error)
     except Exception as error:  # noqa: BLE001 - user code may raise anything
-        failure = OperatorFailed(
-            f"{type(operator).__name__} failed in batch {order.batch}: {type(error).__name__}: {error}",
-            batch=order.batch,
-            worker=order.worker,
-            trace=traceback.format_exc(),
-        )
-        return Report(worker=order.worker, status=Status.FAILED, host=host, error=failure)
+        return Report(worker=order.worker, status=Status.FAILED, host=host, error=as_failure(error, operator))
+
+
+def as_failure(error: Exception, operator: Operator) -> AfsparkError:
+    """The error as the driver will raise it; what user code raised keeps its trace as a field."""
+    if isinstance(error, AfsparkError):
+        return error
+    return OperatorFailed(
+        f"{type(operator).__name__} failed: {type(error).__name__}: {error}",
+        trace="".join(traceback.format_exception(error)),
+    )
 
 
 class _Task:
@@ -166,7 +171,10 @@ class _Task:
         for name, state in self._states(segment).items():
             state.restore(loaded.images.get(name, ()))
             self.restored_cells += state.size
-        self.damaged = tuple(ref.name for ref in loaded.damaged)
+        if loaded.damaged:
+            # Kept with the state until its first batch: this process may die before it can report.
+            names = [damage.name for damage in loaded.damaged]
+            (segment.directory / DAMAGE).write_text(json.dumps(names))
 
     def _states(self, segment: Segment) -> dict[str, State]:
         specs = self.operator.states()
@@ -177,6 +185,8 @@ class _Task:
     def _apply(self, segment: Segment, states: Mapping[str, State]) -> Report:
         order = self.order
         started = time.perf_counter()
+        damage = segment.directory / DAMAGE
+        self.damaged = tuple(json.loads(damage.read_text())) if damage.exists() else ()
         for state in states.values():
             state.acknowledge()
             state.begin()
@@ -210,6 +220,7 @@ class _Task:
             restored_cells=self.restored_cells,
         )
         segment.finish(order.batch, json.dumps(report.to_json()).encode())
+        damage.unlink(missing_ok=True)
         return report
 
     def _process(self, states: Mapping[str, State]) -> None:

@@ -32,6 +32,7 @@ class Workforce:
         self._fence = fence
         self._recovering: dict[int, Loss] = {}
         self._passed_over: dict[int, tuple[str, ...]] = {}
+        self._gap: tuple[str, ...] = ()
 
     @property
     def homes(self) -> list[str]:
@@ -60,9 +61,25 @@ class Workforce:
             losses=[entry.loss for entry in self.ledger.entries()],
             survivors=[survivor for survivor in survivors if survivor.operator == name],
         )
+        self._gap = tuple(damaged)
+        if damaged:
+            # Backups between the record found and the last one are unknown: no chain may go on with a hole in it.
+            self.members = [replace(member, restart_chain=True) for member in self.members]
+        self._recovering = self._unfinished()
         for worker in undeclared:
             self._declare(self.members[worker], batch, "its segment was gone when the driver started")
-        self._passed_over = {worker: tuple(damaged) for worker in self._recovering}
+        self._passed_over = dict.fromkeys(self._recovering, self._gap)
+
+    def _unfinished(self) -> dict[int, Loss]:
+        """Losses an earlier driver declared for the present incarnations and did not see made good."""
+        name = self.mission.operator_name
+        return {
+            entry.loss.worker: entry.loss
+            for entry in self.ledger.entries()
+            if entry.recovery is None
+            and entry.loss.operator == name
+            and self.members[entry.loss.worker].incarnation == entry.loss.incarnation + 1
+        }
 
     def orders(self, batch: int) -> list[Order]:
         """Orders for ``batch``. Waits for homes without executor; those that stay away lose their workers."""
@@ -94,6 +111,7 @@ class Workforce:
             if report is None:
                 continue
             if verdict is Verdict.FAIL and report.error is not None:
+                report.error.fields.update(batch=batch, worker=member.worker)
                 raise report.error
             if verdict is Verdict.REFUSE:
                 raise CheckpointError(
@@ -110,6 +128,7 @@ class Workforce:
         """After all workers applied a batch: completes the recoveries among them."""
         for report in reports:
             self.members[report.worker] = self.members[report.worker].applied(report)
+        self._gap = ()
         return self._completed(reports)
 
     def rest(self, reports: Sequence[Report]) -> None:
@@ -160,4 +179,5 @@ class Workforce:
             failures=member.failures,
         )
         self._recovering[member.worker] = self.ledger.declare(loss)
+        self._passed_over[member.worker] = self._gap
         self.members[member.worker] = successor

@@ -42,7 +42,7 @@ def warm_kernels() -> None:
     warm_up()
 
 
-@settings(max_examples=12)
+@settings(max_examples=(settings.default or settings()).max_examples // 8)  # each takes a second
 @given(history=histories, tolerance=tolerances, keyed=st.booleans())
 @example(
     history=[("quiet", None), ("strike", Phase.COMMITTED), ("driver", ("after", False)), ("lose", {0, 1})],
