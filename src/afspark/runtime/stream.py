@@ -195,11 +195,17 @@ class StreamWriter:
             "segments": ("segments", str),
             "host_grace_seconds": ("hostGraceSeconds", float),
         }
-        given = {name: kind(self.options[key]) for name, (key, kind) in own.items() if key in self.options}
+        given = {name: self._number(key, kind) for name, (key, kind) in own.items() if key in self.options}
         checkpoint = self.options.get("checkpointLocation") or tempfile.mkdtemp(prefix="afspark-checkpoint-")
         if not urlparse(checkpoint).scheme:
             checkpoint = str(Path(checkpoint).absolute())
         return RunOptions(checkpoint=checkpoint, emit=emit, faults=self.faults, **given)
+
+    def _number(self, key: str, kind: Callable[[str], Any]) -> Any:
+        try:
+            return kind(self.options[key])
+        except ValueError:
+            raise UsageError(f"Option {key!r} is {self.options[key]!r}, not a number.", option=key) from None
 
     def _delivery(self, path: str | None) -> Deliver | None:
         if self.deliver is not None or self.sink is None:

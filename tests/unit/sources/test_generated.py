@@ -75,10 +75,10 @@ def test_packet_chunks_replay():
 
 
 def test_limit_counts_chunks_of_equal_weight():
-    planner = ZipfWords(100 << 20).planner(DictStore())
+    planner = ZipfWords(25 << 18).planner(DictStore())
     end = planner.discover()
     assert end == {"chunks": 25}
-    assert planner.limit({"chunks": 3}, end, 9 << 20) == {"chunks": 5}
+    assert planner.limit({"chunks": 3}, end, (9 << 18) // 4) == {"chunks": 5}
     assert planner.limit({"chunks": 3}, end, 1) == {"chunks": 4}
     assert planner.limit({"chunks": 24}, end, 1 << 40) == end
     assert planner.limit(end, end, 1 << 40) == end

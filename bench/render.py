@@ -1,0 +1,94 @@
+"""Figures of a benchmark run as docs/results.md: ``python -m bench.render out/bench.json docs/results.md``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+HEAD = """# Results
+
+Made by `make bench`, which runs all contenders interleaved, several rounds in one run, and keeps medians. Figures are ratios on one noisy machine, not promises: run it on yours. The raw figures are in [results.json](results.json).
+
+"""
+
+METHOD = """## How it is measured
+
+- Input: generated once, the same files for everybody, one 40 MB text file or one Parquet file of 2.5 million packets a batch, read from the page cache.
+- Time: Spark's own `triggerExecution` of all batches but the first two, plus, for results asked for at the end, the time to compute and write all of them to a sink that discards them.
+- Native: `groupBy().count()` and `groupBy(keys).sum(weight)` in update mode with Spark's exactly-once checkpoint, two shuffle partitions, the same checkpoint file manager; state store HDFS-backed and RocksDB with changelog checkpointing; the better one counts.
+- Ratios are medians of the ratios within a round.
+"""
+
+
+def render(document: dict[str, Any]) -> str:
+    """The page."""
+    parts = [HEAD, _environment(document)]
+    if "tolerance" in document:
+        parts.append(_tolerance(document["tolerance"]))
+    if "native" in document:
+        parts.append(_native(document["native"]))
+    if "state" in document:
+        parts.append(_state(document["state"]))
+    return "".join(parts) + METHOD
+
+
+def _environment(document: dict[str, Any]) -> str:
+    found = document["environment"]
+    return (
+        f"{found['cores']} cores ({found['processor']}), {found['memory_gb']} GB, Spark {found['spark']}, "
+        f"Python {found['python']}; {document['settings']['rounds']} rounds, "
+        f"{document['settings']['batches']} batches a run; load before the run {found['load_before']}.\n\n"
+    )
+
+
+def _contest(figures: dict[str, Any]) -> str:
+    rows = ["| contender | MB/s | least to most | s a batch | results, s |", "|---|---|---|---|---|"]
+    for name, values in figures.items():
+        rate = values["mb_per_second"]
+        results = values.get("results_seconds")
+        rows.append(
+            f"| {name} | {rate['median']:.1f} | {rate['least']:.1f} to {rate['most']:.1f} "
+            f"| {values['seconds_per_batch']['median']:.3f} | {results['median'] if results else 0:.2f} |"
+        )
+    return "\n".join(rows) + "\n\n"
+
+
+def _tolerance(suite: dict[str, Any]) -> str:
+    text = "## What fault tolerance costs when nothing fails\n\n"
+    for algorithm, part in suite.items():
+        text += f"**{algorithm}**: approximate / none **{part['approximate/none']:.3f}**, "
+        text += f"approximate / minibatch {part['approximate/minibatch']:.3f}\n\n" + _contest(part["figures"])
+    return text
+
+
+def _native(suite: dict[str, Any]) -> str:
+    text = "## Against native Structured Streaming\n\n"
+    for algorithm, part in suite.items():
+        text += f"**{algorithm}**\n\n" + _contest(part["figures"])
+        text += "".join(f"- {name}: **{value:.2f}**\n" for name, value in part["ratios"].items()) + "\n"
+    return text
+
+
+def _state(suite: dict[str, Any]) -> str:
+    text = (
+        "## The state stage alone\n\nOne worker, 200,000 items a batch on random keys of tables of different sizes.\n\n"
+    )
+    text += "| keys | 64-bit keys, ms a batch | bytes a key beyond its own | words, ms a batch | bytes a key beyond its own |\n"
+    text += "|---|---|---|---|---|\n"
+    for numbers, words in zip(suite["cost_by_size"]["int64"], suite["cost_by_size"]["string"], strict=True):
+        text += (
+            f"| {numbers['keys']:,} | {numbers['milliseconds']:.1f} | {numbers['bytes_per_key']:.0f} "
+            f"| {words['milliseconds']:.1f} | {words['bytes_per_key']:.0f} |\n"
+        )
+    text += "\nRecovery of one worker, exact backups, words as keys: from the start of its task until its batch is applied.\n\n"
+    text += "| keys | task, s | of that restoring, s |\n|---|---|---|\n"
+    for row in suite["recovery"]:
+        text += f"| {row['keys']:,} | {row['task_seconds']:.2f} | {row['restore_seconds']:.2f} |\n"
+    return text + "\n"
+
+
+if __name__ == "__main__":
+    source, target = (Path(argument) for argument in sys.argv[1:3])
+    target.write_text(render(json.loads(source.read_text())))
