@@ -93,7 +93,7 @@ class Bench:
                     native, self.spark, partial(native_words, self.spark, self.text), self.text, "rocksdb"
                 ),
             },
-            rounds=max(2, self.rounds // 2),
+            rounds=max(1, self.rounds // 2),
         )
         packets = interleave(
             {
@@ -105,7 +105,7 @@ class Bench:
                     native, self.spark, partial(native_packets, self.spark, self.packets), self.packets, "rocksdb"
                 ),
             },
-            rounds=max(2, self.rounds // 2),
+            rounds=max(1, self.rounds // 2),
         )
         return {
             name: {"figures": contest.to_json(), "ratios": _against_best_native(contest)}
