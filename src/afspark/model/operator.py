@@ -65,6 +65,10 @@ class Operator:
 
     #: columns whose hash picks the worker when state is partitioned by key
     key: ClassVar[tuple[str, ...]] = ()
+    #: the most one item, before any combining, can change the divergence of any state; None: not declared
+    alpha: float | None = None
+    #: whether the operator stands approximate recovery; a text is the reason why not
+    approximable: bool | str = True
 
     def states(self) -> Mapping[str, StateSpec]:
         """The operator's states by name. Called once per start; must always answer the same."""
