@@ -88,6 +88,10 @@ class Operator:
     key: ClassVar[tuple[str, ...]] = ()
     #: the most items that one item can become downstream (β)
     fan_out: ClassVar[float] = 1.0
+    #: the most one item, before any combining, can change the divergence of a state (α); None: not known
+    alpha: float | None = None
+    #: True, or the reason why approximate recovery would break the operator
+    approximable: bool | str = True
 
     def states(self) -> Mapping[str, StateSpec]:
         """The operator's states by name. Called once per start; must always answer the same."""

@@ -14,12 +14,11 @@ from typing import Any
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 
-from afspark.bounds import Place, weights_of
+from afspark.bounds import Place, weights
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Transform
-from afspark.model.preconditions import refuse_if_unfit
-from afspark.model.windows import Window, check_window
-from afspark.policies import MiniBatch, Tolerance
+from afspark.model.windows import Agenda, Decaying, Window, check_decayable
+from afspark.policies import MiniBatch, Tolerance, refuse_if_unfit
 from afspark.runtime.faults import FaultPlan
 from afspark.runtime.roster import Terms
 from afspark.runtime.sources import Source
@@ -71,7 +70,10 @@ class Node:
             if "@" in state or "." in state or not state:
                 raise UsageError(f"{state!r} cannot be the name of a state.", remedy="Use letters, digits and _.")
         if self.window is not None:
-            check_window(self.window, specs)
+            Agenda.start(self.window, workers=self.workers)
+        if isinstance(self.window, Decaying):
+            for spec in specs.values():
+                check_decayable(spec)
         refuse_if_unfit(self.operator, self.tolerance)
         _check_picklable(self.name, self.operator)
 
@@ -141,7 +143,7 @@ class Pipeline:
 
     def place(self, node: Node) -> Place:
         """What divides the budget of an operator."""
-        weight = weights_of({one.name: one.weight for one in self.nodes})[node.name]
+        weight = weights([one.weight for one in self.nodes])[self.nodes.index(node)]
         below = self.downstream_of(node.name)
         fan_out = max([self.node(name).operator.fan_out for name in below] + [node.operator.fan_out])
         return Place(

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from afspark.bounds import Place
 from afspark.model.states import StateSpec
-from afspark.policies import Tolerance, counts_as_failure
+from afspark.policies import Thresholds, Tolerance, counts_as_failure, thresholds_in_force
 from afspark.runtime.lifecycle import Hint
 from afspark.runtime.orders import Order, Report, Status
 from afspark.store import CompactionRule, ObjectRef, WorkerRecord, extend
@@ -25,20 +26,28 @@ class Terms:
     states: Mapping[str, StateSpec]
     workers: int
     keyed: bool
+    weight: float = 1.0
+    fan_out: float = 1.0
+    downstream: int = 0
     compaction: CompactionRule = field(default_factory=CompactionRule)
+
+    @property
+    def place(self) -> Place:
+        return Place(
+            workers=self.workers,
+            keyed=self.keyed,
+            weight=self.weight,
+            fan_out=self.fan_out,
+            downstream=self.downstream,
+        )
+
+    def thresholds(self, failures: int) -> Thresholds:
+        """Everything in force for a worker with that many counted failures, and why."""
+        return thresholds_in_force(self.tolerance, self.states, failures=failures, place=self.place)
 
     def theta(self, failures: int) -> dict[str, float]:
         """Thresholds in force per state for a worker with that many counted failures."""
-        return {
-            name: self.tolerance.allowance(
-                failures=failures,
-                workers=self.workers,
-                keyed=self.keyed,
-                divergence=spec.divergence,
-                exact=spec.exact,
-            )
-            for name, spec in self.states.items()
-        }
+        return dict(self.thresholds(failures).theta)
 
     def loss(self, failures: int) -> dict[str, float]:
         """What the next counted failure can take per state; nothing is promised where nothing is kept."""

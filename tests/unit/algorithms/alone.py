@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from afspark.bounds import Place
 from afspark.model.operator import Operator, Share, WorkerContext
 from afspark.model.states import HeapColumns
 from afspark.policies import Tolerance
@@ -28,8 +29,7 @@ class Alone:
         spec = self.operator.states()[name]
         return self.tolerance.allowance(
             failures=self.failures,
-            workers=self.workers,
-            keyed=False,
+            place=Place(workers=self.workers),
             divergence=spec.divergence,
             exact=spec.exact,
         )
