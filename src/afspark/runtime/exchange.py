@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,21 +32,25 @@ class Packet(NamedTuple):
     pane: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Parcel:
     """What one map partition sends to one worker. ``digest`` covers the parcels to all workers.
 
     ``origin`` names the operator the items come from ("" for the source), ``partition`` the map partition; parcels
-    are opened in the order of ``partition``, which fixes the order of float sums.
+    are opened in the order of ``partition``, which fixes the order of float sums. The first worker's parcel carries
+    the counts of the whole map partition, so that sums over workers are right.
     """
 
-    origin: str
+    origin: str = ""
     partition: int
-    items: int
-    size: int
-    digest: str
-    payload: bytes
+    digest: str = ""
+    payload: bytes = b""
     feedback: bool = False
+    items: int = 0
+    size: int = 0
+    #: greatest time, and items without one, where items were combined before they were sent
+    latest: float | None = None
+    unplaced: int = 0
     #: why the map partition could not be read; the other fields mean nothing then
     failure: AfsparkError | None = None
 
@@ -60,61 +64,58 @@ class Parcel:
 
     def to_bytes(self) -> bytes:
         """The parcel for a binary column: a line of JSON, then the payload."""
-        failure = self.failure.to_json() if self.failure else None
-        head = [self.origin, self.partition, self.items, self.size, self.digest, self.feedback, failure]
+        head = {**vars(self), "failure": self.failure.to_json() if self.failure else None}
+        del head["payload"]
         return json.dumps(head).encode() + b"\n" + self.payload
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Parcel:
         head, _, payload = data.partition(b"\n")
-        origin, partition, items, size, digest, feedback, failure = json.loads(head)
-        return cls(
-            origin, partition, items, size, digest, payload, feedback, from_json(failure) if failure else None
-        )
+        fields = json.loads(head)
+        failure = from_json(fields.pop("failure")) if fields["failure"] else fields.pop("failure")
+        return cls(**fields, payload=payload, failure=failure)
 
 
 def address(
-    packets: Iterable[Packet], *, key: Sequence[str], partition: int, workers: int
-) -> list[tuple[int, bytes]]:
-    """Encodes the items for each worker; without a key all items of a partition go to one worker."""
+    packets: Iterable[Packet], *, key: Sequence[str], partition: int, workers: int, everywhere: bool = False
+) -> list[bytes]:
+    """Encodes the items for each worker: by key, or all of a partition for one worker, or for every worker."""
     shares: list[list[Packet]] = [[] for _ in range(workers)]
     for packet in packets:
-        if not key:
+        if key and set(key) <= set(packet.items.schema.names):
+            for worker, rows in enumerate(split(packet.items, owners(packet.items, key, workers), workers)):
+                if rows.num_rows:
+                    shares[worker].append(packet._replace(items=rows))
+        elif everywhere:
+            for share in shares:
+                share.append(packet)
+        else:
             shares[partition % workers].append(packet)
-            continue
-        for worker, rows in enumerate(split(packet.items, owners(packet.items, key, workers), workers)):
-            if rows.num_rows:
-                shares[worker].append(packet._replace(items=rows))
-    return [(worker, pack_packets(share)) for worker, share in enumerate(shares)]
+    return [pack_packets(share) for share in shares]
 
 
-def parcels(
-    addressed: Sequence[tuple[int, bytes]],
-    *,
-    origin: str = "",
-    partition: int,
-    items: int,
-    size: int,
-    digest: str | None = None,
-    feedback: bool = False,
-) -> list[tuple[int, Parcel]]:
-    """Addressed parcels; the first one carries the counts, so that sums over workers are right."""
-    if digest is None:
+def parcels(payloads: Sequence[bytes], first: Parcel) -> list[tuple[int, Parcel]]:
+    """A parcel for each worker, like ``first``; without a digest it is made from all payloads."""
+    digest = first.digest
+    if not digest:
         whole = hashlib.blake2b(digest_size=16)
-        for _, payload in addressed:
+        for payload in payloads:
             whole.update(hashlib.blake2b(payload, digest_size=16).digest())
         digest = whole.hexdigest()
+    plain = replace(first, digest=digest, items=0, size=0, latest=None, unplaced=0)
     return [
-        (
-            worker,
-            Parcel(origin, partition, 0 if worker else items, 0 if worker else size, digest, payload, feedback),
-        )
-        for worker, payload in addressed
+        (worker, replace(plain if worker else first, digest=digest, payload=payload))
+        for worker, payload in enumerate(payloads)
     ]
 
 
 def digest_of(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def joint_digest(found: Iterable[bytes]) -> str:
+    """Of what a worker keeps on several ports; empty ones count as such."""
+    return "+".join(digest_of(data) if data else "" for data in found)
 
 
 def owners(batch: pa.RecordBatch, key: Sequence[str], workers: int) -> npt.NDArray[np.uint64]:

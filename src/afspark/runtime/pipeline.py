@@ -54,6 +54,8 @@ class Node:
     feeds_back: tuple[str, ...] = ()
     #: keeps the rows that a batch changed, for a sink in update mode
     emits: bool = False
+    #: keeps what it sends, for a sink in append mode
+    appends: bool = False
 
     def __post_init__(self) -> None:
         if self.workers < 1:

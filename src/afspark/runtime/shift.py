@@ -45,20 +45,23 @@ class Feed:
         parcels = sorted(inbox, key=lambda parcel: (parcel.origin, parcel.partition))
         self._waiting = [(parcel, list(parcel.packets())) for parcel in parcels if not parcel.feedback]
         self._feedback = [parcel for parcel in parcels if parcel.feedback]
-        self._received = sum(parcel.items for parcel in parcels if not parcel.feedback)
+        self._parcels = [parcel for parcel, _ in self._waiting]
         self.bytes = size + sum(parcel.size for parcel in parcels)
         self.consumed = {parcel.label: parcel.digest for parcel in parcels}
 
     @property
     def items(self) -> int:
-        return self._received + sum(ingest.items for _, ingest in self._direct)
+        received = sum(parcel.items for parcel in self._parcels)
+        return received + sum(ingest.items for _, ingest in self._direct)
 
     @property
     def unplaced(self) -> int:
-        return sum(ingest.unplaced for _, ingest in self._direct)
+        received = sum(parcel.unplaced for parcel in self._parcels)
+        return received + sum(ingest.unplaced for _, ingest in self._direct)
 
     def latest(self) -> list[float]:
-        return [ingest.latest for _, ingest in self._direct if ingest.latest is not None]
+        times = [ingest.latest for _, ingest in self._direct] + [parcel.latest for parcel in self._parcels]
+        return [time for time in times if time is not None]
 
     def feedback(self) -> Iterator[tuple[str, Packet]]:
         for parcel in self._feedback:
