@@ -20,7 +20,7 @@ def assemble(sinks: Sequence[tuple[StatefulStream, str | None]], *, batch_bytes:
     modes = {stateful.name: mode for stateful, mode in sinks}
     names = _source_names(found.values())
     nodes = tuple(_node(stateful, modes.get(stateful.name), names) for stateful in found.values())
-    readers = {name: 1 for name in names.values()}
+    readers = dict.fromkeys(names.values(), 1)
     for node in nodes:
         for edge in node.inputs:
             if edge.origin in readers:

@@ -19,9 +19,9 @@ from afspark.store import ObjectRef, Store
 class Calendar:
     """What a worker of a windowed operator must know of time before a batch.
 
-    ``agenda`` is the one under which items are judged late; ``exposed`` are the panes a failure would strike now. ``now`` is the batch's processing time, fixed by
-    Spark's offset log. Panes below ``needed_from`` can be dropped. ``base`` is the tick a decaying state is
-    expressed in; ``rescale`` converts the state to it first.
+    ``agenda`` is the one under which items are judged late; ``exposed`` are the panes a failure would strike now.
+    ``now`` is the batch's processing time, fixed by Spark's offset log. Panes below ``needed_from`` can be dropped.
+    ``base`` is the tick a decaying state is expressed in; ``rescale`` converts the state to it first.
     """
 
     agenda: Agenda = field(default_factory=Agenda)

@@ -142,7 +142,9 @@ def _kept_windows(mission: Mission, batch: int, worker: int) -> tuple[int, bytes
     return worker, kept_by(mission, worker, batch, WINDOWS)
 
 
-def _read_table(operator: Operator, read: Callable[[int], dict[str, pa.RecordBatch]], worker: int) -> list[pa.RecordBatch]:
+def _read_table(
+    operator: Operator, read: Callable[[int], dict[str, pa.RecordBatch]], worker: int
+) -> list[pa.RecordBatch]:
     return [operator.rows(cells) for cells in read(worker).values()]
 
 

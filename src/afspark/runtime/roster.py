@@ -7,7 +7,7 @@ here; the batch loop carries it out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from afspark.policies import counts_as_failure

@@ -40,7 +40,9 @@ def feedback_for(target: str) -> str:
 class Feed:
     """The items of one worker in one batch: what it reads itself, and the parcels that others sent."""
 
-    def __init__(self, direct: Iterable[tuple[str, Ingest]] = (), inbox: Iterable[Parcel] = (), *, size: int = 0) -> None:
+    def __init__(
+        self, direct: Iterable[tuple[str, Ingest]] = (), inbox: Iterable[Parcel] = (), *, size: int = 0
+    ) -> None:
         self._direct = list(direct)
         parcels = sorted(inbox, key=lambda parcel: (parcel.origin, parcel.partition))
         self._waiting = [(parcel, list(parcel.packets())) for parcel in parcels if not parcel.feedback]
@@ -199,9 +201,7 @@ class Shift:
         if packet.pane is not None:
             divided = Split(parts=[Part(packet.pane, packet.items)], items=packet.items.num_rows)
         else:
-            divided = split(
-                window, packet.items, now=self.calendar.now, seen=self.seen.seen, workers=self.workers
-            )
+            divided = split(window, packet.items, now=self.calendar.now, seen=self.seen.seen, workers=self.workers)
         kept, too_late = late(window, self.calendar.agenda, divided.parts)
         self.seen = self.seen.noting(divided, kept, too_late)
         for part in kept:

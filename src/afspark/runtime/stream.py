@@ -87,9 +87,7 @@ class Stream:
 
     def map(self, transform: Transform) -> Stream:
         """Adds a stateless step, fused into the read: a RecordBatch in, a RecordBatch or None out."""
-        return replace(
-            self, inflows=tuple(Inflow(one.origin, (*one.transforms, transform)) for one in self.inflows)
-        )
+        return replace(self, inflows=tuple(Inflow(one.origin, (*one.transforms, transform)) for one in self.inflows))
 
     def union(self, *others: Stream | StatefulStream) -> Stream:
         """Items of several streams for one operator, which tells them apart by ``context.input``."""

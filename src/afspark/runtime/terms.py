@@ -96,9 +96,7 @@ class Terms:
 
     def items(self, strikes: Strikes) -> float:
         """l: how many feedback items may wait without a backup."""
-        return self.tolerance.items_allowance(
-            failures=len(strikes), place=self.place, decaying=self.decaying
-        )
+        return self.tolerance.items_allowance(failures=len(strikes), place=self.place, decaying=self.decaying)
 
     def _counted(self, strikes: Strikes, pane: int | None) -> int:
         if not self.paned:
@@ -125,9 +123,7 @@ class Terms:
         if not touched:
             return Strike(taken={})
         taken = {
-            label(name, pane): most
-            for pane in touched
-            for name, most in self._taken(self.theta(strikes, pane)).items()
+            label(name, pane): most for pane in touched for name, most in self._taken(self.theta(strikes, pane)).items()
         }
         return Strike(taken=taken, panes=(min(touched), max(touched)))
 
@@ -180,7 +176,9 @@ class Terms:
         # A sliding window reaches back; thresholds of new panes depend on failures inside their window.
         return tuple(strike for strike in strikes if strike.panes is None or strike.panes[1] >= first)
 
-    def realised(self, per_worker: Sequence[Strikes], *, window: int | None = None, tick: int | None = None) -> dict[str, float]:
+    def realised(
+        self, per_worker: Sequence[Strikes], *, window: int | None = None, tick: int | None = None
+    ) -> dict[str, float]:
         """Per state, the most that the failures so far can have changed it (in one window); 0 before any."""
         bounds = {}
         for name, spec in self.states.items():
