@@ -52,6 +52,17 @@ def check_distances(values: np.ndarray, shadows: np.ndarray) -> None:
     everything = np.arange(len(values), dtype=np.uint32)
     cells.distances(everything, values, shadows, got)
     assert got.tolist() == expected.tolist()
+    gone = cell_twin.key_changes(values, shadows)
+    cells.key_changes(everything, values, shadows, got)
+    assert got.tolist() == gone.tolist()
+    assert cells.count_key_changes(values, shadows) == gone.sum()
+    olds = values[::-1].copy()
+    assert cells.fold_keys(everything, olds, values, shadows) == (
+        cell_twin.key_changes(olds, shadows).sum(),
+        gone.sum(),
+    )
+    gained = cell_twin.living(values, shadows) - cell_twin.living(olds, shadows)
+    assert cells.gained_life(everything, olds, values, shadows) == gained
     largest = max(expected.tolist(), default=0.0)
     assert cells.largest_distance(values, shadows) == largest
     assert cells.fold_max(everything, values, shadows) == largest

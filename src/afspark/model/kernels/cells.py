@@ -145,6 +145,48 @@ def fold_max(journal, values, shadows):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def fold_keys(journal, olds, values, shadows):  # type: ignore[no-untyped-def]
+    """Journalled cells that are zero or non-zero where their shadow is not: by the old and by the present
+    values.
+    """
+    before = np.int64(0)
+    after = np.int64(0)
+    for i in range(len(journal)):
+        cell = journal[i]
+        durable = shadows[cell] != 0
+        before += np.int64((olds[i] != 0) != durable)
+        after += np.int64((values[cell] != 0) != durable)
+    return before, after
+
+
+@njit(cache=True, nogil=True)
+def gained_life(journal, olds, values, shadows):  # type: ignore[no-untyped-def]
+    """How many more journalled cells are alive (value or shadow not zero) than were with their old values."""
+    gained = np.int64(0)
+    for i in range(len(journal)):
+        cell = journal[i]
+        forgotten = np.int64(shadows[cell] == 0)
+        gained += forgotten * (np.int64(values[cell] != 0) - np.int64(olds[i] != 0))
+    return gained
+
+
+@njit(cache=True, nogil=True)
+def key_changes(cells, values, shadows, out):  # type: ignore[no-untyped-def]
+    """``out[i]`` = 1 if cell ``cells[i]`` is zero where its shadow is not, or the other way round, else 0."""
+    for i in range(len(cells)):
+        out[i] = np.float64((values[cells[i]] != 0) != (shadows[cells[i]] != 0))
+
+
+@njit(cache=True, nogil=True)
+def count_key_changes(values, shadows):  # type: ignore[no-untyped-def]
+    """How many cells are zero where their shadow is not, or the other way round."""
+    count = np.int64(0)
+    for i in range(len(values)):
+        count += np.int64((values[i] != 0) != (shadows[i] != 0))
+    return count
+
+
+@njit(cache=True, nogil=True)
 def distances(cells, values, shadows, out):  # type: ignore[no-untyped-def]
     """``out[i]`` = distance of cell ``cells[i]`` from its shadow."""
     for i in range(len(cells)):

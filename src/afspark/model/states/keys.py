@@ -19,6 +19,7 @@ from afspark.model.kernels import hashing
 from afspark.model.kernels import table as kernel
 from afspark.model.kernels.arrow import byte_buffers
 from afspark.model.states.base import StateLimit
+from afspark.model.states.cells import roomy
 from afspark.model.states.columns import Array, Columns
 from afspark.model.states.inputs import as_byte_keys, as_integer_keys
 from afspark.model.states.scalars import Scalars, Slot
@@ -31,10 +32,8 @@ MOST_KEY_BYTES = 2**31 - 1
 _FIRST_BITS = 10
 _ID = np.dtype(np.uint32)
 
-
-def roomy(wanted: int) -> int:
-    """Capacity to ask for when ``wanted`` elements are needed: growth by a quarter keeps appending cheap."""
-    return wanted + wanted // 4 + 64
+COLUMNS = ("key", "hash", "offset", "heap", *(f"index.{bits}" for bits in range(_FIRST_BITS, 34)))
+"""Suffixes of all columns that keys may have."""
 
 
 class Keys(ABC):
