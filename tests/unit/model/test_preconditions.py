@@ -74,7 +74,7 @@ class ResetsAtALevel(Averages):
             states["average"].put_at([0], [total if total < 100 else 0.0])
 
 
-class Remembers(Counter):
+class Remembers(Undeclared):
     """Counts in an attribute, which lasts only as long as the instance."""
 
     def __init__(self) -> None:
