@@ -74,7 +74,8 @@ def failures_in_force(kind: Windowing | str, failures: Iterable[Failure], pane: 
         case Windowing.HOPPING:
             return sum(failure.struck(pane, pane) for failure in failures)
         case Windowing.SLIDING:
-            return sum(failure.struck(pane - _length(panes) + 1, pane) for failure in failures)
+            oldest = pane - _length(panes) + 1
+            return sum(failure.struck(oldest, pane) for failure in failures)
         case Windowing.DECAYING:
             return 0
 

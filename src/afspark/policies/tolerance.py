@@ -123,13 +123,10 @@ class Approximate(Tolerance):
     name: ClassVar[str] = "approximate"
 
     def __post_init__(self) -> None:
-        for name in ("theta", "items", "unacked"):
+        for name, meaning in _MEANING.items():
             value = getattr(self, name)
-            # "not >=" refuses NaN too.
-            if not isinstance(value, Real) or isinstance(value, bool) or not value >= 0:
-                raise UsageError(
-                    f"{name} must be a number >= 0, not {value!r}.", remedy=_MEANING[name], **{name: value}
-                )
+            if not _is_limit(value):
+                raise UsageError(f"{name} must be a number >= 0, not {value!r}.", remedy=meaning, **{name: value})
 
     @property
     def approximates(self) -> bool:
@@ -160,6 +157,11 @@ _MEANING = {
     "items": "It is the number of unprocessed items that failures may lose; 0 backs up every item.",
     "unacked": "It is the number of unacknowledged items that failures may lose; 0 waits for each.",
 }
+
+
+def _is_limit(value: Any) -> bool:
+    # NaN is not >= 0 either.
+    return isinstance(value, Real) and not isinstance(value, bool) and bool(float(value) >= 0)
 
 
 def counts_as_failure(*, completed: int) -> bool:

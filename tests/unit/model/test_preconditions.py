@@ -62,7 +62,7 @@ class Doubles(Averages):
 
     def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
         for value in items.column("value").to_pylist():
-            states["average"].put_at([0], [(2 * states["average"].values[0, 0] + value) % 1e6])
+            states["average"].put_at([0], [2 * states["average"].values[0, 0] + value])
 
 
 class ResetsAtALevel(Averages):
@@ -74,7 +74,7 @@ class ResetsAtALevel(Averages):
             states["average"].put_at([0], [total if total < 100 else 0.0])
 
 
-class Remembers(Counter):
+class Remembers(Undeclared):
     """Counts in an attribute, which lasts only as long as the instance."""
 
     def __init__(self) -> None:
