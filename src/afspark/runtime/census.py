@@ -95,7 +95,7 @@ def _strikes(record: WorkerRecord | None, losses: Sequence[Loss]) -> tuple[Strik
         return tuple(told)
     later = [loss.strike for loss in losses if loss.counted and loss.incarnation >= record.incarnation]
     kept = [Strike.from_json(strike) for strike in (*record.strikes, *later)]
-    return tuple(max(told, kept, key=len))
+    return tuple(told if len(told) > len(kept) else kept)
 
 
 def _lowered(record: WorkerRecord | None, theta: Mapping[str, float]) -> bool:

@@ -20,8 +20,8 @@ from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Agenda, Decaying, Window, check_decayable
 from afspark.policies import MiniBatch, Tolerance, refuse_if_unfit
 from afspark.runtime.faults import FaultPlan
-from afspark.runtime.roster import Terms
 from afspark.runtime.sources import Source
+from afspark.runtime.terms import Terms
 
 DEFAULT_BATCH_BYTES = 40_000_000
 
@@ -212,7 +212,7 @@ def _in_order(nodes: tuple[Node, ...], known: set[str]) -> Iterator[Node]:
 
 def _check_picklable(name: str, operator: Operator) -> None:
     try:
-        cloudpickle.dumps(operator)
+        cloudpickle.dumps(operator)  # type: ignore[no-untyped-call]
     except (TypeError, AttributeError, pickle.PicklingError) as error:
         raise UsageError(
             f"Operator {name!r} cannot be sent to the workers: {error}.",

@@ -29,6 +29,7 @@ from afspark.runtime.segment.segment import LOCK_SECONDS
 from afspark.runtime.shift import ALL, ROWS, WINDOWS
 
 Read = Callable[[int], Iterable[pa.RecordBatch]]
+ReadCells = Callable[[int], dict[str, pa.RecordBatch]]
 SPAN = pa.schema([("window_start", pa.float64()), ("window_end", pa.float64())])
 
 
@@ -79,7 +80,7 @@ def current_results(spark: SparkSession, crew: Crew) -> DataFrame:
     shares = [
         Share(
             worker=worker,
-            cells={name: cells for name, cells in open_parts(data)},
+            cells=dict(open_parts(data)),
             missing=terms.missing(crew.workforce.members[worker].strikes),
         )
         for worker, data in collected
@@ -142,13 +143,11 @@ def _kept_windows(mission: Mission, batch: int, worker: int) -> tuple[int, bytes
     return worker, kept_by(mission, worker, batch, WINDOWS)
 
 
-def _read_table(
-    operator: Operator, read: Callable[[int], dict[str, pa.RecordBatch]], worker: int
-) -> list[pa.RecordBatch]:
+def _read_table(operator: Operator, read: ReadCells, worker: int) -> list[pa.RecordBatch]:
     return [operator.rows(cells) for cells in read(worker).values()]
 
 
-def _export(read: Callable[[int], dict[str, pa.RecordBatch]], worker: int) -> tuple[int, bytes]:
+def _export(read: ReadCells, worker: int) -> tuple[int, bytes]:
     return worker, pack_parts(list(read(worker).items()))
 
 

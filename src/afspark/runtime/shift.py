@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Outbox, WorkerContext
-from afspark.model.states import StateSpec
-from afspark.model.windows import Decayed, Decaying, PaneReport, Part, Sliding, Split, Window, late, scale, split
+from afspark.model.windows import Decayed, Decaying, PaneReport, Part, Sliding, Split, late, scale, split
 from afspark.runtime.exchange import Packet, Parcel, pack_packets, pack_parts
 from afspark.runtime.ingest import Ingest
-from afspark.runtime.orders import Order
+from afspark.runtime.orders import Mission, Order
 from afspark.runtime.panes import Pane, Panes, merged
 from afspark.runtime.programme import Step
 
@@ -130,27 +130,16 @@ class Shift:
     """Runs the operator over a feed. ``probe`` is called between any two pieces of work."""
 
     def __init__(
-        self,
-        operator: Operator,
-        specs: Mapping[str, StateSpec],
-        panes: Panes,
-        order: Order,
-        *,
-        name: str,
-        workers: int,
-        window: Window | None = None,
-        successors: tuple[str, ...] = (),
-        keeps_items: bool = False,
-        probe: Callable[[], None] = lambda: None,
+        self, mission: Mission, order: Order, operator: Operator, panes: Panes, probe: Callable[[], None] = lambda: None
     ) -> None:
-        self.operator, self.specs, self.panes, self.order = operator, specs, panes, order
-        self.window, self.calendar, self.workers = window, order.calendar, workers
-        self.keeps_items = keeps_items or bool(successors)
+        self.operator, self.specs, self.panes, self.order = operator, operator.states(), panes, order
+        self.window, self.calendar, self.workers = mission.window, order.calendar, mission.workers
+        self.keeps_items = mission.appends or bool(mission.successors)
         self.probe = probe
-        self.outbox = _Outbox(name, successors)
+        self.outbox = _Outbox(mission.operator_name, mission.successors)
         self.context = WorkerContext(
             worker=order.worker,
-            workers=workers,
+            workers=mission.workers,
             batch=order.batch,
             missing=order.missing,
             lost=order.lost or {},
@@ -168,7 +157,7 @@ class Shift:
                 self.operator.on_recover(self._view(pane), self.context)
         for origin, packet in feed.feedback():
             self.context.input = origin
-            self._each_open(lambda states, packet=packet: self.operator.on_feedback(packet.items, states))
+            self._each_open(partial(self.operator.on_feedback, packet.items))
             self.probe()
         for number, step in enumerate(self.order.programme):
             self.outbox.step = number
@@ -256,7 +245,7 @@ class Shift:
     def _punctuate(self, step: Step) -> None:
         punctuation = step.punctuation
         if not step.own:
-            self._each_open(lambda states: self.operator.on_punctuation(punctuation, states))
+            self._each_open(partial(self.operator.on_punctuation, punctuation))
             return
         states = self._window_states(punctuation.window)
         for name, state in states.items():

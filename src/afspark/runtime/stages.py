@@ -203,8 +203,8 @@ def _packed(
         )
     except Exception as error:  # noqa: BLE001 - input and user code may raise anything; it must not be retried blindly
         return _failed(mission, first, as_failure(error, work.operator))
-    counts = {"items": items.items, "size": size(), "latest": items.latest, "unplaced": items.unplaced}
-    return parcels(payloads, replace(first, **counts))
+    counted = replace(first, items=items.items, size=size(), latest=items.latest, unplaced=items.unplaced)
+    return parcels(payloads, counted)
 
 
 def _failed(mission: Mission, first: Parcel, failure: AfsparkError) -> list[Addressed]:

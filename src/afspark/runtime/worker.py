@@ -10,8 +10,9 @@ import json
 import secrets
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -200,7 +201,8 @@ class _Task:
         try:
             if order.calendar.rescale != 1.0:
                 _rescale(panes, order.calendar.rescale)
-            output = self._shift(panes).run(self.feed)
+            applying = partial(self.probe, Phase.APPLYING)
+            output = Shift(self.mission, order, self.operator, panes, applying).run(self.feed)
             started = self.clock.lap("process", started)
             backup, durable = self._back_up(panes, output)
             emitted = self._keep(home, panes, output)
@@ -216,21 +218,6 @@ class _Task:
         if self.damaged:
             home.note(None)
         return report
-
-    def _shift(self, panes: Panes) -> Shift:
-        mission = self.mission
-        return Shift(
-            self.operator,
-            self.specs,
-            panes,
-            self.order,
-            name=mission.operator_name,
-            workers=mission.workers,
-            window=mission.window,
-            successors=mission.successors,
-            keeps_items=mission.appends,
-            probe=lambda: self.probe(Phase.APPLYING),
-        )
 
     def _report(
         self,
@@ -310,7 +297,7 @@ class _Task:
             mission.epoch, mission.operator_name, order.worker, order.incarnation, order.batch, secrets.randbelow(10**9)
         )
 
-    def _meta(self, full: bool) -> Mapping[str, object]:
+    def _meta(self, full: bool) -> dict[str, Any]:
         return {
             "query": self.mission.query_id,
             "operator": self.mission.operator_name,

@@ -30,7 +30,7 @@ from afspark.runtime import engine, stages, workforce
 from afspark.runtime.engine import Engine
 from afspark.runtime.host import HOST_VARIABLE, spark_host
 from afspark.runtime.pipeline import Pipeline, RunOptions
-from afspark.runtime.progress import realised_bounds
+from afspark.runtime.assurance import realised
 from afspark.runtime.segment import SegmentRoot, process_cache
 from afspark.store import claim, open_store
 
@@ -215,11 +215,11 @@ class Rig:
     def start(self, **changes: Any) -> Engine:
         """A new driver on the checkpoint."""
         self.settings |= changes
-        options = {"batch_bytes", "faults", "host_grace_seconds", "emit"}
+        options = {"batch_bytes", "faults", "host_grace_seconds"}
         chosen = {key: value for key, value in self.settings.items() if key in options}
         chosen.setdefault("host_grace_seconds", 0.0)
         run = RunOptions(checkpoint=str(self.checkpoint), segments=str(self.segments), **chosen)
-        pipeline = Pipeline(**{key: value for key, value in self.settings.items() if key not in options})
+        pipeline = Pipeline.single(**{key: value for key, value in self.settings.items() if key not in options})
         store = open_store(run.checkpoint)
         identity = claim(store.below("afspark"), pipeline.fingerprint(), pipeline.settings())
         self.engine = Engine(_Context(), pipeline, run, identity, store)  # type: ignore[arg-type]
@@ -304,13 +304,13 @@ class Rig:
 
     def bound(self) -> float:
         assert self.engine is not None and self.engine.workforce is not None
-        return max(realised_bounds(self.engine.workforce.terms, self.members).values())
+        return max(realised(self.engine.crew()).values())
 
     def counts(self) -> Counter[str]:
         """The merged counts of all workers, read where they live."""
         assert self.engine is not None and self.engine.workforce is not None
         homes = [member.home for member in self.members]
-        read = partial(_read_counts, self.engine.workforce.mission, self.engine.pipeline.operator)
+        read = partial(_read_counts, self.engine.workforce.mission, self.engine.pipeline.nodes[0].operator)
         total: Counter[str] = Counter()
         for share in self.hosts.anchor(None, homes).map(read).collect():
             total.update(share)
