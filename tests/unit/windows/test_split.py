@@ -62,6 +62,13 @@ def test_whole_times_are_exact_whatever_their_size() -> None:
     assert result.latest == start - start % 10
 
 
+def test_the_whole_range_of_int64() -> None:
+    least, most = -(2**63), 2**63 - 1
+    result = divided(Hopping(1, column="at"), [most, 0, least, 2**16, 0], pa.int64())
+    assert rows(result) == [(least, [2]), (0, [1, 4]), (2**16, [3]), (most, [0])]
+    assert result.latest == most
+
+
 @pytest.mark.parametrize("size", [0.1, 0.7, 1 / 3, 3.3, 1e-6])
 def test_edges_belong_to_the_pane_they_begin_however_a_quotient_is_rounded(size: float) -> None:
     panes = np.arange(-3000, 3000)
