@@ -11,7 +11,7 @@ from afspark.model.states import HashTable, HeapColumns
 from afspark.model.windows import Decayed, Decaying, needs_rebase, scale
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     st.sampled_from([0.1, 0.5, 0.9, 0.999]),
     st.integers(-1000, 1000),

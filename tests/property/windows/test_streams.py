@@ -39,19 +39,19 @@ def with_gaps(times: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.lists(shares(st.one_of(times, times, times, st.none())), max_size=6)
 
 
-@settings(max_examples=120)
+@settings(max_examples=70)
 @given(event_windows(), with_gaps(WHOLE))
 def test_whole_event_times(window: Window, batches: Any) -> None:
     Rehearsal(window, WORKERS, pa.int64()).run(batches).check()
 
 
-@settings(max_examples=120)
+@settings(max_examples=70)
 @given(event_windows(), with_gaps(REAL))
 def test_real_event_times(window: Window, batches: Any) -> None:
     Rehearsal(window, WORKERS, pa.float64()).run(batches).check()
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(event_windows(), with_gaps(st.integers(-(10**11), 2 * 10**11)), st.sampled_from(["ns", "us", "ms"]))
 def test_timestamps(window: Window, batches: Any, unit: str) -> None:
     coarser = {"ns": 1, "us": 10**3, "ms": 10**6}[unit]
@@ -59,7 +59,7 @@ def test_timestamps(window: Window, batches: Any, unit: str) -> None:
     Rehearsal(window, WORKERS, pa.timestamp(unit)).run(scaled).check()
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.integers(1, 3), st.integers(1, 5), with_gaps(st.just(0)), st.integers(1, 3))
 def test_counted_items(panes: int, quota: int, batches: Any, repeat: int) -> None:
     size = quota * WORKERS
@@ -68,7 +68,7 @@ def test_counted_items(panes: int, quota: int, batches: Any, repeat: int) -> Non
     assert rehearsal.late == rehearsal.unplaced == 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     st.integers(1, 3),
     st.sampled_from([1, 5, 0.1]),
@@ -81,7 +81,7 @@ def test_processing_time_with_a_clock_that_jumps(panes: int, slide: float, batch
     assert rehearsal.late == rehearsal.unplaced == 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.integers(1, 10), with_gaps(WHOLE))
 def test_every_tick_with_new_items_ends_once_and_nothing_is_late(every: int, batches: Any) -> None:
     rehearsal = Rehearsal(Decaying(0.5, every, column="at"), WORKERS, pa.int64()).run(batches)
@@ -101,7 +101,7 @@ def punctual(steps: list[tuple[float, float]], delay: float) -> list[float]:
     return times
 
 
-@settings(max_examples=120)
+@settings(max_examples=70)
 @given(
     event_windows(),
     st.lists(st.tuples(st.floats(0, 9), st.floats(0, 1)), max_size=30),
@@ -120,7 +120,7 @@ def test_batch_cuts_do_not_matter_to_punctual_items(window: Window, steps: Any, 
     assert seen[0] == seen[1]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     st.sampled_from([0.1, 0.7, 1, 60, 1 / 3, 1e-6]),
     st.lists(st.integers(0, 10**9), min_size=1, max_size=20),

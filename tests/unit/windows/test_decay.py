@@ -85,3 +85,19 @@ def test_a_single_number() -> None:
     number = Number()
     Decayed(number, 0.5).add(3)
     assert number.value == 6 and Decayed(number, 0.25).value == 1.5
+
+
+def test_a_state_moves_to_a_newer_base_with_its_backups() -> None:
+    table = opened(HashTable(value="float64"))
+    table.add(["a", "b"], [4.0, 6.0])
+    backups = [table.issue(0)]
+    table.acknowledge()
+    table.begin()
+    cells = table.export()
+    table.put(cells["key"], cells["value"].to_numpy() * scale(HALF, 1, 0))
+    backups.append(table.issue(0, everything=True))
+    table.acknowledge()
+    assert table.divergence() == 0
+    recovered = HashTable(value="float64").open(HeapColumns(), "s")
+    recovered.restore(backups)
+    assert Decayed(recovered, scale(HALF, 2, 1)).get(["a", "b"]).tolist() == [1, 1.5]

@@ -12,6 +12,7 @@ import pytest
 
 from afspark.errors import UsageError
 from afspark.model.windows import Hopping, PaneReport, Sliding, Split, Window, split
+from afspark.model.windows.times import pane_of, panes_of
 
 
 def divided(window: Window, times: Any, kind: pa.DataType | None = None, **known: Any) -> Split:
@@ -59,6 +60,27 @@ def test_whole_times_are_exact_whatever_their_size() -> None:
     result = divided(Hopping(10, column="at"), [start - start % 10 - 1, start - start % 10], pa.int64())
     assert [part.pane for part in result.parts] == [start // 10 - 1, start // 10]
     assert result.latest == start - start % 10
+
+
+def test_the_whole_range_of_int64() -> None:
+    least, most = -(2**63), 2**63 - 1
+    result = divided(Hopping(1, column="at"), [most, 0, least, 2**16, 0], pa.int64())
+    assert rows(result) == [(least, [2]), (0, [1, 4]), (2**16, [3]), (most, [0])]
+    assert result.latest == most
+
+
+@pytest.mark.parametrize("size", [0.1, 0.7, 1 / 3, 3.3, 1e-6])
+def test_edges_belong_to_the_pane_they_begin_however_a_quotient_is_rounded(size: float) -> None:
+    panes = np.arange(-3000, 3000)
+    edges = panes * size
+    assert panes_of(edges, size).tolist() == panes.tolist()
+    assert panes_of(np.nextafter(edges, -math.inf), size).tolist() == (panes - 1).tolist()
+    assert [pane_of(edge, size) for edge in edges[-20:]] == panes[-20:].tolist()
+
+
+def test_single_times_out_of_reach_stay_finite() -> None:
+    for size in (1, 0.1, 1e300, 5e-324):
+        assert pane_of(1.7e308, size) >= 0 >= pane_of(-0.0, size) >= pane_of(-1.7e308, size)
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])

@@ -109,7 +109,10 @@ def _placeable(items: pa.RecordBatch, times: Times) -> tuple[pa.RecordBatch, Tim
 
 def _grouped(items: pa.RecordBatch, panes: Array) -> list[Part]:
     if (panes[1:] < panes[:-1]).any():
-        order = np.argsort(panes, kind="stable")
+        first, last = int(panes.min()), int(panes.max())
+        # numpy sorts 16-bit integers by radix, several times faster than wider ones.
+        ranks = (panes - first).astype(np.uint16) if last - first < 2**16 else panes
+        order = np.argsort(ranks, kind="stable")
         items, panes = items.take(pa.array(order)), panes[order]
     starts = np.flatnonzero(np.concatenate(([True], panes[1:] != panes[:-1])))
     return _slices(items, panes[starts], np.append(starts, len(panes)))
