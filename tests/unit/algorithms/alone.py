@@ -11,7 +11,7 @@ from afspark.bounds import Place
 from afspark.model.operator import Operator, Share, WorkerContext
 from afspark.model.states import HeapColumns
 from afspark.policies import Tolerance
-from afspark.runtime.ingest import Ingest
+from afspark.runtime.ingest import Ingest, batches_as_packets
 
 
 class Alone:
@@ -40,8 +40,8 @@ class Alone:
             state.begin()
         context = WorkerContext(worker=self.worker, workers=self.workers, batch=self.batch, missing=self.missing)
         self.operator.begin(self.states, context)
-        for items in Ingest(batches, (), self.operator.combiner()):
-            self.operator.process(items, self.states)
+        for packet in Ingest(batches_as_packets(batches), (), self.operator.combiner):
+            self.operator.process(packet.items, self.states)
         self.operator.finish(self.states)
         for name, state in self.states.items():
             state.settle()

@@ -149,7 +149,7 @@ def test_a_driver_that_dies_while_it_recovers_leaves_the_loss_counted_once(make_
 
 
 def test_the_interrupted_batch_is_delivered_again(make_rig: MakeRig) -> None:
-    rig, _ = make_rig(tolerance=MiniBatch(), keyed=True, emit=True)
+    rig, _ = make_rig(tolerance=MiniBatch(), keyed=True, emits=True)
     rig.drive_and_die(partial(after_record, rig))
     rig.start()
     rig.go()

@@ -33,8 +33,9 @@ paths = pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
 def test_a_task_on_the_wrong_host_touches_nothing(make_rig: MakeRig, keyed: bool) -> None:
     rig, truth = make_rig(keyed=keyed)
     rig.go(2)
-    rig.hosts.astray = {0: "b"}
+    rig.hosts.astray = {("reduce" if keyed else "job", 0): "b"}
     rig.go()
+    assert rig.hosts.astray == {}
     assert rig.counts() == truth
     assert rig.ledger == []
     assert [member.home for member in rig.members] == ["a", "b"]
