@@ -92,6 +92,8 @@ class Operator:
     alpha: float | None = None
     #: True, or the reason why approximate recovery would break the operator
     approximable: bool | str = True
+    #: set before any other method is called for a batch
+    context: WorkerContext
 
     def states(self) -> Mapping[str, StateSpec]:
         """The operator's states by name. Called once per start; must always answer the same."""

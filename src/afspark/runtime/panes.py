@@ -110,5 +110,5 @@ def merged(specs: Mapping[str, StateSpec], sets: Iterable[Mapping[str, State]]) 
 
 def _present(columns: Columns) -> set[int]:
     """Panes that have columns: ``counts@17.value`` is of pane 17."""
-    labels = {name.rpartition(".")[0] for name in columns.names()}
+    labels = {name.partition(".")[0] for name in columns.names()}
     return {pane for _, pane in map(parse_label, labels) if pane is not None}

@@ -152,6 +152,7 @@ class Shift:
         self._closed: list[tuple[Any, pa.RecordBatch]] = []
 
     def run(self, feed: Feed) -> Output:
+        self.operator.context = self.context
         if self.order.lost is not None:
             for pane in self.panes:
                 self.operator.on_recover(self._view(pane), self.context)
