@@ -63,6 +63,27 @@ def test_a_sliding_window_loses_at_most_its_limit(
         assert math.fsum(window) <= limit * (1 + 1e-12)
 
 
+@given(history=histories, limit=limits, panes=st.integers(1, 6))
+def test_a_sum_over_all_open_panes_needs_no_division_by_panes(
+    history: list[tuple[int, int | None, int]], limit: float, panes: int
+) -> None:
+    """Where one divergence adds up the cells of all panes, a failure takes at most θ from all of them together."""
+    known: dict[int, list[Failure]] = defaultdict(list)
+    taken: list[tuple[Failure, float]] = []
+    newest = 0
+    for moved, worker, opened in history:
+        newest += moved
+        if worker is None:
+            continue
+        failure = Failure(newest - opened + 1, newest)
+        k = strictest("sliding", known[worker], first_open=failure.first_open, newest=newest, panes=panes)
+        taken.append((failure, threshold(limit, failures=k, place=WORKERS)))
+        known[worker].append(failure)
+    for last in range(-6, 130):
+        struck = (theta for failure, theta in taken if failure.struck(last - panes + 1, last))
+        assert math.fsum(struck) <= limit * (1 + 1e-12)
+
+
 @given(
     struck=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5)), max_size=10),
     kind=st.sampled_from([Windowing.HOPPING, Windowing.SLIDING]),
