@@ -35,6 +35,18 @@ class Flaw(enum.StrEnum):
     ALPHA_TOO_SMALL = "alpha too small"
     EXPANSIVE = "expansive"
 
+    @property
+    def remedy(self) -> str:
+        return _REMEDIES[self]
+
+
+_REMEDIES = {
+    Flaw.NOT_DETERMINISTIC: "Compute the state from the items alone.",
+    Flaw.HIDDEN_ATTRIBUTES: "Keep what must outlast a batch in a state.",
+    Flaw.ALPHA_TOO_SMALL: "Declare a larger alpha, or None if there is no limit.",
+    Flaw.EXPANSIVE: "Declare the reason as `approximable`, and use MiniBatch().",
+}
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -45,7 +57,7 @@ class Finding:
     evidence: str
 
     def __str__(self) -> str:
-        return f"{self.flaw} (state {self.state!r}): {self.evidence}"
+        return f"{self.flaw} (state {self.state!r}): {self.evidence}. {self.flaw.remedy}"
 
 
 class PreconditionBroken(AssertionError):
@@ -83,7 +95,7 @@ class Conformance:
     def __str__(self) -> str:
         if not self.findings:
             return f"{self.operator} meets the precondition of approximate recovery as far as it was tried."
-        head = f"{self.operator} does not meet the precondition of approximate recovery; use MiniBatch() for it."
+        head = f"{self.operator} does not meet the precondition of approximate recovery:"
         return "\n".join([head, *(f"- {finding}" for finding in self.findings)])
 
 

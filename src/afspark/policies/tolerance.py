@@ -161,7 +161,7 @@ _MEANING = {
 
 def _is_limit(value: Any) -> bool:
     # NaN is not >= 0 either.
-    return isinstance(value, Real) and not isinstance(value, bool) and bool(float(value) >= 0)
+    return not isinstance(value, bool) and isinstance(value, Real) and float(value) >= 0
 
 
 def counts_as_failure(*, completed: int) -> bool:
