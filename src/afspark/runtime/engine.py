@@ -33,11 +33,14 @@ from afspark.runtime.shift import ALL, items_for
 from afspark.runtime.sources import Chunk, Planner, Source, share
 from afspark.runtime.stages import FrameInlet, Inlet, OutputInlet, SourceInlet, run_orders, run_stage, strike_workers
 from afspark.runtime.workforce import Workforce
-from afspark.store import CommitRecord, Ledger, QueryIdentity, RecordLog, Store
+from afspark.store import CommitRecord, Ledger, QueryIdentity, RecordLog, Store, seal
 from afspark.store.epochs import newest_batch, read_history
 
 #: How often a batch is tried before the query gives up; Spark has retried its tasks before.
 BATCH_TRIES = 12
+
+#: Folder of the store that holds something once the stream is being ended.
+ENDING = "ending"
 
 #: Room for taken-back batches below the epoch's number in a fence.
 FENCE_BITS = 20
@@ -111,7 +114,7 @@ class Engine:
         batch was lost before they were read.
         """
         first = not self.crews
-        if self.ended or (first and self._ending_batch() is not None):
+        if self.ended or (first and self.store.list(ENDING)):
             raise CheckpointError(
                 "The stream of this checkpoint has been ended.", remedy="Start with a new checkpoint.", batch=batch
             )
@@ -128,6 +131,8 @@ class Engine:
         done: list[BatchProgress] = []
         batch = self._next_batch()
         self._ready(batch)
+        # Durable first: from here on Spark must not run a batch of the number that ends the stream.
+        self.store.put(f"{ENDING}/intent", seal({"kind": "ending", "batch": batch}, {}))
         while not self.ended:
             # From the last record alone it must follow what this batch is, so that a killed driver can repeat it.
             last = not any(crew.waits for crew in self.crews)
@@ -143,6 +148,8 @@ class Engine:
         """
         batch = self._next_batch()
         self._ready(batch)
+        for crew in self.crews:
+            crew.open_day(0.0)
         self._revive(batch, complete=True)
         return self.crews
 

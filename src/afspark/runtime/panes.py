@@ -28,12 +28,16 @@ def parse_label(name: str) -> tuple[str, Pane]:
 class Panes:
     """All states of a worker by pane; ``None`` is the pane of operators without windows."""
 
-    def __init__(self, columns: Columns, specs: Mapping[str, StateSpec], *, paned: bool) -> None:
+    def __init__(
+        self, columns: Columns, specs: Mapping[str, StateSpec], *, paned: bool, first: int | None = None
+    ) -> None:
         self._columns, self._specs = columns, specs
         self._sets: dict[Pane, States] = {}
         self._in_transaction = False
         if paned:
-            for pane in sorted(_present(columns)):
+            if first is not None:
+                self.drop_below(first)
+            for pane in sorted(set(_panes(columns).values())):
                 self._sets[pane] = self._open(pane)
         else:
             self._sets[None] = self._open(None)
@@ -58,11 +62,15 @@ class Panes:
         return self._sets[pane]
 
     def drop_below(self, first: int) -> None:
-        """Forgets panes that no open window needs."""
-        for pane in [pane for pane in self._sets if pane is not None and pane < first]:
-            for name in self._specs:
-                self._sets[pane][name].discard()
+        """Forgets panes that no open window needs. By their columns: a process may have died while it did so."""
+        known = [pane for pane in self._sets if pane is not None and pane < first]
+        if not known and self._sets:
+            return
+        for pane in known:
             del self._sets[pane]
+        for name, pane in _panes(self._columns).items():
+            if pane < first:
+                self._columns.drop(name)
 
     def begin(self) -> None:
         for _, _, state in self.named():
@@ -108,7 +116,7 @@ def merged(specs: Mapping[str, StateSpec], sets: Iterable[Mapping[str, State]]) 
     return made
 
 
-def _present(columns: Columns) -> set[int]:
-    """Panes that have columns: ``counts@17.value`` is of pane 17."""
-    labels = {name.partition(".")[0] for name in columns.names()}
-    return {pane for _, pane in map(parse_label, labels) if pane is not None}
+def _panes(columns: Columns) -> dict[str, int]:
+    """The columns that belong to panes: ``counts@17.value`` is of pane 17."""
+    found = {name: parse_label(name.partition(".")[0])[1] for name in columns.names()}
+    return {name: pane for name, pane in found.items() if pane is not None}

@@ -218,6 +218,8 @@ class Shift:
     def _states(self, pane: Pane) -> Mapping[str, Any]:
         """The states for items of a pane; the operator is told of the first of them."""
         if pane not in self._begun:
+            # One pane at a time, so that an operator can keep what belongs to it in attributes.
+            self._end_open()
             self._begun[pane] = self._view(pane)
             self.context.missing = self.order.pane_missing.get(pane or 0, self.order.missing)
             self.operator.begin(self._begun[pane], self.context)
@@ -227,15 +229,23 @@ class Shift:
         # An operator without windows expects begin and finish in every batch, with or without items.
         if self.window is None and not self._begun and self.outbox.step == len(self.order.programme):
             self._states(None)
+        self._end_open()
+
+    def _end_open(self) -> None:
         for states in self._begun.values():
             self.outbox.put(self.operator.finish(states))
         self._begun.clear()
 
     def _each_open(self, act: Callable[[Mapping[str, Any]], pa.RecordBatch | None]) -> None:
-        """For what is not bound to a pane: every open one, or the only set of states."""
+        """For what is not bound to a pane: every open one, or the only set of states.
+
+        Where no pane is open the operator is told all the same, with empty states that nobody keeps.
+        """
         panes = [pane for pane in self.panes if pane is None or not self._is_closed(pane)]
-        for pane in panes or ([None] if self.window is None else []):
+        for pane in panes:
             self.outbox.put(act(self._view(pane)))
+        if not panes:
+            self.outbox.put(act(merged(self.specs, ())))
 
     def _is_closed(self, pane: int) -> bool:
         first = self.calendar.agenda.first_open

@@ -28,7 +28,7 @@ from afspark.runtime.orders import Mission, Order, Report, Status
 from afspark.runtime.panes import Panes, label
 from afspark.runtime.residence import Address, Residence
 from afspark.runtime.segment import SegmentAddress, SegmentRoot
-from afspark.runtime.shift import ROWS, Feed, Output, Shift, feedback_for
+from afspark.runtime.shift import ROWS, WINDOWS, Feed, Output, Shift, feedback_for
 from afspark.store import ObjectRef, load_chain, object_name, seal
 
 LOCK_SECONDS = 10.0
@@ -188,7 +188,8 @@ class _Task:
 
     def _panes(self, home: Residence) -> Panes:
         paned = self.mission.window is not None and not isinstance(self.mission.window, Decaying)
-        return home.attach("panes", lambda columns: Panes(columns, self.specs, paned=paned))
+        first = self.order.calendar.needed_from
+        return home.attach("panes", lambda columns: Panes(columns, self.specs, paned=paned, first=first))
 
     def _apply(self, home: Residence, panes: Panes) -> Report:
         order = self.order
@@ -237,7 +238,7 @@ class _Task:
             bytes=self.feed.bytes,
             backup=backup,
             consumed=dict(self.feed.consumed),
-            produced={port: digest_of(data) for port, data in output.kept.items()},
+            produced={port: digest_of(data) for port, data in output.kept.items() if port not in (ROWS, WINDOWS)},
             fed_back={name: sum(batch.num_rows for batch in sent) for name, sent in output.feedback.items()},
             feedback_durable=durable,
             cells=sum(state.size for _, _, state in panes.named()),

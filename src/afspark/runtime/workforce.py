@@ -36,6 +36,7 @@ class Workforce:
         self.programme: Programme = ()
         self._fence = fence
         self._recovering: dict[int, Loss] = {}
+        self._restored: dict[int, Report] = {}
         self._passed_over: dict[int, tuple[str, ...]] = {}
         self._gap: tuple[str, ...] = ()
 
@@ -109,6 +110,10 @@ class Workforce:
 
     def settle(self, batch: int, reports: Sequence[Report | None]) -> bool:
         """Acts on the reports of a try; True if every worker has applied the batch."""
+        for report in reports:
+            if report is not None and "recovery" in report.seconds:
+                # Its state may be restored in one try, and the batch applied in a later one.
+                self._restored[report.worker] = report
         if all(report is not None and report.status is Status.APPLIED for report in reports):
             return True
         alive = slots_by_host(self.sc)
@@ -154,6 +159,7 @@ class Workforce:
 
     def _complete(self, loss: Loss, report: Report) -> Entry:
         damaged = (*self._passed_over.pop(report.worker, ()), *report.damaged)
+        restored = self._restored.pop(report.worker, report)
         if damaged:
             LOG.warning(
                 "Worker %d was recovered from an older backup, because %s cannot be read: "
@@ -163,8 +169,8 @@ class Workforce:
             )
         return self.ledger.complete(
             loss.sequence,
-            recovery_seconds=report.seconds.get("recovery", 0.0),
-            restored_cells=report.restored_cells,
+            recovery_seconds=restored.seconds.get("recovery", 0.0),
+            restored_cells=restored.restored_cells,
             damaged=damaged,
             details={"gap_seconds": time.time() - loss.at, "host": report.host},
         )
