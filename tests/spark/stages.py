@@ -127,8 +127,11 @@ class Run:
     delivered: dict[int, set[int]] = field(default_factory=dict)
 
     def writer(self, spark: SparkSession, faults: FaultPlan | None = None) -> af.StreamWriter:
-        gate = af.read_stream(spark).text(str(self.place.input)).map(parse).apply(
-            Gate(), name="gate", tolerance=self.tolerance
+        gate = (
+            af.read_stream(spark)
+            .text(str(self.place.input))
+            .map(parse)
+            .apply(Gate(), name="gate", tolerance=self.tolerance)
         )
         count = gate.apply(Count(), name="count", tolerance=self.tolerance, window=af.Hopping(LENGTH, column="time"))
         total = count.apply(Total(), name="total", workers=1, tolerance=af.MiniBatch(), feeds_back=["gate"])

@@ -103,6 +103,7 @@ class Pipeline:
             raise UsageError("A pipeline needs at least one operator.")
         _refuse_twins([node.name for node in self.nodes])
         object.__setattr__(self, "nodes", tuple(_in_order(self.nodes, set(self.sources))))
+        weights([node.weight for node in self.nodes])
         for node in self.nodes:
             for target in node.feeds_back:
                 if target not in self.upstream_of(node.name):

@@ -17,7 +17,7 @@ from afspark.errors import UsageError
 from afspark.runtime.engine import Engine, source_folder
 from afspark.runtime.faults import FaultPlan
 from afspark.runtime.graph import assemble
-from afspark.runtime.pipeline import Pipeline, RunOptions
+from afspark.runtime.pipeline import DEFAULT_BATCH_BYTES, Pipeline, RunOptions
 from afspark.runtime.placement import check_slots, settled_slots
 from afspark.runtime.plansource import FORMAT, PlanSource
 from afspark.runtime.query import Deliver, Outlet, Query
@@ -89,11 +89,8 @@ class StreamWriter:
         spark = first.stateful.spark
         check_session(spark)
         writers = [first, *first.others]
-        _refuse_twins([writer.stateful.name for writer in writers])
         options = first._run_options()
-        pipeline = assemble(
-            [(writer.stateful, writer._sink_mode()) for writer in writers], batch_bytes=options.batch_bytes
-        )
+        pipeline = first.check(options.batch_bytes)
         for source in pipeline.sources.values():
             if isinstance(source, Source):
                 source.validate()
@@ -106,6 +103,12 @@ class StreamWriter:
         query = Query(spark, Engine(spark.sparkContext, pipeline, options, identity, checkpoint), outlets)
         query.attach(first._spark_query(spark, pipeline, options, query))
         return query
+
+    def check(self, batch_bytes: int = DEFAULT_BATCH_BYTES) -> Pipeline:
+        """The pipeline that ``start`` would run; UsageError if it cannot work. Needs no Spark session."""
+        writers = [self, *self.others]
+        _refuse_twins([writer.stateful.name for writer in writers])
+        return assemble([(writer.stateful, writer._sink_mode()) for writer in writers], batch_bytes=batch_bytes)
 
     def _sink_mode(self) -> str | None:
         """The mode, if anything takes what comes out."""

@@ -200,7 +200,14 @@ def loss_skips_the_batch(patch: pytest.MonkeyPatch) -> None:
     real = Segment.restored
 
     def restored(segment: Segment, version: int) -> None:
-        report = {"worker": segment.identity.worker, "status": "applied", "host": "a", "damaged": [], "backup": None, "panes": None}
+        report = {
+            "worker": segment.identity.worker,
+            "status": "applied",
+            "host": "a",
+            "damaged": [],
+            "backup": None,
+            "panes": None,
+        }
         (segment.directory / f"report-{version + 1}.").write_text(json.dumps(report))
         real(segment, version + 1)
 
