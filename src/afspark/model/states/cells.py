@@ -154,7 +154,7 @@ class CellState(ResidentState):
         wanted = min(count + more, self.size)
         self._settled = None
         if wanted > min(len(self._journal), len(self._olds)):
-            room = max(wanted, min(wanted + wanted // 4, self.size))
+            room = max(wanted, min(roomy(wanted), len(self._values)))
             self._journal = self._columns.grow(f"{self._label()}.journal", room)
             self._olds = self._columns.grow(f"{self._label()}.old", room)
         return count
