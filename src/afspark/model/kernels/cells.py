@@ -11,8 +11,15 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
+from afspark.model.kernels.memory import prefetch
+
 SUM_BLOCK = 256
 """Terms summed at a stretch. Summing block by block keeps the rounding error of long sums small."""
+
+_AHEAD = 16
+"""How far ahead the cells of a table, which lie anywhere, are asked for. Written out in each loop: a function,
+even an inlined one, would count references to its arrays at every turn.
+"""
 
 
 def distance(a, b):  # type: ignore[no-untyped-def]
@@ -129,6 +136,9 @@ def fold_sums(journal, olds, values, shadows, squared, counting):  # type: ignor
         block_before = 0.0
         block_after = 0.0
         for i in range(start, min(start + SUM_BLOCK, len(journal))):
+            if counting and i + _AHEAD < len(journal):
+                prefetch(shadows, np.int64(journal[i + _AHEAD]))
+                prefetch(values, np.int64(journal[i + _AHEAD]))
             cell = journal[i]
             shadow = shadows[cell]
             b = distance(olds[i], shadow)
@@ -151,6 +161,9 @@ def fold_max(journal, olds, values, shadows, counting):  # type: ignore[no-untyp
     largest = 0.0
     gained = np.int64(0)
     for i in range(len(journal)):
+        if counting and i + _AHEAD < len(journal):
+            prefetch(shadows, np.int64(journal[i + _AHEAD]))
+            prefetch(values, np.int64(journal[i + _AHEAD]))
         cell = journal[i]
         largest = max(largest, distance(values[cell], shadows[cell]))
         if counting:
@@ -167,6 +180,9 @@ def fold_keys(journal, olds, values, shadows):  # type: ignore[no-untyped-def]
     after = np.int64(0)
     gained = np.int64(0)
     for i in range(len(journal)):
+        if i + _AHEAD < len(journal):
+            prefetch(shadows, np.int64(journal[i + _AHEAD]))
+            prefetch(values, np.int64(journal[i + _AHEAD]))
         cell = journal[i]
         durable = shadows[cell] != 0
         before += np.int64((olds[i] != 0) != durable)
