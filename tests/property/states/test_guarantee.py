@@ -98,7 +98,7 @@ def run(spec: StateSpec, steps: list[Any]) -> None:
 
 def check_books(state: Any, expected: float) -> None:
     """The running divergence is that of a full recomputation, by the state and by the twin."""
-    assert math.isclose(state.divergence(), expected, rel_tol=1e-12)
+    assert math.isclose(state.divergence(), expected, rel_tol=1e-12, abs_tol=1e-150)
     if state.spec.distance is Divergence.MAX:
         assert state.drift() >= expected
     elif state.spec.distance is Divergence.KEYS:
@@ -108,21 +108,21 @@ def check_books(state: Any, expected: float) -> None:
         assert math.isclose(state.drift(), expected, rel_tol=1e-9, abs_tol=1e6)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @pytest.mark.parametrize("spec", [*specs("int64"), Set(), Set(key="string", exact=True)], ids=repr)
 @given(steps=batches(WHOLE))
 def test_whole_numbers(spec: StateSpec, steps: list[Any]) -> None:
     run(spec, steps)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @pytest.mark.parametrize("spec", specs("float64"), ids=repr)
 @given(steps=batches(REAL))
 def test_real_numbers(spec: StateSpec, steps: list[Any]) -> None:
     run(spec, steps)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @pytest.mark.parametrize("divergence", HashTable.divergences)
 @given(steps=batches(st.integers(-3, 3)))
 def test_small_whole_numbers_are_booked_exactly(divergence: Divergence, steps: list[Any]) -> None:

@@ -48,6 +48,8 @@ class CellState(ResidentState):
     """Transactions, divergence and backups over numbered cells; subclasses say what a cell number means."""
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("value", "shadow", "stamp", "journal", "old", "pending")
+    COUNTS_LIFE: ClassVar[bool] = False
+    """Whether ``Slot.LIVING`` is kept: the number of cells of which value or shadow is not 0."""
 
     def __init__(self, spec: StateSpec, columns: Columns, name: str, value: str, capacity: int) -> None:
         super().__init__(spec, columns, name)
@@ -96,9 +98,6 @@ class CellState(ResidentState):
 
     def _extent_rollback(self) -> None:
         """Removes cells added since the transaction began."""
-
-    def _extent_settle(self, journal: Array) -> None:
-        """The journalled cells have their values."""
 
     def _extent_issue(self, cells: Array) -> None:
         """These cells are about to be pending: remembers what ``_extent_acknowledge`` needs."""
@@ -154,7 +153,7 @@ class CellState(ResidentState):
         wanted = min(count + more, self.size)
         self._settled = None
         if wanted > min(len(self._journal), len(self._olds)):
-            room = max(wanted, min(wanted + wanted // 4, self.size))
+            room = max(wanted, min(roomy(wanted), len(self._values)))
             self._journal = self._columns.grow(f"{self._label()}.journal", room)
             self._olds = self._columns.grow(f"{self._label()}.old", room)
         return count
@@ -192,11 +191,12 @@ class CellState(ResidentState):
         count = self._scalars[Slot.JOURNAL]
         journal = self._journal[:count]
         start = Balance(self._scalars.real(Slot.POWER_BEFORE), self._scalars.real(Slot.ERROR_BEFORE))
-        before, after = self._measure.fold(journal, self._olds, self._values, self._shadows)
-        rest, touched = start, Balance(after, self._rounding(after, count))
+        fold = self._measure.fold(journal, self._olds, self._values, self._shadows, self.COUNTS_LIFE)
+        rest, touched = start, Balance(fold.after, self._rounding(fold.after, count))
         if self._measure.adds_up:
-            rest = books.untouched(start, before, count, integers=self._whole)
-        self._extent_settle(journal)
+            rest = books.untouched(start, fold.before, count, integers=self._whole)
+        if self.COUNTS_LIFE:
+            self._scalars[Slot.LIVING] = self._scalars[Slot.LIVING_BEFORE] + fold.gained
         self._write_balance(Slot.POWER, Slot.ERROR, books.combined(self.spec.distance, rest, touched))
         self._settled = (rest, touched)
 

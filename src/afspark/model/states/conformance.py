@@ -254,7 +254,7 @@ def check_restore(subject: Subject, random: Random) -> None:
     assert restored.divergence() == restored.drift() == 0.0
     seed = int(random.integers(2**31))
     pairs = transact(subject, restored, np.random.default_rng(seed), 0.0)
-    assert set(image(pairs)) <= set(image(restored.changed()))
+    assert set(present(pairs)) <= set(image(restored.changed()))
     if images and images[-1].num_rows:
         try:
             restored.restore(images)
@@ -314,18 +314,14 @@ def check_merge(subject: Subject, random: Random) -> None:
     fresh.settle()
     assert image(fresh.export()) == image(left.export())
     assert math.isclose(fresh.divergence(), fresh.drift(), rel_tol=_ROUNDING)
-    before = observed(right)
+    right.acknowledge()
+    before, theirs, ours = observed(right), image(left.export()), image(right.export())
     right.begin()
     right.merge_from(left.export())
-    assert image(right.export()).keys() <= image(left.export()).keys() | before_keys(before)
-    assert image(right.changed()).keys() == image(left.export()).keys()
+    assert image(right.export()).keys() <= theirs.keys() | ours.keys()
+    assert image(right.changed()).keys() == theirs.keys()
     right.rollback()
     assert observed(right) == before
-
-
-def before_keys(seen: dict[str, Any]) -> set[Any]:
-    """The keys or indices of observed values."""
-    return {next(iter(row.values())) for row in seen["values"]}
 
 
 def check_removal(subject: Subject, random: Random) -> None:

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from afspark.model.kernels import cells as cell_kernel
 from afspark.model.kernels import table as kernel
 from afspark.model.states import keys as key_columns
 from afspark.model.states.base import StateSpec
@@ -33,6 +32,7 @@ class KeyedState(CellState):
     """Keys, their cells, and the count of those that live (value or shadow not 0)."""
 
     COLUMNS: ClassVar[tuple[str, ...]] = (*CellState.COLUMNS, *key_columns.COLUMNS)
+    COUNTS_LIFE: ClassVar[bool] = True
 
     def __init__(self, spec: StateSpec, columns: Columns, name: str, key: str, value: str) -> None:
         self._key = key
@@ -95,10 +95,6 @@ class KeyedState(CellState):
     def _extent_rollback(self) -> None:
         self._keys.erase_from(self._scalars[Slot.ENTRIES_BEFORE])
         self._scalars[Slot.LIVING] = self._scalars[Slot.LIVING_BEFORE]
-
-    def _extent_settle(self, journal: Array) -> None:
-        gained = int(cell_kernel.gained_life(journal, self._olds, self._values, self._shadows))
-        self._scalars[Slot.LIVING] = self._scalars[Slot.LIVING_BEFORE] + gained
 
     def _extent_issue(self, cells: Array) -> None:
         # A pending cell differs from its shadow, so one with value 0 has lived by its shadow alone.

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from afspark.model.divergence import Divergence
 from afspark.model.kernels import cells as kernel
 from afspark.model.states.columns import Array
+
+
+class Fold(NamedTuple):
+    """What the journalled cells contribute to a divergence."""
+
+    before: float
+    """By their old values; 0 for a maximum, which cannot be corrected."""
+    after: float
+    """By their present values."""
+    gained: int
+    """How many more of them are alive (value or shadow not 0) than were before; 0 unless asked for."""
 
 
 class Measure(ABC):
@@ -21,10 +32,8 @@ class Measure(ABC):
     """Whether a cell's term is 0 or 1, whatever its value."""
 
     @abstractmethod
-    def fold(self, journal: Array, olds: Array, values: Array, shadows: Array) -> tuple[float, float]:
-        """Share of the journalled cells: by their old values (0 for a maximum, which cannot be corrected), and
-        by their present ones.
-        """
+    def fold(self, journal: Array, olds: Array, values: Array, shadows: Array, counting: bool) -> Fold:
+        """What the journalled cells contribute; one pass, because their values are spread over the memory."""
 
     @abstractmethod
     def weights(self, cells: Array, values: Array, shadows: Array) -> Array:
@@ -38,8 +47,9 @@ class Measure(ABC):
 class Largest(Measure):
     adds_up = False
 
-    def fold(self, journal: Array, olds: Array, values: Array, shadows: Array) -> tuple[float, float]:
-        return 0.0, float(kernel.fold_max(journal, values, shadows))
+    def fold(self, journal: Array, olds: Array, values: Array, shadows: Array, counting: bool) -> Fold:
+        largest, gained = kernel.fold_max(journal, olds, values, shadows, counting)
+        return Fold(0.0, float(largest), int(gained))
 
     def weights(self, cells: Array, values: Array, shadows: Array) -> Array:
         return differences(cells, values, shadows)
@@ -52,9 +62,9 @@ class PowerSum(Measure):
     def __init__(self, *, squared: bool) -> None:
         self._squared = squared
 
-    def fold(self, journal: Array, olds: Array, values: Array, shadows: Array) -> tuple[float, float]:
-        before, after = kernel.fold_sums(journal, olds, values, shadows, self._squared)
-        return float(before), float(after)
+    def fold(self, journal: Array, olds: Array, values: Array, shadows: Array, counting: bool) -> Fold:
+        before, after, gained = kernel.fold_sums(journal, olds, values, shadows, self._squared, counting)
+        return Fold(float(before), float(after), int(gained))
 
     def weights(self, cells: Array, values: Array, shadows: Array) -> Array:
         weights = differences(cells, values, shadows)
@@ -67,9 +77,9 @@ class PowerSum(Measure):
 class KeyChanges(Measure):
     counts = True
 
-    def fold(self, journal: Array, olds: Array, values: Array, shadows: Array) -> tuple[float, float]:
-        before, after = kernel.fold_keys(journal, olds, values, shadows)
-        return float(before), float(after)
+    def fold(self, journal: Array, olds: Array, values: Array, shadows: Array, counting: bool) -> Fold:
+        before, after, gained = kernel.fold_keys(journal, olds, values, shadows)
+        return Fold(float(before), float(after), int(gained))
 
     def weights(self, cells: Array, values: Array, shadows: Array) -> Array:
         weights = np.empty(len(cells), np.float64)

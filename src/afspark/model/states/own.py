@@ -71,8 +71,9 @@ class Own(StateSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.cls, type) and issubclass(self.cls, OwnState)):
-            raise UsageError(f"Own takes a subclass of OwnState, got {self.cls!r}.", got=repr(self.cls))
+        given: object = self.cls
+        if not (isinstance(given, type) and issubclass(given, OwnState)):
+            raise UsageError(f"Own takes a subclass of OwnState, got {given!r}.", got=repr(given))
         try:
             pickle.dumps(self.cls)
         except (pickle.PicklingError, AttributeError, TypeError) as problem:
