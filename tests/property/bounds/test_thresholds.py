@@ -16,8 +16,8 @@ from afspark.bounds.weights import weights
 from afspark.errors import UsageError
 from afspark.model.states import HashTable
 from afspark.policies import Approximate
-from afspark.runtime.progress import realised_bounds
-from afspark.runtime.roster import Member, Terms
+from afspark.runtime.roster import Member
+from afspark.runtime.terms import Terms
 
 limits = st.floats(0, 1e12, allow_nan=False)
 failures = st.lists(st.integers(0, 7), max_size=60)
@@ -65,7 +65,7 @@ def test_the_bound_the_user_sees_covers_every_history(
 ) -> None:
     """Members that fail, with or without having completed a batch since; the norm decides how losses combine."""
     states = {"counts": HashTable(key="string", value="int64", divergence=divergence)}
-    terms = Terms(tolerance=Approximate(limit), states=states, workers=4, keyed=keyed)
+    terms = Terms(tolerance=Approximate(limit), states=states, place=Place(workers=4, keyed=keyed))
     members = [Member(worker=worker, home="a") for worker in range(4)]
     taken = [0.0] * 4
     for worker, completed in lost:
@@ -73,11 +73,11 @@ def test_the_bound_the_user_sees_covers_every_history(
         after = before.lost(terms, "b")
         assert after.incarnation == before.incarnation + 1
         if after.failures > before.failures:
-            taken[worker] += terms.theta(before.failures)["counts"]
+            taken[worker] += terms.theta(before.strikes)["counts"]
         else:
             assert not completed
         members[worker] = after
-    seen = realised_bounds(terms, members)["counts"]
+    seen = terms.realised([member.strikes for member in members])["counts"]
     worst = max(taken) if keyed and divergence == "max" else math.fsum(taken)
     assert seen == pytest.approx(worst)
     assert seen <= limit
@@ -86,11 +86,11 @@ def test_the_bound_the_user_sees_covers_every_history(
 @given(count=st.integers(0, 5_000))
 def test_a_crash_loop_costs_nothing(count: int) -> None:
     states = {"counts": HashTable(key="string", value="int64")}
-    terms = Terms(tolerance=Approximate(100.0), states=states, workers=1, keyed=False)
+    terms = Terms(tolerance=Approximate(100.0), states=states, place=Place())
     member = Member(worker=0, home="a", completed=1).lost(terms, "a")
     for _ in range(min(count, 50)):
         member = member.lost(terms, "a")
-    assert member.failures == 1 and member.missing == {"counts": 50.0}
+    assert member.failures == 1 and terms.missing(member.strikes) == {"counts": 50.0}
 
 
 @pytest.mark.parametrize("wrong", [{"limit": -1.0}, {"limit": math.nan}, {"failures": -1}], ids=str)

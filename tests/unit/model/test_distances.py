@@ -11,7 +11,7 @@ import pytest
 
 from afspark.model.distances import cells_of, distance, same
 from afspark.model.states import HashTable, HeapColumns, Matrix
-from afspark.model.states.conformance import update_matrix, update_table
+from afspark.model.states.subjects import update_array, update_table
 
 
 @pytest.mark.parametrize("divergence", ["max", "manhattan", "euclidean"])
@@ -23,7 +23,7 @@ def test_distance_to_the_backup_is_the_divergence(kind: str, divergence: str, se
     if kind == "table":
         state, update = HashTable(divergence=divergence).open(HeapColumns(), "state"), update_table
     else:
-        state, update = Matrix(rows=3, cols=4, divergence=divergence).open(HeapColumns(), "state"), update_matrix
+        state, update = Matrix(rows=3, cols=4, divergence=divergence).open(HeapColumns(), "state"), update_array
     state.begin()
     update(state, random)
     state.settle()

@@ -351,7 +351,7 @@ def check_removal(subject: Subject, random: Random) -> None:
 
 
 def check_rebuild(subject: Subject, random: Random) -> None:
-    """``rebuild`` changes nothing that can be seen but the number of cells, and does not slow with age."""
+    """``rebuild`` changes nothing that can be seen but the number of cells, as often as it is called."""
     columns = HeapColumns()
     state: Any = subject.spec.open(columns, NAME)
     for _ in range(4):
@@ -363,18 +363,18 @@ def check_rebuild(subject: Subject, random: Random) -> None:
             state.settle()
             state.issue(thresholds(random))
             state.acknowledge()
-        before = {**observed(state), "size": None}
+        before = observed(state)
         alive = len(image(state.export()).keys() | image(state.dump()).keys())
         state.rebuild()
         assert not state.wants_rebuild
-        assert {**observed(state), "size": None} == before
+        _assert_alike(observed(state), before)
         if hasattr(state, "remove"):
             assert state.size == alive
         columns, state = _reopened(subject, columns)
-        assert {**observed(state), "size": None} == before
+        _assert_alike(observed(state), before)
         transact(subject, state, random, thresholds(random))
         state.rollback()
-        assert {**observed(state), "size": None} == before
+        _assert_alike(observed(state), before)
     state.begin()
     if hasattr(state, "remove"):
         try:
@@ -382,6 +382,12 @@ def check_rebuild(subject: Subject, random: Random) -> None:
         except UsageError:
             return
         raise AssertionError("rebuilt in the midst of a transaction")
+
+
+def _assert_alike(seen: dict[str, Any], before: dict[str, Any]) -> None:
+    """The same but for the number of cells; a sum over fewer cells is rounded elsewhere."""
+    assert math.isclose(seen["divergence"], before["divergence"], rel_tol=_ROUNDING)
+    assert all(seen[what] == before[what] for what in ("values", "durable", "drift"))
 
 
 CHECKS: dict[str, Callable[[Subject, Random], None]] = {
