@@ -11,16 +11,33 @@ import pytest
 
 from afspark.algorithms import WordCount
 from afspark.policies import MiniBatch
+from afspark.runtime.host import HOST_VARIABLE
 from afspark.runtime.pipeline import Pipeline
+from afspark.runtime.segment import process_cache
 from afspark.runtime.sources import Source, TextFiles
 from afspark.runtime.warmup import warm_up
+from tests.unit.runtime import sparkless
 from tests.unit.runtime.sparkless import Hosts, Rig
 
 
 @pytest.fixture(scope="session")
-def warm_kernels() -> None:
-    """Processes forked later find the kernels compiled, as those of Spark's daemon do."""
+def warm_kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Processes forked later find kernels compiled and caches filled, as those of Spark's daemon do."""
+    warm(tmp_path_factory.mktemp("warm"))
+
+
+def warm(folder: Path) -> None:
+    """A short query in this very process."""
     warm_up()
+    write_words(folder / "input", 8)
+    source = TextFiles(str(folder / "input"), blocks=True)
+    for keyed in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(HOST_VARIABLE, "a")
+            patch.setattr(sparkless, "forked", lambda *tasks: [(True, task()) for task in tasks])
+            root = folder / f"keyed-{keyed}"
+            Rig(root, Hosts({"a": 2}), patch, source=source, operator=WordCount(), keyed=keyed, batch_bytes=1600).go()
+    process_cache().clear()
 
 
 MakeRig = Callable[..., tuple[Rig, Counter[str]]]

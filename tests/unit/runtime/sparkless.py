@@ -15,7 +15,7 @@ import signal
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -45,6 +45,7 @@ from afspark.runtime.shift import ALL, WINDOWS
 from afspark.store import Entry, claim, open_store
 
 TASK_TRIES = 4
+KILLED = "killed"
 RUN_OPTIONS = {"batch_bytes", "faults", "host_grace_seconds"}
 NO_OFFSET = "-"
 
@@ -65,8 +66,12 @@ def die() -> NoReturn:
     raise SystemExit
 
 
-def forked(task: Callable[[], Any]) -> tuple[bool, Any]:
-    """(True, result) of ``task`` in a process of its own; (False, why) if it was killed or raised."""
+def forked(*tasks: Callable[[], Any]) -> list[tuple[bool, Any]]:
+    """(True, result) of each task in a process of its own; (False, why) if it was killed or raised."""
+    return [_answer(child) for child in [_start(task) for task in tasks]]
+
+
+def _start(task: Callable[[], Any]) -> tuple[int, int]:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -80,10 +85,15 @@ def forked(task: Callable[[], Any]) -> tuple[bool, Any]:
         sys.stdout.flush()
         os._exit(0)
     os.close(writer)
+    return child, reader
+
+
+def _answer(process: tuple[int, int]) -> tuple[bool, Any]:
+    child, reader = process
     with os.fdopen(reader, "rb") as pipe:
         answer = pipe.read()
     os.waitpid(child, 0)
-    return pickle.loads(answer) if answer else (False, "killed")
+    return pickle.loads(answer) if answer else (False, KILLED)
 
 
 @dataclass
@@ -110,18 +120,31 @@ class Hosts:
         for shuffle in self.shuffles:
             shuffle.outputs = None
 
-    def run(self, kind: str, rdd: Rdd, partition: int) -> list[Any]:
-        rows: Any = None
-        for attempt in range(TASK_TRIES):
-            if self.before is not None:
-                self.before(kind, partition, attempt)
-            for shuffle in rdd.needs:
-                shuffle.materialise()
-            host = self.place(kind, partition, rdd.homes[partition] if rdd.homes else None)
-            ended, rows = forked(partial(_on_host, host, rdd.compute, partition))
-            if ended:
-                return list(rows)
-        raise JobFailed(f"task {partition} of {kind} died {TASK_TRIES} times, the last one: {rows}")
+    def run(self, kind: str, rdd: Rdd) -> list[list[Any]]:
+        """The rows of each partition. Tasks run side by side, or one after the other if somebody interferes."""
+        answers: list[tuple[bool, Any]] = [(False, "not tried")] * rdd.partitions
+        together = self.before is None
+        if together:
+            answers = self._attempt(kind, rdd, range(rdd.partitions))
+        for partition in range(rdd.partitions):
+            for attempt in range(int(together), TASK_TRIES):
+                if answers[partition][0]:
+                    break
+                if self.before is not None:
+                    self.before(kind, partition, attempt)
+                answers[partition : partition + 1] = self._attempt(kind, rdd, [partition])
+            ended, why = answers[partition]
+            if not ended:
+                raise JobFailed(f"task {partition} of {kind} died {TASK_TRIES} times, the last one: {why}")
+        return [list(rows) for _, rows in answers]
+
+    def _attempt(self, kind: str, rdd: Rdd, partitions: Sequence[int]) -> list[tuple[bool, Any]]:
+        for shuffle in rdd.needs:
+            shuffle.materialise()
+        hosts = [self.place(kind, one, rdd.homes[one] if rdd.homes else None) for one in partitions]
+        return forked(
+            *(partial(_on_host, host, rdd.compute, one) for host, one in zip(hosts, partitions, strict=True))
+        )
 
 
 def _on_host(host: str, compute: Callable[[int], list[Any]], partition: int) -> list[Any]:
@@ -170,7 +193,7 @@ class Rdd:
 
     def collect(self) -> list[Any]:
         kind = "reduce" if self.needs else "job"
-        return [row for i in range(self.partitions) for row in self.hosts.run(kind, self, i)]
+        return [row for rows in self.hosts.run(kind, self) for row in rows]
 
     def foreach(self, act: Callable[[Any], Any]) -> None:
         self.mapPartitions(lambda rows: [act(row) and None for row in rows]).collect()
@@ -185,7 +208,7 @@ class Shuffle:
 
     def materialise(self) -> None:
         if self.outputs is None:
-            self.outputs = [self.source.hosts.run("map", self.source, i) for i in range(self.source.partitions)]
+            self.outputs = self.source.hosts.run("map", self.source)
 
     def fetch(self, partition: int) -> list[Any]:
         assert self.outputs is not None
@@ -311,8 +334,8 @@ class Rig:
     def drive_and_die(self, script: Callable[[], Any]) -> None:
         """Runs ``script`` in a driver process of its own, which must not live to its end."""
         self.engine = None
-        ended, why = forked(script)
-        assert (ended, why) == (False, "killed"), f"the driver was meant to be killed: {why}"
+        ((ended, why),) = forked(script)
+        assert (ended, why) == (False, KILLED), f"the driver was meant to be killed: {why}"
 
     # --- hosts and their losses -----------------------------------------------------------------------------
 
