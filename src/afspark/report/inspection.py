@@ -122,7 +122,7 @@ def _states(operator: OperatorInspection) -> RenderableType:
     for worker in operator.workers:
         for resident in worker.residents:
             peek = resident.peek
-            first = [str(worker.worker), text_cell(resident.host), str(peek.version)]
+            first: list[Text | str] = [str(worker.worker), text_cell(resident.host), str(peek.version)]
             if not peek.states:
                 table.add_row(*first, "–", "–", "–", "–", "–", text_cell(_note(resident)))
             for view in peek.states[:_SHOWN]:

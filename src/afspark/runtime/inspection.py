@@ -245,7 +245,8 @@ def _residents(
     for folder in sorted(path for path in base.iterdir() if path.is_dir() and not path.name.startswith(".")):
         for survivor in SegmentRoot(base, unquote(folder.name)).census(query_id):
             owner = (survivor.operator, survivor.worker)
-            seen = peek(Path(survivor.directory), specs.get(survivor.operator, {}), largest=cells)
+            committed = record.batch if record else -1
+            seen = peek(Path(survivor.directory), specs.get(survivor.operator, {}), committed=committed, largest=cells)
             if seen is not None:
                 current = incarnations.get(owner, seen.incarnation) <= seen.incarnation
                 found.setdefault(owner, []).append(Resident(host=survivor.host, current=current, peek=seen))

@@ -51,8 +51,9 @@ def test_a_running_query(make_rig: MakeRig) -> None:
     assert look(rig).batch == 5
 
 
-def test_divergence_within_the_threshold(make_rig: MakeRig) -> None:
-    rig, _ = make_rig(tolerance=Approximate(1000))
+@pytest.mark.parametrize("theta", [100, 1000], ids=["backed up just now", "never backed up"])
+def test_divergence_within_the_threshold(make_rig: MakeRig, theta: float) -> None:
+    rig, _ = make_rig(tolerance=Approximate(theta))
     rig.go(2)
     for worker in look(rig).operators[0].workers:
         assert worker.record is not None

@@ -60,11 +60,17 @@ class PrivateColumns(HeapColumns):
 
 
 def peek(
-    directory: Path, specs: Mapping[str, StateSpec], *, largest: int = 0, timeout_seconds: float = PEEK_SECONDS
+    directory: Path,
+    specs: Mapping[str, StateSpec],
+    *,
+    committed: int = -1,
+    largest: int = 0,
+    timeout_seconds: float = PEEK_SECONDS,
 ) -> Peek | None:
     """The segment in ``directory`` as of its version; None if there is none.
 
-    A batch that a dead process left half applied is taken back in the private copy only.
+    In the private copy only, a batch that a dead process left half applied is taken back, and backups of a batch
+    up to ``committed`` count as durable, although the worker will hear of it with its next order.
     """
     try:
         file = os.open(directory / HEADER, os.O_RDONLY)
@@ -78,7 +84,7 @@ def peek(
             return None
         try:
             columns = PrivateColumns(directory / "columns")
-            views = _views(columns, specs, undo=found.marked, largest=largest)
+            views = _views(columns, specs, found=found, committed=committed, largest=largest)
         except (AfsparkError, OSError, ValueError, TypeError) as error:
             return _outside(found, f"unreadable: {error}")
         return Peek(
@@ -99,7 +105,9 @@ def _outside(found: Present, trouble: str) -> Peek:
     return Peek(version=found.version, marked=found.marked, incarnation=found.incarnation, trouble=trouble)
 
 
-def _views(columns: HeapColumns, specs: Mapping[str, StateSpec], *, undo: bool, largest: int) -> list[StateView]:
+def _views(
+    columns: HeapColumns, specs: Mapping[str, StateSpec], *, found: Present, committed: int, largest: int
+) -> list[StateView]:
     sizes: dict[str, int] = {}
     for column, array in columns.arrays().items():
         name = column.partition(".")[0]
@@ -112,8 +120,10 @@ def _views(columns: HeapColumns, specs: Mapping[str, StateSpec], *, undo: bool, 
             views.append(StateView(state=state_name, pane=pane, bytes=size))
             continue
         state = spec.open(columns, name)
-        if undo:
+        if found.marked:
             state.rollback()
+        elif found.version <= committed:
+            state.acknowledge()
         views.append(
             StateView(
                 state=state_name,
