@@ -7,6 +7,7 @@ from afspark.model.operator import Combiner, Operator, Outbox, Share, Transform,
 from afspark.model.states import HashTable, Matrix, Numeric, Own, OwnState, Set, State, StateSpec, Vector
 from afspark.model.windows import Decaying, Hopping, Punctuation, Sliding, Window
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
+from afspark.runtime.inspection import Inspection, inspect
 from afspark.runtime.query import Query
 from afspark.runtime.session import session
 from afspark.runtime.stream import StatefulStream, Stream, StreamReader, read_stream
@@ -20,6 +21,7 @@ __all__ = [
     "HashTable",
     "HeavyHitters",
     "Hopping",
+    "Inspection",
     "Matrix",
     "MiniBatch",
     "Nothing",
@@ -46,6 +48,7 @@ __all__ = [
     "WordCount",
     "WorkerContext",
     "__version__",
+    "inspect",
     "read_stream",
     "session",
 ]

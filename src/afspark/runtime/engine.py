@@ -276,7 +276,7 @@ class Engine:
     def _gave_up(self, batch: int) -> WorkerFailed:
         return WorkerFailed(
             f"Batch {batch} could not be applied in {BATCH_TRIES} tries.",
-            remedy="See the executors' logs. The state is kept: the same command goes on from here.",
+            remedy="See the executors' logs.",
             batch=batch,
         )
 

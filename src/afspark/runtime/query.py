@@ -12,11 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from afspark.errors import UsageError
+from afspark.model.operator import Share
 from afspark.runtime.assurance import in_force, realised, with_bounds
 from afspark.runtime.crew import Crew
 from afspark.runtime.engine import Engine
 from afspark.runtime.progress import BatchProgress, Totals
-from afspark.runtime.results import changed_rows, closed_windows, current_results, sent_items
+from afspark.runtime.results import changed_rows, closed_windows, current_results, current_shares, sent_items
 from afspark.runtime.stages import release_segments
 
 Deliver = Callable[[DataFrame, int], None]
@@ -112,6 +113,15 @@ class Query:
         with self._batch_lock:
             self._engine.ready()
             return current_results(self._spark, self._engine.crew(operator))
+
+    def shares(self, operator: str | None = None) -> list[Share]:
+        """What ``Operator.results`` is made from: every worker's cells as of the last committed batch.
+
+        Collected in the driver; default: the last operator's.
+        """
+        with self._batch_lock:
+            self._engine.ready()
+            return current_shares(self._spark, self._engine.crew(operator))
 
     def bounds(self, operator: str | None = None) -> dict[str, float]:
         """Per state: how far failures so far can have moved it at most. 0 before any failure."""

@@ -70,14 +70,20 @@ def current_results(spark: SparkSession, crew: Crew) -> DataFrame:
     With windows: of what is open, all panes together.
     """
     operator = crew.node.operator
-    read = partial(_cells, crew.mission, operator, _decay_factor(crew))
     if _is_lone_table(operator):
         schema = _row_schema(operator)
+        read = partial(_cells, crew.mission, operator, _decay_factor(crew))
         rows = _on_workers(spark, crew, partial(_read_table, operator, read), schema)
         return rows if crew.node.keyed else _summed(rows, schema, len(crew.homes))
+    return spark.createDataFrame(operator.results(current_shares(spark, crew)))
+
+
+def current_shares(spark: SparkSession, crew: Crew) -> list[Share]:
+    """Every worker's share of the state now, collected in the driver."""
+    read = partial(_cells, crew.mission, crew.node.operator, _decay_factor(crew))
     collected = anchor(spark.sparkContext, crew.homes).map(partial(_export, read)).collect()
     terms = crew.workforce.terms
-    shares = [
+    return [
         Share(
             worker=worker,
             cells=dict(open_parts(data)),
@@ -85,7 +91,6 @@ def current_results(spark: SparkSession, crew: Crew) -> DataFrame:
         )
         for worker, data in collected
     ]
-    return spark.createDataFrame(operator.results(shares))
 
 
 def _summed(rows: DataFrame, schema: pa.Schema, partitions: int) -> DataFrame:
