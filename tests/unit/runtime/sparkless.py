@@ -142,9 +142,7 @@ class Hosts:
         for shuffle in rdd.needs:
             shuffle.materialise()
         hosts = [self.place(kind, one, rdd.homes[one] if rdd.homes else None) for one in partitions]
-        return forked(
-            *(partial(_on_host, host, rdd.compute, one) for host, one in zip(hosts, partitions, strict=True))
-        )
+        return forked(*(partial(_on_host, host, rdd.compute, one) for host, one in zip(hosts, partitions, strict=True)))
 
 
 def _on_host(host: str, compute: Callable[[int], list[Any]], partition: int) -> list[Any]:
