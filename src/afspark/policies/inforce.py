@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -44,7 +44,7 @@ def thresholds_in_force(
         theta={
             name: tolerance.allowance(
                 failures=failures,
-                place=place,
+                place=_seen_by(spec, place),
                 divergence=spec.distance.value,
                 exact=spec.exact,
                 decaying=decaying,
@@ -55,6 +55,11 @@ def thresholds_in_force(
         unacked=tolerance.unacked_allowance(failures=failures, place=place, decaying=decaying),
         why=_why(tolerance, states, failures, place, decaying),
     )
+
+
+def _seen_by(spec: StateSpec, place: Place) -> Place:
+    """Shares of arrays and numbers are added up, also where the items of the operator are partitioned by key."""
+    return place if spec.disjoint else replace(place, keyed=False)
 
 
 def _why(tolerance: Tolerance, states: Mapping[str, StateSpec], failures: int, place: Place, decaying: bool) -> str:
@@ -86,7 +91,9 @@ def _factors(
 
 def _sharing(states: Mapping[str, StateSpec], place: Place) -> str:
     apart = [
-        name for name, spec in states.items() if not spec.exact and place.copies(spec.distance.value) < place.workers
+        name
+        for name, spec in states.items()
+        if not spec.exact and _seen_by(spec, place).copies(spec.distance.value) < place.workers
     ]
     shared = f"shared by {place.workers} copies"
     return f"{shared} except for {' and '.join(apart)}, whose keys are disjoint" if apart else shared

@@ -67,6 +67,7 @@ def muster(
             chain=record.chain if record else (),
             previous=record.previous if record else (),
             waiting=record.waiting if record and record.incarnation == expected else 0,
+            lost_items=sum(loss.items for loss in own_losses if record and loss.incarnation >= record.incarnation),
             recheck=batch > 0 and _lowered(record, terms.theta(strikes)),
         )
         if member.home:

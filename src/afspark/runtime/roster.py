@@ -79,7 +79,8 @@ class Member:
             strikes=strikes,
             completed=0,
             hint=Hint.RECOVER,
-            lost_items=self.waiting,
+            # An incarnation that completed nothing was not told yet what the one before it had lost.
+            lost_items=self.waiting if self.completed else self.lost_items,
             waiting=0,
         )
 

@@ -189,7 +189,7 @@ class Terms:
                 (self.missing(strikes, tick) if window is None else self.window_missing(strikes, window))[name]
                 for strikes in per_worker
             ]
-            adds_up = divides_among_copies(keyed=self.keyed, divergence=spec.distance.value)
+            adds_up = divides_among_copies(keyed=self.keyed and spec.disjoint, divergence=spec.distance.value)
             bounds[name] = realised(losses, adds_up=adds_up)
         return bounds
 

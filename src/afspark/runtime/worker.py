@@ -132,6 +132,7 @@ class _Task:
             if action.refused:
                 return self._refused(action)
             home.raise_fence(self.wanted.fence)
+            self.damaged = tuple(json.loads(home.noted() or "[]"))
             return self._carry_out(action, home, self._panes(home))
 
     def _carry_out(self, action: Action, home: Residence, panes: Panes) -> Report:
@@ -194,7 +195,6 @@ class _Task:
     def _apply(self, home: Residence, panes: Panes) -> Report:
         order = self.order
         started = time.perf_counter()
-        self.damaged = tuple(json.loads(home.noted() or "[]"))
         if order.calendar.needed_from is not None:
             panes.drop_below(order.calendar.needed_from)
         panes.begin()

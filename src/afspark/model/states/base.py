@@ -31,6 +31,8 @@ class StateSpec(ABC):
     """
 
     kind: ClassVar[str]
+    #: whether the shares of an operator that is partitioned by key hold different cells
+    disjoint: ClassVar[bool] = False
     divergences: ClassVar[tuple[Divergence, ...]] = (Divergence.MAX, Divergence.MANHATTAN, Divergence.EUCLIDEAN)
     """What this kind accepts as ``divergence``."""
 

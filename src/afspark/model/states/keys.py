@@ -52,9 +52,10 @@ class Keys(ABC):
         return self._columns.open(f"{self._name}.index.{bits}", _ID, 1 << bits)[: 1 << bits]
 
     def _drop_other_indices(self, bits: int) -> None:
-        for other in range(_FIRST_BITS, 34):
-            if other != bits:
-                self._columns.drop(f"{self._name}.index.{other}")
+        prefix = f"{self._name}.index."
+        for name in self._columns.names():
+            if name.startswith(prefix) and name != f"{prefix}{bits}":
+                self._columns.drop(name)
 
     @property
     def _shift(self) -> np.uint64:

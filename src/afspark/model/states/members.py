@@ -35,6 +35,7 @@ class Set(StateSpec):
     """
 
     kind: ClassVar[str] = "set"
+    disjoint: ClassVar[bool] = True
     divergences: ClassVar[tuple[Divergence, ...]] = (Divergence.KEYS,)
     divergence: Divergence | str = Divergence.KEYS
     key: str = "string"

@@ -37,6 +37,7 @@ class HashTable(StateSpec):
     """
 
     kind: ClassVar[str] = "hashtable"
+    disjoint: ClassVar[bool] = True
     divergences: ClassVar[tuple[Divergence, ...]] = (*StateSpec.divergences, Divergence.KEYS)
     key: str = "string"
     value: str = "int64"

@@ -207,7 +207,9 @@ class Segment:
 
     def keep(self, batch: int, port: str, data: bytes | memoryview) -> None:
         """Keeps something for other stages: of the batch being applied, or of the last one while it is restored."""
-        if self.version != RESTORING:
+        if self.version == RESTORING:
+            self._require_lock()
+        else:
             self._require(batch - 1, marked=True)
         self._write(_output_name(batch, port), data)
 
@@ -219,6 +221,7 @@ class Segment:
 
     def note(self, text: str | None) -> None:
         """Remembers a text until it is replaced; None forgets it."""
+        self._require_lock()
         if text is None:
             (self.directory / _NOTE).unlink(missing_ok=True)
         else:
