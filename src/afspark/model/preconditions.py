@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.model.distances import Cells, cells_of, distance, same
-from afspark.model.operator import Operator, WorkerContext
-from afspark.model.states import HeapColumns, StateSpec
+from afspark.model.operator import Operator, Outbox, WorkerContext
+from afspark.model.states import HeapColumns, Own, StateSpec
 
 #: Relative error that sums of floats may show.
 _ROUNDING = 1e-9
@@ -128,6 +128,22 @@ def check_operator(
     return trial.result(*(["bounded: alpha is not declared"] if operator.alpha is None else []))
 
 
+class _Nowhere(Outbox):
+    """What is sent during a check goes nowhere."""
+
+    def send(self, items: pa.RecordBatch, *, to: str) -> None: ...
+
+    def feed_back(self, items: pa.RecordBatch, *, to: str) -> None: ...
+
+
+def _apart(spec: StateSpec, left: Cells, right: Cells) -> float:
+    """The distance of two states by the measure of their kind; only a state of the user's own knows its own."""
+    if not isinstance(spec, Own):
+        return distance(spec.distance, left, right)
+    images = [next((key[0] for key in cells), b"") for cells in (left, right)]
+    return spec.apart(images[0], images[1])
+
+
 class _Share:
     """The states of one worker, in memory."""
 
@@ -140,7 +156,8 @@ class _Share:
         """One batch; the number of items in it as the user counts them."""
         for state in self.states.values():
             state.begin()
-        operator.begin(self.states, WorkerContext(worker=0, workers=1, batch=self.batch))
+        operator.context = WorkerContext(worker=0, workers=1, batch=self.batch, outbox=_Nowhere())
+        operator.begin(self.states, operator.context)
         count = sum(batch.num_rows for batch in items)
         combiner = operator.combiner()
         if combiner is not None:
@@ -215,7 +232,7 @@ class _Trial:
             text = _shown(item[0])
             for name, spec in self.specs.items():
                 if not spec.exact:
-                    self._judge_change(name, distance(spec.distance, before[name], after[name]), count, text)
+                    self._judge_change(name, _apart(spec, before[name], after[name]), count, text)
                     self._judge_gap(name, (before[name], behind[name]), (after[name], follows[name]), text)
             before, behind = after, follows
 
@@ -227,8 +244,8 @@ class _Trial:
             self._find(Flaw.ALPHA_TOO_SMALL, name, f"{item} changed the state by {change:g}, {allowed}")
 
     def _judge_gap(self, name: str, before: tuple[Cells, Cells], after: tuple[Cells, Cells], item: str) -> None:
-        norm = self.specs[name].distance
-        gap, grown = distance(norm, *before), distance(norm, *after)
+        spec = self.specs[name]
+        gap, grown = _apart(spec, *before), _apart(spec, *after)
         largest = max((abs(value) for cells in (*before, *after) for value in cells.values()), default=0.0)
         if not grown <= gap + _ROUNDING * (gap + largest):
             self._find(

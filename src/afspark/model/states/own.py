@@ -75,7 +75,9 @@ class Own(StateSpec):
         if not (isinstance(given, type) and issubclass(given, OwnState)):
             raise UsageError(f"Own takes a subclass of OwnState, got {given!r}.", got=repr(given))
         try:
-            pickle.dumps(self.cls)
+            # A class of the script itself is sent by value; by name no other process would find it.
+            if self.cls.__module__ != "__main__":
+                pickle.dumps(self.cls)
         except (pickle.PicklingError, AttributeError, TypeError) as problem:
             raise UsageError(
                 f"Class {self.cls.__qualname__} cannot be sent to workers: {problem}.",
@@ -112,6 +114,10 @@ class Own(StateSpec):
         for name in qualname.split("."):
             found = getattr(found, name)
         return cls(found, *fields["args"], divergence=fields["divergence"], exact=fields["exact"])
+
+    def apart(self, left: bytes, right: bytes) -> float:
+        """The distance of two images, by the class's own measure."""
+        return float(self.make(_decoded(left)).divergence(_decoded(right)))
 
     def make(self, backup: pa.RecordBatch | None) -> OwnState:
         """A new object, as that backup has it."""
