@@ -16,10 +16,12 @@ import pyarrow as pa
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
 from afspark.runtime.faults import FaultPlan
+from afspark.runtime.ingest import Ingest, batches_as_packets
 from afspark.runtime.lifecycle import Hint
 from afspark.runtime.orders import Mission, Order, Report, Status
 from afspark.runtime.segment import SegmentRoot
-from afspark.runtime.worker import Feed, serve
+from afspark.runtime.shift import Feed
+from afspark.runtime.worker import serve
 from afspark.store import open_store
 
 ITEMS = 200_000
@@ -71,8 +73,9 @@ class Stage:
             theta={"sums": self.theta},
             missing={},
         )
+        feed = Feed([("", Ingest(batches_as_packets([items]), ()))])
         started = time.perf_counter()
-        report = serve(self.mission, replace(order, **changes), self.operator, Feed([items]))
+        report = serve(self.mission, replace(order, **changes), self.operator, feed)
         seconds = time.perf_counter() - started
         if report.status is not Status.APPLIED:
             raise RuntimeError(f"{report.status}: {report.detail} {report.error}")

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -29,10 +30,12 @@ from afspark.runtime.faults import FaultPlan
 from afspark.runtime.host import executor_pid
 from afspark.store import RecordLog
 from tests.cluster.machines import executors
+from tests.spark import stages
 from tests.spark.streams import Place, counts, words
 
 # What this module defines travels to the executors with the tasks.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+cloudpickle.register_pickle_by_value(stages)  # type: ignore[no-untyped-call]
 
 
 def make_session(master: str) -> SparkSession:
@@ -167,13 +170,49 @@ def carry_out(spark: SparkSession, order: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+class EventfulRun(stages.Run):
+    """The three operators, with something happening at the end of some batches."""
+
+    def __init__(self, place: Place, tolerance: af.Tolerance, events: dict[str, list[str]]) -> None:
+        super().__init__(place, tolerance)
+        self.events = events
+
+    def happen(self, frame: DataFrame, batch: int) -> None:
+        event = self.events.get(str(batch))
+        if event is not None:
+            EVENTS[event[0]](self.place, event[1])
+
+    def writer(self, spark: SparkSession, faults: FaultPlan | None = None) -> af.StreamWriter:
+        first = super().writer(spark, faults)
+        (total,) = first.others
+        return replace(first, others=(total.outputMode("complete").foreachBatch(self.happen),))
+
+
+def carry_out_stages(spark: SparkSession, order: dict[str, Any]) -> dict[str, Any]:
+    name, *limits = order["tolerance"]
+    attempt = EventfulRun(Place(Path(order["place"])), POLICIES[name](*limits), order.get("events", {}))
+    query = attempt.writer(spark).option("hostGraceSeconds", order.get("grace", 30)).start()
+    query.awaitTermination()
+    query.end()
+    return {
+        "windows": [[window, key, count] for (window, key), count in attempt.windows.items()],
+        "bounds": list(attempt.bounds.items()),
+        "twice": [window for window, batches in attempt.delivered.items() if len(batches) > 1],
+        "ledger": query.ledger(),
+        "total": stages.numbers(query, "total"),
+        "gate": stages.numbers(query, "gate"),
+        "hosts": sorted({row["host"] for row in query.tolerance()}),
+    }
+
+
 def main(master: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     spark = make_session(master)
     for line in sys.stdin:
         try:
-            answer = carry_out(spark, json.loads(line))
+            order = json.loads(line)
+            answer = (carry_out_stages if order.get("stages") else carry_out)(spark, order)
         except Exception as error:  # noqa: BLE001 (the test that gave the order hears of it)
             answer = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")

@@ -103,7 +103,7 @@ def test_options_that_are_no_numbers_are_refused(spark: SparkSession, place: Pla
 
 def test_an_unknown_output_mode_is_refused(spark: SparkSession) -> None:
     with pytest.raises(UsageError):
-        af.read_stream(spark).words(100).apply(af.WordCount()).writeStream.outputMode("append")
+        af.read_stream(spark).words(100).apply(af.WordCount()).writeStream.outputMode("upsert")
 
 
 def test_a_refused_start_leaves_the_checkpoint_usable(spark: SparkSession, finished: Place) -> None:

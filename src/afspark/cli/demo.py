@@ -121,7 +121,7 @@ def _contend(
         "seed": options.seed,
     }
     with finished(spark, assignment, display, label=f"{entrant.name:<11}") as outcome:
-        judgement = stage.task.judge(outcome.query.results(), exact)
+        judgement = stage.task.judge(outcome.query.results(), exact, outcome.query.shares)
         report = outcome.report(assignment, settings=settings, observed=judgement.observed, results=len(exact))
     return Contender(entrant.name, entrant.detail, entrant.color, report)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from afspark import errors
-from afspark.errors import AfsparkError, UsageError, WorkerFailed
+from afspark.errors import AfsparkError, UsageError
 
 GOES_ON = "The state is kept: the same command goes on from here."
 
@@ -29,8 +29,8 @@ def own_error(error: BaseException) -> AfsparkError | None:
 
 
 def with_hint(error: AfsparkError, hint: str) -> AfsparkError:
-    """The same error whose remedy ends with ``hint``, unless it says how to go on already."""
-    if not isinstance(error, WorkerFailed | UsageError):
+    """The same error whose remedy ends with ``hint``, unless there is nothing to go on from."""
+    if not isinstance(error, UsageError):
         error.remedy = f"{error.remedy} {hint}".strip()
     return error
 

@@ -10,7 +10,7 @@ import sys
 import traceback
 
 from afspark.cli.failures import GOES_ON, one_line, own_error
-from afspark.cli.options import DemoOptions, RunOptions, parse
+from afspark.cli.options import DemoOptions, InspectOptions, RunOptions, parse
 from afspark.errors import AfsparkError
 
 
@@ -26,13 +26,16 @@ def main(argv: list[str] | None = None) -> int:
     return _guarded(options)
 
 
-def _guarded(options: RunOptions | DemoOptions) -> int:
+def _guarded(options: RunOptions | DemoOptions | InspectOptions) -> int:
     # Heavy imports only once the options are known to be good.
     from afspark.cli.demo import demo
     from afspark.cli.follow import Interrupted
+    from afspark.cli.inspection import show
     from afspark.cli.run import run
 
     try:
+        if isinstance(options, InspectOptions):
+            return show(options)
         return run(options) if isinstance(options, RunOptions) else demo(options)
     except Interrupted as stop:
         kept = isinstance(options, RunOptions) and options.checkpoint is not None

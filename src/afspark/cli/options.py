@@ -72,6 +72,19 @@ class DemoOptions:
     debug: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class InspectOptions:
+    """What ``afspark inspect`` was asked to show."""
+
+    checkpoint: str
+    operator: str | None = None
+    verify: bool = False
+    segments: str | None = None
+    json: str | None = None
+    cells: int = 0
+    debug: bool = False
+
+
 class Parser(argparse.ArgumentParser):
     """Raises UsageError where argparse would print its usage and exit."""
 
@@ -79,11 +92,14 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", remedy=f"See {self.prog} --help.")
 
 
-def parse(argv: list[str] | None) -> RunOptions | DemoOptions:
+def parse(argv: list[str] | None) -> RunOptions | DemoOptions | InspectOptions:
     """The options in ``argv`` (None: of this process). UsageError if they make no sense."""
     chosen = vars(build_parser().parse_args(argv))
+    command = chosen.pop("command")
+    if command == "inspect":
+        return InspectOptions(**chosen)
     chosen["conf"] = tuple(chosen["conf"])
-    if chosen.pop("command") == "demo":
+    if command == "demo":
         return DemoOptions(**chosen)
     return _checked(RunOptions(**chosen))
 
@@ -107,6 +123,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_wordcount(algorithms)
     _add_heavy_hitters(algorithms)
     _add_demo(commands)
+    _add_inspect(commands)
     return parser
 
 
@@ -214,6 +231,25 @@ def _add_demo(commands: Any) -> None:
     parser.add_argument("--seed", type=values.seed, metavar="N", default=1, help="of input and failures (default: 1)")
     _add_spark(parser)
     _add_talk(parser)
+
+
+def _add_inspect(commands: Any) -> None:
+    parser = commands.add_parser(
+        "inspect",
+        help="look into the checkpoint of a query, running or not",
+        description="Shows workers, thresholds, backups, losses and resident state of a query. Changes nothing.",
+        epilog="example:\n  afspark inspect checkpoint/ --verify --cells 10",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="folder or URI")
+    parser.add_argument("--operator", metavar="NAME", help="show this operator only")
+    parser.add_argument("--verify", action="store_true", help="read all backups in use and check them")
+    parser.add_argument("--segments", metavar="DIR", help="folder with resident state (default: that of this machine)")
+    parser.add_argument("--json", metavar="FILE", help="write everything as JSON")
+    parser.add_argument(
+        "--cells", type=values.count_or_zero, metavar="N", default=0, help="largest cells of each state (default: 0)"
+    )
+    parser.add_argument("--debug", action="store_true", help="show the traces of errors")
 
 
 def _add_spark(group: Any) -> None:

@@ -79,9 +79,8 @@ def _report(spark: SparkSession, options: RunOptions, assignment: Assignment, ou
         if options.verify:
             _say(options, "Counting exactly …")
             started = time.perf_counter()
-            judgement = task.judge(
-                results, recount(spark.sparkContext, task.recount, assignment.plan.chunks, task.keys)
-            )
+            exact = recount(spark.sparkContext, task.recount, assignment.plan.chunks, task.keys)
+            judgement = task.judge(results, exact, outcome.query.shares)
             extras |= {
                 "observed": judgement.observed,
                 "accuracy": judgement.accuracy,

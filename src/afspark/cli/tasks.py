@@ -23,6 +23,9 @@ from afspark.report.recount import count_words, sum_weights
 from afspark.runtime.sources import Chunk, Packets, ParquetFiles, Source, TextFiles, ZipfWords
 from afspark.runtime.sources.packets import MEAN_PAYLOAD
 
+Shares = Callable[[], Sequence[Share]]
+"""Asks the query for the workers' shares; only where they are needed, as they come to the driver."""
+
 PACKET_BYTES = 24
 HEAVY_SHARE = 500
 """A generated key is heavy if it carries at least one part in so many of the traffic."""
@@ -50,8 +53,8 @@ class Task(ABC):
     recount: Callable[[Iterable[Chunk]], pa.Table]
 
     @abstractmethod
-    def judge(self, results: DataFrame, exact: pa.Table) -> Judgement:
-        """Compares the results with those of the recount."""
+    def judge(self, results: DataFrame, exact: pa.Table, shares: Shares) -> Judgement:
+        """Compares the results with those of the recount; ``shares`` gives the state they were made from."""
 
     @abstractmethod
     def top(self, results: DataFrame, count: int) -> list[dict[str, Any]]:
@@ -68,7 +71,7 @@ class WordCountTask(Task):
         self.operator = WordCount(column=column, lower=lower)
         self.recount = partial(count_words, source, column=column, lower=lower)
 
-    def judge(self, results: DataFrame, exact: pa.Table) -> Judgement:
+    def judge(self, results: DataFrame, exact: pa.Table, shares: Shares) -> Judgement:
         errors = word_errors(results.toArrow(), exact)
         return Judgement(
             {"state": errors.largest, "words_wrong": errors.words_wrong, "total": errors.total},
@@ -82,42 +85,23 @@ class WordCountTask(Task):
         return [{"word": bytes(row["word"]).decode(errors="replace"), "count": row["count"]} for row in rows]
 
 
-class KeptSketch(HeavyHitters):
-    """Heavy hitters that keep the merged sketch their last results were made from."""
-
-    merged: np.ndarray[Any, Any] | None = None
-
-    def results(self, shares: Sequence[Share]) -> pa.Table:
-        sketch = np.zeros(self.shape, dtype=self.value)
-        for share in shares:
-            cells = share.cells["sketch"]
-            sketch.reshape(-1)[cells.column("index").to_numpy()] += cells.column("value").to_numpy()
-        self.merged = sketch
-        return super().results(shares)
-
-    def fingerprint(self) -> dict[str, Any]:
-        # A checkpoint of plain heavy hitters fits: nothing of the state differs.
-        return super().fingerprint() | {"operator": HeavyHitters.__qualname__}
-
-
 class HeavyHittersTask(Task):
     algorithm = HEAVY_HITTERS
     main_state = "sketch"
-    operator: KeptSketch
+    operator: HeavyHitters
 
-    def __init__(self, source: Source, operator: KeptSketch) -> None:
+    def __init__(self, source: Source, operator: HeavyHitters) -> None:
         self.source, self.operator = source, operator
         self.keys = operator.keys
         self.recount = partial(sum_weights, source, keys=operator.keys, weight=operator.weight)
 
-    def judge(self, results: DataFrame, exact: pa.Table) -> Judgement:
-        assert self.operator.merged is not None
+    def judge(self, results: DataFrame, exact: pa.Table, shares: Shares) -> Judgement:
         errors = hitter_errors(
             results.toArrow(),
             exact,
             keys=self.operator.keys,
             threshold=self.operator.threshold,
-            sketch=self.operator.merged,
+            sketch=self._merged(shares()),
         )
         return Judgement(
             {"state": errors.largest},
@@ -128,6 +112,13 @@ class HeavyHittersTask(Task):
                 "true": errors.true,
             },
         )
+
+    def _merged(self, shares: Sequence[Share]) -> np.ndarray[Any, Any]:
+        sketch = np.zeros(self.operator.shape, dtype=self.operator.value)
+        for share in shares:
+            cells = share.cells["sketch"]
+            sketch.reshape(-1)[cells.column("index").to_numpy()] += cells.column("value").to_numpy()
+        return sketch
 
     def top(self, results: DataFrame, count: int) -> list[dict[str, Any]]:
         return [row.asDict() for row in results.orderBy(F.desc("estimate"), *self.keys).limit(count).collect()]
@@ -178,10 +169,10 @@ def _heavy_hitters(options: RunOptions) -> Task:
     return HeavyHittersTask(source, _hitters(source, options, keys, weight, threshold))
 
 
-def _hitters(source: Source, options: RunOptions, keys: tuple[str, ...], weight: str, threshold: float) -> KeptSketch:
+def _hitters(source: Source, options: RunOptions, keys: tuple[str, ...], weight: str, threshold: float) -> HeavyHitters:
     schema = source.schema()
     floating = weight in schema.names and pa.types.is_floating(schema.field(weight).type)
-    return KeptSketch(
+    return HeavyHitters(
         keys=keys,
         weight=weight,
         threshold=threshold,

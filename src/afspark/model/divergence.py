@@ -1,9 +1,9 @@
 """How far a state may be from its last durable backup, as one number.
 
-All three distances are sums or maxima over cells of the difference between present value and shadow (the
-value in the last acknowledged backup, 0 if there is none). Sums are kept as *power sums* (of absolute
-differences, or of their squares), because those can be corrected cell by cell; ``norm`` turns a power sum
-into the distance.
+All distances are sums or maxima over cells of a difference between present value and shadow (the value in
+the last acknowledged backup, 0 if there is none). Sums are kept as *power sums* (of absolute differences, of
+their squares, or of ones where a key came or went), because those can be corrected cell by cell; ``norm``
+turns a power sum into the distance.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import math
 import sys
+from collections.abc import Iterable
 
 from afspark.errors import UsageError
 
@@ -19,27 +20,29 @@ class Divergence(enum.StrEnum):
     """The distance between a state and its last durable backup.
 
     ``MAX``: largest absolute difference of a cell. ``MANHATTAN``: sum of absolute differences. ``EUCLIDEAN``:
-    square root of the sum of squared differences. The text forms ("max" ...) are accepted wherever one is
+    square root of the sum of squared differences. ``KEYS``: number of keys that are in the table or set now
+    but not in the backup, or the other way round. That is at least the difference of the two numbers of keys,
+    and equal to it as long as no key is removed. The text forms ("max" ...) are accepted wherever one is
     expected.
     """
 
     MAX = "max"
     MANHATTAN = "manhattan"
     EUCLIDEAN = "euclidean"
+    KEYS = "keys"
 
     @classmethod
-    def parse(cls, name: Divergence | str) -> Divergence:
-        """The divergence of that name; ``UsageError`` lists what is allowed."""
-        try:
-            return cls(name)
-        except ValueError:
-            allowed = [member.value for member in cls]
+    def parse(cls, name: Divergence | str, among: Iterable[Divergence] | None = None) -> Divergence:
+        """The divergence of that name, if it is ``among`` the given ones; ``UsageError`` lists what is allowed."""
+        allowed = [member.value for member in (cls if among is None else among)]
+        if name not in allowed:
             raise UsageError(
                 f"Unknown divergence {name!r}.",
                 remedy=f"Use one of {', '.join(allowed)}.",
                 got=name,
                 allowed=allowed,
-            ) from None
+            )
+        return cls(name)
 
     @property
     def power(self) -> int:

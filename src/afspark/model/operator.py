@@ -9,23 +9,42 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from afspark.model.states import State, StateSpec
+from afspark.model.windows import Punctuation
 
 #: A stateless step: takes an Arrow batch, gives one back, or None where nothing is left of it.
 Transform = Callable[[pa.RecordBatch], pa.RecordBatch | None]
 
 
-@dataclass(frozen=True, kw_only=True)
+class Outbox:
+    """Where an operator puts what it sends besides the items it returns."""
+
+    def send(self, items: pa.RecordBatch, *, to: str) -> None:
+        """Data items for one of the operators downstream, instead of all of them."""
+        raise NotImplementedError
+
+    def feed_back(self, items: pa.RecordBatch, *, to: str) -> None:
+        """Feedback items for an operator upstream; they reach its ``on_feedback`` in the next batch."""
+        raise NotImplementedError
+
+
+@dataclass(kw_only=True)
 class WorkerContext:
     """What an operator may know of its place: which worker of how many, and which batch.
 
     ``missing`` is, per state, the most that earlier failures of this worker may have taken from any cell:
-    the compensation of sketches. It comes from the durable ledger, never from the state itself.
+    the compensation of sketches. It comes from the durable ledger, never from the state itself. ``lost`` is
+    what the last of them alone may have taken (for ``on_recover``), ``lost_items`` how many waiting items
+    went with it. ``input`` names where the items being processed come from: an operator, or "" for the source.
     """
 
     worker: int
     workers: int
     batch: int
     missing: Mapping[str, float] = field(default_factory=dict)
+    lost: Mapping[str, float] = field(default_factory=dict)
+    lost_items: int = 0
+    input: str = ""
+    outbox: Outbox = field(default_factory=Outbox)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,19 +75,29 @@ class Combiner:
 class Operator:
     """User code with resident state.
 
-    A subclass declares ``states`` and implements ``process``. One instance serves one worker for one batch,
-    so plain attributes are scratch space and vanish; what must last goes into a state.
+    A subclass declares ``states`` (none: a stateless operator) and implements ``process``. One instance serves
+    one worker for one batch, so plain attributes are scratch space and vanish; what must last goes into a state.
 
     ``key`` names the columns that decide which worker owns an item when the operator runs keyed; an operator
     without a key runs on local shares that are merged when results are asked for.
+
+    What ``process``, ``finish``, ``on_punctuation`` and ``on_feedback`` return goes to all operators downstream.
     """
 
     #: columns whose hash picks the worker when state is partitioned by key
     key: ClassVar[tuple[str, ...]] = ()
+    #: the most items that one item can become downstream (β)
+    fan_out: ClassVar[float] = 1.0
+    #: the most one item, before any combining, can change the divergence of a state (α); None: not known
+    alpha: float | None = None
+    #: True, or the reason why approximate recovery would break the operator
+    approximable: bool | str = True
+    #: set before any other method is called for a batch
+    context: WorkerContext
 
     def states(self) -> Mapping[str, StateSpec]:
         """The operator's states by name. Called once per start; must always answer the same."""
-        raise NotImplementedError
+        return {}
 
     def check(self, schema: pa.Schema | None) -> None:
         """Raises UsageError if the stream's columns do not fit. ``schema`` is None where it is not known."""
@@ -78,14 +107,26 @@ class Operator:
         return None
 
     def begin(self, states: Mapping[str, State], context: WorkerContext) -> None:
-        """Before the first item of a batch."""
+        """Before the first item of a batch (with windows: of each pane that the batch touches)."""
 
-    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
+    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> pa.RecordBatch | None:
         """Updates the states by a batch of items. Must depend on nothing but them and earlier items."""
         raise NotImplementedError
 
-    def finish(self, states: Mapping[str, Any]) -> None:
-        """After the last item of a batch."""
+    def finish(self, states: Mapping[str, Any]) -> pa.RecordBatch | None:
+        """After the last item of a batch (with windows: of the pane)."""
+
+    def on_punctuation(self, punctuation: Punctuation, states: Mapping[str, Any]) -> pa.RecordBatch | None:
+        """A window, of this operator or of one upstream, or the stream has ended.
+
+        For a window of its own ``states`` are the window's, about to be dropped; else those of the operator.
+        """
+
+    def on_feedback(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> pa.RecordBatch | None:
+        """Items that an operator downstream has sent back in the batch before."""
+
+    def on_recover(self, states: Mapping[str, Any], context: WorkerContext) -> None:
+        """Once after a loss, on the restored states; ``context.lost`` says how much may be missing."""
 
     def changed(self, states: Mapping[str, Any]) -> pa.RecordBatch | None:
         """Rows to emit in update mode: by default the cells of the only state that this batch touched."""

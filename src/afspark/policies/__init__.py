@@ -1,5 +1,16 @@
 """Tolerance policies: pure decisions about what to back up."""
 
+from afspark.policies.fitness import refuse_if_unfit
+from afspark.policies.inforce import Thresholds, thresholds_in_force
 from afspark.policies.tolerance import Approximate, MiniBatch, Nothing, Tolerance, counts_as_failure
 
-__all__ = ["Approximate", "MiniBatch", "Nothing", "Tolerance", "counts_as_failure"]
+__all__ = [
+    "Approximate",
+    "MiniBatch",
+    "Nothing",
+    "Thresholds",
+    "Tolerance",
+    "counts_as_failure",
+    "refuse_if_unfit",
+    "thresholds_in_force",
+]

@@ -2,16 +2,19 @@
 
 Pure decisions. A policy says which threshold is in force for a worker and what is promised to the user; the
 runtime does the rest with one mechanism: state that differs from its last durable backup by more than the
-threshold is written before the batch ends. An infinite threshold never writes; zero writes every change.
+threshold is written before the batch ends, and items that wait unprocessed are written when there are more than
+their threshold. An infinite threshold never writes; zero writes everything.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar
 
-from afspark.bounds.thresholds import divides_among_copies, threshold
+from afspark.bounds.general import state_bound
+from afspark.bounds.thresholds import Place, threshold
 from afspark.errors import UsageError
 
 
@@ -22,13 +25,34 @@ class Tolerance:
     name: ClassVar[str] = ""
     #: whether a worker that lost its state can be given anything back
     recovers: ClassVar[bool] = True
+    #: the reason behind the thresholds, where they do not depend on the place or on failures
+    reason: ClassVar[str] = ""
 
-    def allowance(self, *, failures: int, workers: int, keyed: bool, divergence: str, exact: bool) -> float:
-        """Threshold in force for one state of one worker after ``failures`` counted recoveries."""
+    @property
+    def approximates(self) -> bool:
+        """Whether recovery may give back less than there was, within a promised bound."""
+        return False
+
+    def allowance(self, *, failures: int, place: Place, divergence: str, exact: bool, decaying: bool = False) -> float:
+        """θ: threshold in force for one state of one worker after ``failures`` counted recoveries.
+
+        ``decaying``: the state forgets by itself, so failures do not halve what is allowed.
+        """
         raise NotImplementedError
 
-    def promise(self) -> float | None:
-        """Largest divergence of the final state from a failure-free run; None if nothing is promised."""
+    def items_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
+        """l: how many items may wait at one worker unprocessed and without backup."""
+        raise NotImplementedError
+
+    def unacked_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
+        """γ: how many items a sender may have under way unacknowledged; 0: it waits for each."""
+        raise NotImplementedError
+
+    def promise(self, alpha: float | None = None) -> float | None:
+        """Largest divergence of the final state from a failure-free run; None if nothing is promised.
+
+        ``alpha`` is the most one item can change the state, None if unknown.
+        """
         raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
@@ -41,11 +65,18 @@ class Nothing(Tolerance):
 
     name: ClassVar[str] = "none"
     recovers: ClassVar[bool] = False
+    reason: ClassVar[str] = "nothing is backed up"
 
-    def allowance(self, *, failures: int, workers: int, keyed: bool, divergence: str, exact: bool) -> float:
+    def allowance(self, *, failures: int, place: Place, divergence: str, exact: bool, decaying: bool = False) -> float:
         return math.inf
 
-    def promise(self) -> float | None:
+    def items_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
+        return math.inf
+
+    def unacked_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
+        return math.inf
+
+    def promise(self, alpha: float | None = None) -> float | None:
         return None
 
 
@@ -54,11 +85,18 @@ class MiniBatch(Tolerance):
     """Exact: every change of a batch is durable before the batch ends."""
 
     name: ClassVar[str] = "minibatch"
+    reason: ClassVar[str] = "every change and every item is backed up"
 
-    def allowance(self, *, failures: int, workers: int, keyed: bool, divergence: str, exact: bool) -> float:
+    def allowance(self, *, failures: int, place: Place, divergence: str, exact: bool, decaying: bool = False) -> float:
         return 0.0
 
-    def promise(self) -> float | None:
+    def items_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
+        return 0.0
+
+    def unacked_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
+        return 0.0
+
+    def promise(self, alpha: float | None = None) -> float | None:
         return 0.0
 
 
@@ -66,32 +104,64 @@ class MiniBatch(Tolerance):
 class Approximate(Tolerance):
     """State is backed up when it has diverged by more than its share of ``theta`` from its last backup.
 
-    ``theta`` (Θ) is in the unit of the state's divergence. Whatever the number of failures, the final state
-    differs from a failure-free one by at most Θ; without failures it does not differ at all.
+    ``theta`` (Θ) is in the unit of the state's divergence. ``items`` (L) is the number of unprocessed items that
+    may be lost for want of a backup, ``unacked`` (Γ) that of items under way; 0 backs up every one. Only items
+    of sources that cannot be read again are ever lost. Whatever the number of failures, the final state differs
+    from a failure-free one by at most Θ + L·α, where one item changes it by at most α; without failures it does
+    not differ at all.
 
-    >>> Approximate(theta=10_000).allowance(failures=0, workers=2, keyed=False, divergence="max", exact=False)
+    >>> Approximate(theta=10_000).allowance(failures=0, place=Place(workers=2), divergence="max", exact=False)
     2500.0
+    >>> Approximate(theta=10_000, items=100).promise(alpha=3)
+    10300.0
     """
 
     theta: float
+    items: float = 0
+    unacked: float = 0
 
     name: ClassVar[str] = "approximate"
 
     def __post_init__(self) -> None:
-        if not self.theta >= 0:  # refuses NaN too
-            raise UsageError(f"theta must be a number >= 0, not {self.theta!r}.", theta=self.theta)
+        for name, meaning in _MEANING.items():
+            value = getattr(self, name)
+            if not _is_limit(value):
+                raise UsageError(f"{name} must be a number >= 0, not {value!r}.", remedy=meaning, **{name: value})
 
-    def allowance(self, *, failures: int, workers: int, keyed: bool, divergence: str, exact: bool) -> float:
+    @property
+    def approximates(self) -> bool:
+        return bool(self.theta or self.items or self.unacked)
+
+    def allowance(self, *, failures: int, place: Place, divergence: str, exact: bool, decaying: bool = False) -> float:
         if exact:
             return 0.0
-        copies = workers if divides_among_copies(keyed=keyed, divergence=divergence) else 1
-        return threshold(self.theta, failures=failures, copies=copies)
+        return threshold(self.theta, failures=failures, place=place, divergence=divergence, decaying=decaying)
 
-    def promise(self) -> float | None:
-        return self.theta
+    def items_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
+        return threshold(self.items, failures=failures, place=place, decaying=decaying)
+
+    def unacked_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
+        return threshold(self.unacked, failures=failures, place=place, decaying=decaying)
+
+    def promise(self, alpha: float | None = None) -> float | None:
+        if self.items and alpha is None:
+            return None
+        return state_bound(self.theta, items=self.items, alpha=alpha or 0.0)
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "theta": self.theta}
+        return {"name": self.name, "theta": self.theta, "items": self.items, "unacked": self.unacked}
+
+
+_MEANING = {
+    "theta": "It is the largest error the state may show, in the unit of its divergence.",
+    "items": "It is the number of unprocessed items that failures may lose; 0 backs up every item.",
+    "unacked": "It is the number of unacknowledged items that failures may lose; 0 waits for each.",
+}
+
+
+def _is_limit(value: Any) -> bool:
+    # NaN is not >= 0 either.
+    return not isinstance(value, bool) and isinstance(value, Real) and float(value) >= 0
 
 
 def counts_as_failure(*, completed: int) -> bool:

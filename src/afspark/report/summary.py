@@ -37,27 +37,27 @@ def results_table(report: RunReport) -> RenderableType:
     names = list(report.top[0])
     shown = f"{len(report.top)} of {number_text(report.results)}" if len(report.top) < report.results else "all"
     title = {"wordcount": "Most frequent words", "heavy-hitters": "Heavy hitters"}.get(report.algorithm, "Results")
-    table = _table()
+    table = plain_table()
     for name in names:
         table.add_column(name, justify="right" if isinstance(report.top[0][name], int | float) else "left")
     for row in report.top:
         table.add_row(*(_cell(name, row[name]) for name in names))
-    return _titled(f"{title} ({shown})", table)
+    return titled(f"{title} ({shown})", table)
 
 
 def run_table(report: RunReport) -> RenderableType:
     """What went in, what it cost, and how far the results can be from exact ones."""
-    table = _table(show_header=False)
+    table = plain_table(show_header=False)
     table.add_column(style="bold")
     table.add_column()
     for name, text in _facts(report):
         table.add_row(name, text)
-    return _titled("Run", table)
+    return titled("Run", table)
 
 
 def losses_table(report: RunReport) -> RenderableType:
     """Every loss of a worker's state and how it was made good."""
-    table = _table()
+    table = plain_table()
     for name in ("batch", "worker", "threshold\nin force", "recovery", "cells\nrestored"):
         table.add_column(name, justify="right")
     table.add_column("counted")
@@ -74,7 +74,7 @@ def losses_table(report: RunReport) -> RenderableType:
         )
     if len(report.ledger) > _SHOWN_LOSSES:
         table.caption = f"… and {len(report.ledger) - _SHOWN_LOSSES} more; --json lists them all"
-    return _titled(f"Recoveries ({len(report.ledger)})", table)
+    return titled(f"Recoveries ({len(report.ledger)})", table)
 
 
 def _facts(report: RunReport) -> Sequence[tuple[str, str]]:
@@ -105,24 +105,30 @@ def _cell(name: str, value: Any) -> Text:
     # Identifiers such as addresses are no amounts.
     if name in ("count", "estimate", "bound", "exact") and isinstance(value, int | float):
         return Text(number_text(value))
-    # Input may hold anything: control characters must not reach the terminal, nor brackets count as markup.
+    return text_cell(value)
+
+
+def text_cell(value: Any) -> Text:
+    """Input may hold anything: control characters must not reach the terminal, nor brackets count as markup."""
     return Text("".join(c if c.isprintable() else "\ufffd" for c in str(plain_json(value))))
 
 
 def comparison_table(rows: Sequence[Mapping[str, Any]], title: str) -> RenderableType:
     """Rows with the same columns side by side; the first column is the name."""
-    table = _table()
+    table = plain_table()
     for place, name in enumerate(rows[0]):
         table.add_column(name, justify="left" if place == 0 else "right", style="bold" if place == 0 else None)
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
-    return _titled(title, table)
+    return titled(title, table)
 
 
-def _table(*, show_header: bool = True) -> Table:
+def plain_table(*, show_header: bool = True) -> Table:
+    """An empty table in the look of all tables."""
     return Table(box=box.SIMPLE_HEAD, show_header=show_header, padding=(0, 1, 0, 0))
 
 
-def _titled(title: str, table: Table) -> RenderableType:
+def titled(title: str, table: Table) -> RenderableType:
+    """A table below its title."""
     # Not the table's own title, which would be broken to the table's width.
     return Group(Text(title, style="bold"), table)

@@ -10,9 +10,10 @@ from pyspark import SparkContext
 from afspark.runtime.host import spark_host
 from afspark.runtime.lifecycle import Hint
 from afspark.runtime.placement import spread
-from afspark.runtime.roster import Member, Terms
+from afspark.runtime.roster import Member
 from afspark.runtime.segment import SegmentRoot, Survivor
 from afspark.runtime.stages import run_on_workers
+from afspark.runtime.terms import Strike, Terms
 from afspark.store import Loss, WorkerRecord
 
 
@@ -56,18 +57,18 @@ def muster(
             expected = max(expected, record.incarnation)
         elif not terms.tolerance.recovers:
             expected = max([expected, *(s.incarnation for s in usable)])
-        failures = max(sum(loss.counted for loss in own_losses), record.failures if record else 0)
-        missing = _missing(terms, own_losses, failures)
+        strikes = _strikes(record, own_losses)
         member = Member(
             worker=worker,
             home=next((s.host for s in usable if s.incarnation == expected and s.host in slots), ""),
             incarnation=expected,
-            failures=failures,
+            strikes=strikes,
             completed=record.completed if record and record.incarnation == expected else 0,
             chain=record.chain if record else (),
             previous=record.previous if record else (),
-            missing=missing,
-            recheck=batch > 0 and _lowered(record, terms.theta(failures)),
+            waiting=record.waiting if record and record.incarnation == expected else 0,
+            lost_items=sum(loss.items for loss in own_losses if record and loss.incarnation >= record.incarnation),
+            recheck=batch > 0 and _lowered(record, terms.theta(strikes)),
         )
         if member.home:
             member = replace(member, hint=Hint.RESUME)
@@ -88,17 +89,14 @@ def _housed(members: Sequence[Member], slots: Mapping[str, int]) -> list[Member]
     return [replace(member, home=homes.get(member.worker, member.home)) for member in members]
 
 
-def _missing(terms: Terms, losses: Sequence[Loss], failures: int) -> dict[str, float]:
-    """What counted failures may have taken: as the ledger says, or as the thresholds say if it has gaps."""
-    if not terms.tolerance.recovers:
-        return dict.fromkeys(terms.states, 0.0)
-    return {
-        name: max(
-            sum(loss.theta.get(name, 0.0) for loss in losses if loss.counted),
-            sum(terms.theta(earlier)[name] for earlier in range(failures)),
-        )
-        for name in terms.states
-    }
+def _strikes(record: WorkerRecord | None, losses: Sequence[Loss]) -> tuple[Strike, ...]:
+    """The counted failures: as the ledger says, or as the record and what came after it say if the ledger has gaps."""
+    told = [Strike.from_json(loss.strike) for loss in losses if loss.counted]
+    if record is None:
+        return tuple(told)
+    later = [loss.strike for loss in losses if loss.counted and loss.incarnation >= record.incarnation]
+    kept = [Strike.from_json(strike) for strike in (*record.strikes, *later)]
+    return tuple(told if len(told) > len(kept) else kept)
 
 
 def _lowered(record: WorkerRecord | None, theta: Mapping[str, float]) -> bool:

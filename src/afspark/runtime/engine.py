@@ -2,38 +2,64 @@
 
 Runs in the driver, inside ``foreachBatch``, in an order that survives a kill at any point: losses are durable
 before recoveries, backups before the record that names them, the record before Spark commits the batch.
+
+The operators of a pipeline run one after the other, each as a stage of its own; what they send is kept beside
+their state until the next batch, so that a stage can be run again for those that need it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
-from afspark.errors import CheckpointError, WorkerFailed
+from afspark.errors import CheckpointError, UsageError, WorkerFailed
+from afspark.model.windows import Punctuation
+from afspark.runtime.crew import Crew
 from afspark.runtime.faults import Phase
-from afspark.runtime.offsets import chunks_of_batch
+from afspark.runtime.offsets import batch_time, chunks_of_batch
 from afspark.runtime.orders import Mission, Order, Report
-from afspark.runtime.pipeline import Pipeline, RunOptions
+from afspark.runtime.pipeline import Node, Pipeline, RunOptions
 from afspark.runtime.placement import driver_host
+from afspark.runtime.programme import programmes
 from afspark.runtime.progress import BatchProgress, summarise
 from afspark.runtime.roster import digests_agree
-from afspark.runtime.sources import Chunk, Source, share
-from afspark.runtime.stages import run_exchange, run_fast_path, run_frame, run_orders, strike_workers
+from afspark.runtime.shift import ALL, items_for
+from afspark.runtime.sources import Chunk, Planner, Source, share
+from afspark.runtime.stages import FrameInlet, Inlet, OutputInlet, SourceInlet, run_orders, run_stage, strike_workers
 from afspark.runtime.workforce import Workforce
-from afspark.store import CommitRecord, Ledger, QueryIdentity, RecordLog, Store
-from afspark.store.epochs import newest_batch
+from afspark.store import CommitRecord, Ledger, QueryIdentity, RecordLog, Store, seal
+from afspark.store.epochs import newest_batch, read_history
 
-#: How often a stage is run again before the query gives up; Spark has retried its tasks before.
-STAGE_TRIES = 12
+#: How often a batch is tried before the query gives up; Spark has retried its tasks before.
+BATCH_TRIES = 12
+
+#: Folder of the store that holds something once the stream is being ended.
+ENDING = "ending"
 
 #: Room for taken-back batches below the epoch's number in a fence.
 FENCE_BITS = 20
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What of a source belongs to a batch. ``gone`` is left out, and every other chunk keeps its reader: some
+    workers may have applied their share before the query went down.
+    """
+
+    chunks: Sequence[Chunk]
+    gone: Sequence[Chunk] = ()
+
+    def shares(self, workers: int) -> list[list[Chunk]]:
+        return [[chunk for chunk in part if chunk not in self.gone] for part in share(self.chunks, workers)]
+
+
+Slices = Mapping[str, Slice]
 
 
 class Engine:
@@ -45,69 +71,157 @@ class Engine:
         self.sc, self.pipeline, self.options, self.identity = sc, pipeline, options, identity
         self.checkpoint = checkpoint
         self.store = checkpoint.below("afspark")
-        self.work = pipeline.work
         self.ledger = Ledger(self.store)
         self.log = RecordLog(self.store)
-        source = pipeline.source
-        self.planner = source.planner(self.store.below("source")) if isinstance(source, Source) else None
-        self.workforce: Workforce | None = None
+        self.planners = {
+            name: source.planner(self.store.below(source_folder(name)))
+            for name, source in pipeline.sources.items()
+            if isinstance(source, Source)
+        }
+        self.crews: list[Crew] = []
         self.totals = {"items": 0, "bytes": 0}
+        self.ended = False
         self._committed: int | None = None
 
-    def run(self, batch: int, frame: DataFrame, deliver: Callable[[int], None]) -> BatchProgress:
+    # --- for a pipeline of one operator ---------------------------------------------------------------------
+
+    @property
+    def workforce(self) -> Workforce | None:
+        return self.crews[-1].workforce if self.crews else None
+
+    @property
+    def planner(self) -> Planner | None:
+        return next(iter(self.planners.values()), None)
+
+    def crew(self, name: str | None = None) -> Crew:
+        """The crew of an operator; without a name that of the last one."""
+        for crew in self.crews:
+            if crew.name == name:
+                return crew
+        if name is not None or not self.crews:
+            raise UsageError(
+                f"There is no operator {name!r} at work.",
+                remedy=f"The pipeline has {', '.join(node.name for node in self.pipeline.nodes)}.",
+            )
+        return self.crews[-1]
+
+    # --- batches --------------------------------------------------------------------------------------------
+
+    def run(self, batch: int, frame: DataFrame | None, deliver: Callable[[int], None]) -> BatchProgress:
         """Applies ``batch`` on all workers, calls ``deliver(batch)`` and commits it.
 
         ``deliver`` may be called again for the same batch: after a crash, and if a worker that kept rows of the
         batch was lost before they were read.
         """
+        first = not self.crews
+        if self.ended or (first and self.store.list(ENDING)):
+            raise CheckpointError(
+                "The stream of this checkpoint has been ended.", remedy="Start with a new checkpoint.", batch=batch
+            )
+        self._ready(batch)
+        slices = {name: self._slice(name, batch, first) for name in self.planners}
+        return self._run(batch, batch_time(self.checkpoint, batch), frame, slices, deliver)
+
+    def end(self, deliver: Callable[[int], None]) -> list[BatchProgress]:
+        """Ends the stream: closes all windows, from the source to the sinks, then tells every operator.
+
+        Takes one batch without items per level of windows and one for the end itself; their numbers follow those
+        of Spark, which will run none any more.
+        """
+        done: list[BatchProgress] = []
+        batch = self._next_batch()
+        self._ready(batch)
+        # Durable first: from here on Spark must not run a batch of the number that ends the stream.
+        self.store.put(f"{ENDING}/intent", seal({"kind": "ending", "batch": batch}, {}))
+        while not self.ended:
+            # From the last record alone it must follow what this batch is, so that a killed driver can repeat it.
+            last = not any(crew.waits for crew in self.crews)
+            done.append(self._run(batch, time.time(), None, {}, deliver, ending=True, last=last))
+            self.ended = last
+            batch += 1
+        return done
+
+    def ready(self) -> list[Crew]:
+        """The workers at rest, all with their state: those that lost it meanwhile are recovered first.
+
+        Also serves a query that has nothing new to process since its driver was started.
+        """
+        batch = self._next_batch()
+        self._ready(batch)
+        for crew in self.crews:
+            crew.open_day(0.0)
+        self._revive(batch, complete=True)
+        return self.crews
+
+    def _next_batch(self) -> int:
+        if self._committed is not None:
+            return self._committed + 1
+        names = [name.rsplit("/", 1)[-1] for name in self.checkpoint.list("commits")]
+        spark = max((int(name) for name in names if name.isdigit()), default=-1)
+        # Batches that ended the stream are ours alone; Spark knows nothing of them.
+        ending = self._ending_batch()
+        return 1 + (spark if ending is None else ending)
+
+    def _ending_batch(self) -> int | None:
+        """The newest batch, if it was one that ended the stream."""
+        newest = newest_batch(self.store)
+        if newest is None:
+            return None
+        found = read_history(self.store, newest).records.get(newest)
+        return newest if found is not None and found[1].extra.get("ending") else None
+
+    def _run(
+        self,
+        batch: int,
+        now: float,
+        frame: DataFrame | None,
+        slices: Slices,
+        deliver: Callable[[int], None],
+        *,
+        ending: bool = False,
+        last: bool = False,
+    ) -> BatchProgress:
         started = time.perf_counter()
-        first = self.workforce is None
-        workforce = self.workforce or self._open(batch)
-        apply = partial(self._apply, workforce, batch, frame, self._shares(batch, first))
-        tries, reports = self._delivered(apply, deliver, batch)
+        self._open_day(now, ending=ending, last=last)
+        apply = partial(self._apply, batch, frame, slices)
+        tries = self._delivered(apply, deliver, batch)
         self._strike(batch, Phase.COMMITTING)
-        recovered = workforce.advance(reports)
+        recovered = [entry for crew in self.crews for entry in crew.workforce.advance(crew.reports)]
+        entrances = [crew for crew in self.crews if self._reads_source(crew.node)]
         for name in self.totals:
-            self.totals[name] += sum(getattr(report, name) for report in reports)
-        self._commit(workforce, batch)
+            self.totals[name] += sum(getattr(report, name) for crew in entrances for report in crew.reports)
+        self._commit(batch, ending=ending, ended=last)
+        for crew in self.crews:
+            crew.close_day()
         self._committed = batch
         self._strike(batch, Phase.COMMITTED)
         return summarise(
             batch=batch,
-            reports=reports,
-            members=workforce.members,
-            terms=workforce.terms,
+            crews=self.crews,
+            entrances=entrances,
             recovered=recovered,
             tries=tries,
             seconds=time.perf_counter() - started,
         )
 
-    def ready(self) -> Workforce:
-        """The workers at rest, all with their state: those that lost it meanwhile are recovered first.
+    def _open_day(self, now: float, *, ending: bool, last: bool) -> None:
+        """Which windows end, and what every operator meets in which order."""
+        closings: dict[str, list[Punctuation]] = {}
+        waiting = {crew.name for crew in self.crews if crew.waits}
+        for crew in self.crews:
+            # At the end windows close level by level: what one operator still sends belongs to windows of the next.
+            final = ending and not waiting & self.pipeline.upstream_of(crew.name)
+            closings[crew.name] = crew.open_day(now, ending=final)
+            if last and self._reads_source(crew.node):
+                closings[crew.name].append(Punctuation.of_stream(crew.name))
+        inputs = {crew.name: self._origins(crew.node) for crew in self.crews}
+        for name, programme in programmes(inputs, closings).items():
+            self.crew(name).workforce.programme = programme
 
-        Also serves a query that has nothing new to process since its driver was started.
-        """
-        batch = self._committed_by_spark() + 1 if self._committed is None else self._committed + 1
-        workforce = self.workforce or self._open(batch)
-        for attempt in range(1, STAGE_TRIES + 1):
-            orders = [replace(order, apply=False) for order in workforce.orders(batch)]
-            reports = self._reports(orders, partial(run_orders, self.sc, workforce.mission, self.work, orders))
-            if workforce.settle(batch, reports):
-                workforce.rest([report for report in reports if report is not None])
-                return workforce
-            time.sleep(0.1 * (attempt - 1))
-        raise self._gave_up(batch)
-
-    def _committed_by_spark(self) -> int:
-        names = [name.rsplit("/", 1)[-1] for name in self.checkpoint.list("commits")]
-        return max((int(name) for name in names if name.isdigit()), default=-1)
-
-    def _delivered(
-        self, apply: Callable[[], tuple[int, list[Report]]], deliver: Callable[[int], None], batch: int
-    ) -> tuple[int, list[Report]]:
+    def _delivered(self, apply: Callable[[], int], deliver: Callable[[int], None], batch: int) -> int:
         """Applies and delivers. A failed delivery is tried again only if a worker turns out to be lost."""
         while True:
-            applied = apply()
+            tries = apply()
             losses = len(self.ledger.entries())
             try:
                 deliver(batch)
@@ -116,95 +230,55 @@ class Engine:
                 if len(self.ledger.entries()) == losses:
                     raise
                 continue
-            return applied
+            return tries
 
-    def _open(self, batch: int) -> Workforce:
-        self._refuse_if_rewound(batch)
-        record = self.log.open_epoch(batch - 1)
-        mission = Mission(
-            query_id=self.identity.query_id,
-            fingerprint=self.identity.fingerprint,
-            operator_name=self.pipeline.name,
-            workers=self.pipeline.workers,
-            checkpoint=self.options.checkpoint,
-            store=self.store,
-            epoch=self.log.epoch,
-            driver_host=driver_host(self.sc),
-            segments=self.options.segments,
-            emit=self.options.emit,
-            faults=self.options.faults,
-        )
-        workforce = Workforce(
-            self.sc,
-            mission,
-            self.pipeline.terms,
-            self.ledger,
-            host_grace_seconds=self.options.host_grace_seconds,
-            fence=self.log.epoch_number << FENCE_BITS,
-        )
-        workforce.gather(batch, record, self._passed_over(batch, record))
-        if record is not None:
-            self.totals = {name: int(record.extra.get(name, 0)) for name in self.totals}
-        self.workforce = workforce
-        return workforce
-
-    def _refuse_if_rewound(self, batch: int) -> None:
-        """Spark's part of the checkpoint and ours must be of one age, or batches would be applied again."""
-        newest = newest_batch(self.store)
-        if newest is not None and newest > batch:
-            raise CheckpointError(
-                f"Spark wants to run batch {batch}, but the checkpoint has records up to batch {newest}.",
-                remedy="Restore the checkpoint folder as a whole, or start with a new one.",
-                batch=batch,
-                newest=newest,
-            )
-
-    def _passed_over(self, batch: int, record: CommitRecord | None) -> list[str]:
-        """What is missing between the record found and the batch before ``batch``."""
-        if not self.pipeline.tolerance.recovers or (record.batch if record else -1) >= batch - 1:
-            return []
-        return [damage.name for damage in self.log.damaged] or [f"record of batch {batch - 1}"]
-
-    def _shares(self, batch: int, first: bool) -> list[list[Chunk]]:
-        if self.planner is None:
-            return []
-        shares = share(chunks_of_batch(self.checkpoint, self.planner, batch), self.pipeline.workers)
-        if first:
-            # Input removed while the query was down is left out; while it runs, that is an error. The others
-            # keep their shares: some workers may have applied theirs before the query went down.
-            gone = self.planner.missing([chunk for chunks in shares for chunk in chunks])
-            shares = [[chunk for chunk in chunks if chunk not in gone] for chunks in shares]
-        return shares
-
-    def _apply(
-        self, workforce: Workforce, batch: int, frame: DataFrame, shares: Sequence[Sequence[Chunk]]
-    ) -> tuple[int, list[Report]]:
-        for attempt in range(1, STAGE_TRIES + 1):
-            reports = self._stage(workforce, batch, frame, shares)
-            if workforce.settle(batch, reports):
-                applied = [report for report in reports if report is not None]
-                if digests_agree(applied):
-                    return attempt, applied
-                self._roll_back(workforce, batch)
+    def _apply(self, batch: int, frame: DataFrame | None, slices: Slices) -> int:
+        """Runs all stages until every worker has applied the batch; the number of tries."""
+        for attempt in range(1, BATCH_TRIES + 1):
+            if all(self._advance(crew, batch, frame, slices) for crew in self.crews):
+                return attempt
+            if len(self.crews) > 1:
+                # An operator may have lost what another one waits for.
+                self._revive(batch)
             time.sleep(0.1 * (attempt - 1))
         raise self._gave_up(batch)
 
+    def _advance(self, crew: Crew, batch: int, frame: DataFrame | None, slices: Slices) -> bool:
+        """One try of one operator's stage; True if all of its workers have applied the batch."""
+        orders = crew.workforce.orders(batch)
+        inlets = self._inlets(crew, batch, frame, slices)
+        job = partial(run_stage, self.sc, crew.mission, crew.work, orders, inlets)
+        reports = self._reports(orders, job)
+        if not crew.workforce.settle(batch, reports):
+            return False
+        crew.reports = [report for report in reports if report is not None]
+        if digests_agree(crew.reports, self._produced(crew)):
+            return True
+        for name in (crew.name, *self.pipeline.downstream_of(crew.name)):
+            self._roll_back(self.crew(name), batch)
+        return False
+
+    def _revive(self, batch: int, *, complete: bool = False) -> None:
+        """Brings all workers to the batch before, or leaves them where they have applied it already."""
+        for crew in self.crews:
+            for attempt in range(1, BATCH_TRIES + 1):
+                orders = [replace(order, apply=False) for order in crew.workforce.orders(batch)]
+                job = partial(run_orders, self.sc, crew.mission, crew.work, orders)
+                reports = self._reports(orders, job)
+                if crew.workforce.settle(batch, reports):
+                    if complete:
+                        crew.workforce.rest([report for report in reports if report is not None])
+                    break
+                time.sleep(0.1 * (attempt - 1))
+            else:
+                raise self._gave_up(batch)
+
     def _gave_up(self, batch: int) -> WorkerFailed:
         return WorkerFailed(
-            f"Batch {batch} could not be applied in {STAGE_TRIES} tries.",
-            remedy="See the executors' logs. The state is kept: the same command goes on from here.",
+            f"Batch {batch} could not be applied in {BATCH_TRIES} tries.",
+            remedy="See the executors' logs.",
             batch=batch,
         )
-
-    def _stage(
-        self, workforce: Workforce, batch: int, frame: DataFrame, shares: Sequence[Sequence[Chunk]]
-    ) -> list[Report | None]:
-        """One try of the batch."""
-        orders = workforce.orders(batch)
-        stage = partial(run_exchange if self.pipeline.keyed else run_fast_path, shares=shares)
-        if self.planner is None:
-            stage = partial(run_frame, frame=frame)
-        return self._reports(orders, partial(stage, self.sc, workforce.mission, self.work, orders))
 
     def _reports(self, orders: Sequence[Order], job: Callable[[], list[Report]]) -> list[Report | None]:
         """The workers' reports; None for all if the job died, which Spark has tried to prevent by retries."""
@@ -219,23 +293,154 @@ class Engine:
             reports[report.worker] = report
         return reports
 
-    def _roll_back(self, workforce: Workforce, batch: int) -> None:
+    def _roll_back(self, crew: Crew, batch: int) -> None:
         """Takes the batch back everywhere: a retried stage has given some workers other items."""
-        run_orders(self.sc, workforce.mission, self.work, workforce.take_back(batch))
+        run_orders(self.sc, crew.mission, crew.work, crew.workforce.take_back(batch))
 
-    def _commit(self, workforce: Workforce, batch: int) -> None:
-        terms = workforce.terms
-        if not terms.tolerance.recovers:
+    # --- where items come from ------------------------------------------------------------------------------
+
+    def _origins(self, node: Node) -> list[str]:
+        return [edge.origin for edge in node.inputs if edge.origin not in self.pipeline.sources]
+
+    def _reads_source(self, node: Node) -> bool:
+        return any(edge.origin in self.pipeline.sources for edge in node.inputs)
+
+    def _inlets(self, crew: Crew, batch: int, frame: DataFrame | None, slices: Slices) -> list[Inlet]:
+        inlets: list[Inlet] = []
+        for edge in crew.node.inputs:
+            source = self.pipeline.sources.get(edge.origin)
+            if edge.origin not in self.pipeline.sources:
+                origin = self.crew(edge.origin)
+                inlets.append(OutputInlet(origin.mission, origin.homes, batch, crew.name, edge.transforms))
+            elif isinstance(source, Source):
+                if edge.origin in slices:
+                    shares = slices[edge.origin].shares(crew.node.workers)
+                    inlets.append(SourceInlet(edge.origin, source, edge.transforms, shares))
+            elif frame is not None:
+                inlets.append(FrameInlet(edge.origin, frame, edge.transforms))
+        for sender in self.crews:
+            if crew.name in sender.node.feeds_back and batch > 0:
+                inlets.append(OutputInlet(sender.mission, sender.homes, batch - 1, crew.name, feedback=True))
+        return inlets
+
+    def _produced(self, crew: Crew) -> dict[str, str]:
+        """Digests of what the operators upstream keep for this one now."""
+        produced = {}
+        for name in self._origins(crew.node):
+            for report in self.crew(name).reports:
+                ports = (ALL, items_for(crew.name))
+                produced[f"{name}:{report.worker}"] = "+".join(report.produced.get(port, "") for port in ports)
+        return produced
+
+    def _slice(self, name: str, batch: int, first: bool) -> Slice:
+        planner = self.planners[name]
+        position = list(self.pipeline.sources).index(name)
+        chunks = chunks_of_batch(self.checkpoint, planner, batch, position)
+        # Input removed while the query was down is left out; while it runs, that is an error.
+        return Slice(chunks, planner.missing(chunks) if first else [])
+
+    # --- opening and committing -----------------------------------------------------------------------------
+
+    def _ready(self, batch: int) -> None:
+        if not self.crews:
+            self._open(batch)
+
+    def _open(self, batch: int) -> None:
+        self._refuse_if_rewound(batch)
+        record = self.log.open_epoch(batch - 1)
+        passed_over = self._passed_over(batch, record)
+        extra = record.extra if record is not None else {}
+        crews = [self._crew(node) for node in self.pipeline.nodes]
+        for crew in crews:
+            crew.restore(extra.get("operators", {}).get(crew.name))
+            crew.open_day(0.0)
+            crew.workforce.gather(batch, record, passed_over)
+        self.totals = {name: int(extra.get(name, 0)) for name in self.totals}
+        self.ended = bool(extra.get("ended", False))
+        self.crews = crews
+
+    def _crew(self, node: Node) -> Crew:
+        mission = Mission(
+            query_id=self.identity.query_id,
+            fingerprint=self.identity.fingerprint,
+            operator_name=node.name,
+            workers=node.workers,
+            checkpoint=self.options.checkpoint,
+            store=self.store,
+            epoch=self.log.epoch,
+            driver_host=driver_host(self.sc),
+            segments=self.options.segments,
+            emit=node.emits,
+            faults=self.options.faults,
+            window=node.window,
+            successors=tuple(
+                one.name for one in self.pipeline.nodes if node.name in {edge.origin for edge in one.inputs}
+            ),
+            appends=node.appends,
+        )
+        workforce = Workforce(
+            self.sc,
+            mission,
+            self.pipeline.terms(node),
+            self.ledger,
+            host_grace_seconds=self.options.host_grace_seconds,
+            fence=self.log.epoch_number << FENCE_BITS,
+        )
+        return Crew(node, workforce)
+
+    def _refuse_if_rewound(self, batch: int) -> None:
+        """Spark's part of the checkpoint and ours must be of one age, or batches would be applied again."""
+        newest = newest_batch(self.store)
+        if newest is not None and newest > batch:
+            raise CheckpointError(
+                f"Spark wants to run batch {batch}, but the checkpoint has records up to batch {newest}.",
+                remedy="Restore the checkpoint folder as a whole, or start with a new one.",
+                batch=batch,
+                newest=newest,
+            )
+
+    def _passed_over(self, batch: int, record: CommitRecord | None) -> list[str]:
+        """What is missing between the record found and the batch before ``batch``."""
+        if not self._recovers or (record.batch if record else -1) >= batch - 1:
+            return []
+        return [damage.name for damage in self.log.damaged] or [f"record of batch {batch - 1}"]
+
+    @property
+    def _recovers(self) -> bool:
+        """Whether any operator keeps backups, so that records are needed."""
+        return any(node.tolerance.recovers for node in self.pipeline.nodes) or self._needs_records
+
+    @property
+    def _needs_records(self) -> bool:
+        """Windows and feedback have to go on where they were, with or without backups of state."""
+        return len(self.pipeline.nodes) > 1 or any(node.window is not None for node in self.pipeline.nodes)
+
+    def _commit(self, batch: int, *, ending: bool, ended: bool) -> None:
+        if not self._recovers:
             return
-        records = tuple(member.record(terms) for member in workforce.members)
-        self.log.write(CommitRecord(batch, self.log.epoch, {self.pipeline.name: records}, dict(self.totals)))
+        operators = {
+            crew.name: tuple(member.record(crew.workforce.terms) for member in crew.workforce.members)
+            for crew in self.crews
+        }
+        extra = {
+            **self.totals,
+            "operators": {crew.name: crew.to_json() for crew in self.crews},
+            "ending": ending,
+            "ended": ended,
+        }
+        self.log.write(CommitRecord(batch, self.log.epoch, operators, extra))
         if self._committed is None:
             # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
             self.log.sweep()
         self.log.prune()
 
     def _strike(self, batch: int, phase: Phase) -> None:
-        assert self.workforce is not None
-        plan = self.options.faults
-        if plan.strikes_at(batch, phase):
-            strike_workers(self.sc, self.workforce.mission, self.workforce.homes, batch, phase)
+        if not self.options.faults.strikes_at(batch, phase):
+            return
+        for crew in self.crews:
+            strike_workers(self.sc, crew.mission, crew.homes, batch, phase)
+
+
+def source_folder(name: str) -> str:
+    """Where a source keeps the list of what it has found."""
+    return f"source-{name}" if name else "source"

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,56 +24,98 @@ from afspark.model.kernels.hashing import hash_columns
 HASH_COLUMN = "hash"
 
 
-@dataclass(frozen=True)
-class Parcel:
-    """What one map partition sends to one worker. ``digest`` covers the parcels to all workers."""
+class Packet(NamedTuple):
+    """Items with what is known of them: the step they were sent in, the pane they fall into (None: not known)."""
 
+    items: pa.RecordBatch
+    step: int = 0
+    pane: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parcel:
+    """What one map partition sends to one worker. ``digest`` covers the parcels to all workers.
+
+    ``origin`` names the operator the items come from ("" for the source), ``partition`` the map partition; parcels
+    are opened in the order of ``partition``, which fixes the order of float sums. The first worker's parcel carries
+    the counts of the whole map partition, so that sums over workers are right.
+    """
+
+    origin: str = ""
     partition: int
-    items: int
-    size: int
-    digest: str
-    payload: bytes
+    digest: str = ""
+    payload: bytes = b""
+    feedback: bool = False
+    items: int = 0
+    size: int = 0
+    #: greatest time, and items without one, where items were combined before they were sent
+    latest: float | None = None
+    unplaced: int = 0
     #: why the map partition could not be read; the other fields mean nothing then
     failure: AfsparkError | None = None
 
+    @property
+    def label(self) -> str:
+        """Names the map partition in reports."""
+        return f"{self.origin}{'<' if self.feedback else ':'}{self.partition}"
+
+    def packets(self) -> Iterator[Packet]:
+        return open_packets(self.payload)
+
     def to_bytes(self) -> bytes:
         """The parcel for a binary column: a line of JSON, then the payload."""
-        failure = self.failure.to_json() if self.failure else None
-        head = json.dumps([self.partition, self.items, self.size, self.digest, failure])
-        return head.encode() + b"\n" + self.payload
+        head = {**vars(self), "failure": self.failure.to_json() if self.failure else None}
+        del head["payload"]
+        return json.dumps(head).encode() + b"\n" + self.payload
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Parcel:
         head, _, payload = data.partition(b"\n")
-        partition, items, size, digest, failure = json.loads(head)
-        return cls(partition, items, size, digest, payload, from_json(failure) if failure else None)
+        fields = json.loads(head)
+        failure = from_json(fields.pop("failure")) if fields["failure"] else fields.pop("failure")
+        return cls(**fields, payload=payload, failure=failure)
 
 
-def pack(
-    batches: Iterable[pa.RecordBatch], *, key: Sequence[str], partition: int, workers: int
-) -> list[tuple[int, bytes]]:
-    """Encodes the items for each worker; without a key all items of a partition go to one worker."""
-    shares: list[list[pa.RecordBatch]] = [[] for _ in range(workers)]
-    for batch in batches:
-        if not key:
-            shares[partition % workers].append(batch)
-            continue
-        for worker, rows in enumerate(split(batch, owners(batch, key, workers), workers)):
-            if rows.num_rows:
-                shares[worker].append(rows)
-    return [(worker, encode(share)) for worker, share in enumerate(shares)]
+def address(
+    packets: Iterable[Packet], *, key: Sequence[str], partition: int, workers: int, everywhere: bool = False
+) -> list[bytes]:
+    """Encodes the items for each worker: by key, or all of a partition for one worker, or for every worker."""
+    shares: list[list[Packet]] = [[] for _ in range(workers)]
+    for packet in packets:
+        if key and set(key) <= set(packet.items.schema.names):
+            for worker, rows in enumerate(split(packet.items, owners(packet.items, key, workers), workers)):
+                if rows.num_rows:
+                    shares[worker].append(packet._replace(items=rows))
+        elif everywhere:
+            for share in shares:
+                share.append(packet)
+        else:
+            shares[partition % workers].append(packet)
+    return [pack_packets(share) for share in shares]
 
 
-def parcels(packed: Sequence[tuple[int, bytes]], *, partition: int, items: int, size: int) -> list[tuple[int, Parcel]]:
-    """Addressed parcels; the first one carries the counts, so that sums over workers are right."""
-    whole = hashlib.blake2b(digest_size=16)
-    for _, payload in packed:
-        whole.update(hashlib.blake2b(payload, digest_size=16).digest())
-    digest = whole.hexdigest()
+def parcels(payloads: Sequence[bytes], first: Parcel) -> list[tuple[int, Parcel]]:
+    """A parcel for each worker, like ``first``; without a digest it is made from all payloads."""
+    digest = first.digest
+    if not digest:
+        whole = hashlib.blake2b(digest_size=16)
+        for payload in payloads:
+            whole.update(hashlib.blake2b(payload, digest_size=16).digest())
+        digest = whole.hexdigest()
+    plain = replace(first, digest=digest, items=0, size=0, latest=None, unplaced=0)
     return [
-        (worker, Parcel(partition, 0 if worker else items, 0 if worker else size, digest, payload))
-        for worker, payload in packed
+        (worker, replace(plain if worker else first, digest=digest, payload=payload))
+        for worker, payload in enumerate(payloads)
     ]
+
+
+def digest_of(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def joint_digest(found: Iterable[bytes]) -> str:
+    """Of what a worker keeps on several ports; empty ones count as such."""
+    return "+".join(digest_of(data) if data else "" for data in found)
 
 
 def owners(batch: pa.RecordBatch, key: Sequence[str], workers: int) -> npt.NDArray[np.uint64]:
@@ -86,10 +129,52 @@ def owners(batch: pa.RecordBatch, key: Sequence[str], workers: int) -> npt.NDArr
 
 def split(batch: pa.RecordBatch, owner: npt.NDArray[np.uint64], workers: int) -> list[pa.RecordBatch]:
     """The rows of each worker, in their old order."""
+    if workers == 1:
+        return [batch]
     order = np.argsort(owner.astype(np.uint16), kind="stable")
     bounds = np.searchsorted(owner[order], np.arange(workers + 1, dtype=np.uint64))
     sorted_rows = batch.take(pa.array(order))
     return [sorted_rows.slice(bounds[w], bounds[w + 1] - bounds[w]) for w in range(workers)]
+
+
+def pack_packets(packets: Sequence[Packet]) -> bytes:
+    return pack_parts([((packet.step, packet.pane), packet.items) for packet in packets])
+
+
+def open_packets(data: bytes) -> Iterator[Packet]:
+    for (step, pane), items in open_parts(data):
+        yield Packet(items, step, pane)
+
+
+def pack_parts(parts: Sequence[tuple[Any, pa.RecordBatch]]) -> bytes:
+    """Record batches of any schemas, each with a label that is JSON; empty bytes for none.
+
+    Neighbours of one label and schema share an Arrow stream.
+    """
+    if not parts:
+        return b""
+    groups: list[tuple[Any, list[pa.RecordBatch]]] = []
+    for label, batch in parts:
+        if groups and groups[-1][0] == label and groups[-1][1][0].schema.equals(batch.schema):
+            groups[-1][1].append(batch)
+        else:
+            groups.append((label, [batch]))
+    streams = [encode(batches) for _, batches in groups]
+    head = json.dumps([[label, len(stream)] for (label, _), stream in zip(groups, streams, strict=True)])
+    return b"".join([head.encode(), b"\n", *streams])
+
+
+def open_parts(data: bytes | memoryview) -> Iterator[tuple[Any, pa.RecordBatch]]:
+    """Inverse of :func:`pack_parts`, without copying."""
+    if not data:
+        return
+    whole = bytes(data)
+    start = whole.index(b"\n") + 1
+    view = memoryview(whole)
+    for label, length in json.loads(whole[: start - 1]):
+        for batch in pa.ipc.open_stream(view[start : start + length]):
+            yield (tuple(label) if isinstance(label, list) else label), batch
+        start += length
 
 
 def encode(batches: Sequence[pa.RecordBatch]) -> bytes:

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
 from afspark.errors import AfsparkError
+from afspark.model.windows import Agenda, PaneReport, Window
 from afspark.runtime.faults import FaultPlan
 from afspark.runtime.lifecycle import Hint
+from afspark.runtime.programme import Programme
 from afspark.store import ObjectRef, Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calendar:
+    """What a worker of a windowed operator must know of time before a batch.
+
+    ``agenda`` is the one under which items are judged late; ``exposed`` are the panes a failure would strike now.
+    ``now`` is the batch's processing time, fixed by Spark's offset log. Panes below ``needed_from`` can be dropped.
+    ``base`` is the tick a decaying state is expressed in; ``rescale`` converts the state to it first.
+    """
+
+    agenda: Agenda = field(default_factory=Agenda)
+    exposed: frozenset[int] = frozenset()
+    now: float = 0.0
+    needed_from: int | None = None
+    base: int = 0
+    rescale: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +43,13 @@ class Order:
     #: grows with every driver and every taken-back batch; tasks of an older one find the state closed to them
     fence: int
     home: str
+    #: thresholds by state; those of panes with a history of failures separately
     theta: Mapping[str, float]
     missing: Mapping[str, float]
+    pane_theta: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    pane_missing: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    #: feedback items that may wait without a backup
+    items: float = 0.0
     #: write a full image instead of pairs, so that the chain of backups starts anew
     full: bool = False
     #: examine all cells, not only touched ones, because the threshold was lowered since the last batch
@@ -33,13 +57,18 @@ class Order:
     #: what a recovering worker loads
     chain: tuple[ObjectRef, ...] = ()
     previous: tuple[ObjectRef, ...] = ()
+    #: the first batch of a new incarnation: what the failure before it may have taken, by state; else None
+    lost: Mapping[str, float] | None = None
+    lost_items: int = 0
     #: False: only bring the state to the version before the batch
     apply: bool = True
+    programme: Programme = ()
+    calendar: Calendar = field(default_factory=Calendar)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mission:
-    """What is the same for all workers and batches of one run of a query."""
+    """What is the same for all workers of one operator and all batches of one run of a query."""
 
     query_id: str
     fingerprint: str
@@ -53,6 +82,11 @@ class Mission:
     #: emit the rows changed by a batch
     emit: bool
     faults: FaultPlan
+    window: Window | None = None
+    #: the operators that what it sends goes to; none: nothing is kept
+    successors: tuple[str, ...] = ()
+    #: a sink takes what it sends
+    appends: bool = False
 
 
 class Status(StrEnum):
@@ -78,10 +112,17 @@ class Report:
     backup: ObjectRef | None = None
     #: what of each map partition was applied: partition -> digest
     consumed: Mapping[str, str] = field(default_factory=dict)
+    #: digests of what it keeps for others: port -> digest
+    produced: Mapping[str, str] = field(default_factory=dict)
+    #: feedback sent: receiver -> items; and whether it is durable
+    fed_back: Mapping[str, int] = field(default_factory=dict)
+    feedback_durable: bool = True
     cells: int = 0
     memory: int = 0
     drift: Mapping[str, float] = field(default_factory=dict)
     emitted: int = 0
+    #: what a windowed operator has seen of time
+    panes: PaneReport | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     damaged: tuple[str, ...] = ()
     restored_cells: int = 0
@@ -91,9 +132,19 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """Everything a retried task needs to answer the same."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "error"}
-        return values | {"backup": self.backup.to_json() if self.backup else None}
+        return values | {
+            "backup": self.backup.to_json() if self.backup else None,
+            "panes": self.panes.to_json() if self.panes else None,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Report:
-        report = cls(**{**data, "backup": None, "status": Status(data["status"]), "damaged": tuple(data["damaged"])})
-        return replace(report, backup=ObjectRef(*data["backup"])) if data["backup"] else report
+        return cls(
+            **{
+                **data,
+                "status": Status(data["status"]),
+                "damaged": tuple(data["damaged"]),
+                "backup": ObjectRef(*data["backup"]) if data["backup"] else None,
+                "panes": PaneReport.from_json(data["panes"]) if data["panes"] else None,
+            }
+        )

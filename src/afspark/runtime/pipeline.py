@@ -1,69 +1,224 @@
-"""A pipeline as it is given to the runtime: plain values, checked once."""
+"""A pipeline as it is given to the runtime: a checked graph of plain values."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import pickle
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 
+from afspark.bounds import Place, weights
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Transform
-from afspark.policies import MiniBatch, Tolerance
+from afspark.model.windows import Agenda, Decaying, Window, check_decayable
+from afspark.policies import MiniBatch, Tolerance, refuse_if_unfit
 from afspark.runtime.faults import FaultPlan
-from afspark.runtime.roster import Terms
 from afspark.runtime.sources import Source
-from afspark.runtime.stages import Work
+from afspark.runtime.terms import Terms
 
 DEFAULT_BATCH_BYTES = 40_000_000
 
+#: What a source is called where a pipeline has only one.
+SOURCE = ""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Where items come from (a source or an operator), and the stateless steps on their way."""
+
+    origin: str
+    transforms: tuple[Transform, ...] = ()
+
 
 @dataclass(frozen=True, kw_only=True)
-class Pipeline:
-    """Source, stateless transforms, one stateful operator with its workers and tolerance."""
+class Node:
+    """One operator of a pipeline, with everything that is decided per operator."""
 
-    source: Source | DataFrame
+    name: str
     operator: Operator
-    transforms: tuple[Transform, ...] = ()
+    inputs: tuple[Edge, ...] = (Edge(SOURCE),)
     workers: int = 2
     tolerance: Tolerance = field(default_factory=MiniBatch)
     keyed: bool = False
-    name: str = "operator"
+    window: Window | None = None
+    #: share of the pipeline's budget; None: an equal one
+    weight: float | None = None
+    #: operators upstream that it may send feedback to
+    feeds_back: tuple[str, ...] = ()
+    #: keeps the rows that a batch changed, for a sink in update mode
+    emits: bool = False
+    #: keeps what it sends, for a sink in append mode
+    appends: bool = False
 
     def __post_init__(self) -> None:
         if self.workers < 1:
-            raise UsageError(f"An operator needs at least one worker, not {self.workers}.", workers=self.workers)
+            raise UsageError(
+                f"Operator {self.name!r} needs at least one worker, not {self.workers}.", workers=self.workers
+            )
         if self.keyed and not self.operator.key:
             raise UsageError(
                 f"{type(self.operator).__name__} has no key, so its state cannot be partitioned by key.",
                 remedy="Give the operator a `key`, or let it run on local shares.",
             )
+        specs = self.operator.states()
+        for state in specs:
+            if "@" in state or "." in state or not state:
+                raise UsageError(f"{state!r} cannot be the name of a state.", remedy="Use letters, digits and _.")
+        if self.window is not None:
+            Agenda.start(self.window, workers=self.workers)
+        if isinstance(self.window, Decaying):
+            for spec in specs.values():
+                check_decayable(spec)
+        refuse_if_unfit(self.operator, self.tolerance)
+        _check_picklable(self.name, self.operator)
 
-    @property
-    def terms(self) -> Terms:
-        return Terms(tolerance=self.tolerance, states=self.operator.states(), workers=self.workers, keyed=self.keyed)
+    def settings(self) -> dict[str, Any]:
+        """What the checkpoint is bound to."""
+        return {
+            "operator": self.operator.fingerprint(),
+            "inputs": [edge.origin for edge in self.inputs],
+            "workers": self.workers,
+            "keyed": self.keyed,
+            "window": self.window.to_json() if self.window else None,
+            "feeds_back": list(self.feeds_back),
+        }
 
-    @property
-    def work(self) -> Work:
-        source = self.source if isinstance(self.source, Source) else None
-        return Work(self.operator, self.transforms, source, self.keyed)
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """Sources and operators; ``nodes`` come in an order in which every operator follows its inputs."""
+
+    sources: Mapping[str, Source | DataFrame]
+    nodes: tuple[Node, ...]
+
+    def __post_init__(self) -> None:
+        if not self.nodes:
+            raise UsageError("A pipeline needs at least one operator.")
+        _refuse_twins([node.name for node in self.nodes])
+        object.__setattr__(self, "nodes", tuple(_in_order(self.nodes, set(self.sources))))
+        weights([node.weight for node in self.nodes])
+        for node in self.nodes:
+            for target in node.feeds_back:
+                if target not in self.upstream_of(node.name):
+                    raise UsageError(
+                        f"{node.name!r} sends feedback to {target!r}, which is not upstream of it.",
+                        remedy="Feedback goes to an operator whose items reach the sender.",
+                    )
+        if len(self.sources) > 1 and any(isinstance(source, DataFrame) for source in self.sources.values()):
+            raise UsageError(
+                "A pipeline reads either one DataFrame or any number of files and generators.",
+                remedy="Union the DataFrames with Spark before the pipeline begins.",
+            )
+
+    @classmethod
+    def single(cls, *, source: Source | DataFrame, operator: Operator, name: str = "operator", **node: Any) -> Pipeline:
+        """One source, one operator."""
+        transforms = tuple(node.pop("transforms", ()))
+        return cls(
+            sources={SOURCE: source},
+            nodes=(Node(name=name, operator=operator, inputs=(Edge(SOURCE, transforms),), **node),),
+        )
+
+    def node(self, name: str) -> Node:
+        return next(node for node in self.nodes if node.name == name)
+
+    @cached_property
+    def ancestors(self) -> dict[str, frozenset[str]]:
+        """The operators whose items reach each operator."""
+        found: dict[str, frozenset[str]] = {}
+        for node in self.nodes:
+            direct = [edge.origin for edge in node.inputs if edge.origin not in self.sources]
+            found[node.name] = frozenset(direct).union(*(found[origin] for origin in direct))
+        return found
+
+    def upstream_of(self, name: str) -> frozenset[str]:
+        return self.ancestors[name]
+
+    def downstream_of(self, name: str) -> list[str]:
+        return [node.name for node in self.nodes if name in self.ancestors[node.name]]
+
+    def place(self, node: Node) -> Place:
+        """What divides the budget of an operator."""
+        weight = weights([one.weight for one in self.nodes])[self.nodes.index(node)]
+        below = self.downstream_of(node.name)
+        fan_out = max([self.node(name).operator.fan_out for name in below] + [node.operator.fan_out])
+        return Place(
+            workers=node.workers, keyed=node.keyed, weight=weight, fan_out=fan_out, downstream=self._depth(node.name)
+        )
+
+    def _depth(self, name: str) -> int:
+        """Operators on the longest way from ``name`` to a sink."""
+        followers = [node.name for node in self.nodes if name in {edge.origin for edge in node.inputs}]
+        return max((1 + self._depth(follower) for follower in followers), default=0)
+
+    def terms(self, node: Node) -> Terms:
+        return Terms(
+            tolerance=node.tolerance, states=node.operator.states(), place=self.place(node), window=node.window
+        )
 
     def settings(self) -> dict[str, Any]:
         """What a checkpoint is bound to: other values need another checkpoint."""
-        source = self.source.to_json() if isinstance(self.source, Source) else {"kind": "dataframe"}
-        source.pop("chunk_bytes", None)  # chunks found so far are in the log with the size they had
         return {
-            "source": source,
-            "operator": self.operator.fingerprint(),
-            "workers": self.workers,
-            "keyed": self.keyed,
+            "sources": {name: _source_settings(source) for name, source in self.sources.items()},
+            "operators": {node.name: node.settings() for node in self.nodes},
         }
 
     def fingerprint(self) -> str:
         text = json.dumps(self.settings(), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _source_settings(source: Source | DataFrame) -> dict[str, Any]:
+    settings = source.to_json() if isinstance(source, Source) else {"kind": "dataframe"}
+    settings.pop("chunk_bytes", None)  # chunks found so far are in the log with the size they had
+    return settings
+
+
+def _refuse_twins(names: list[str]) -> None:
+    twins = [name for name, count in Counter(names).items() if count > 1]
+    if twins:
+        raise UsageError(
+            f"Two operators are called {twins[0]!r}.", remedy="Give each its own name: apply(..., name=...)."
+        )
+
+
+def _in_order(nodes: tuple[Node, ...], known: set[str]) -> Iterator[Node]:
+    """The nodes, each after all of its inputs; UsageError for unknown inputs and cycles."""
+    names = {node.name for node in nodes}
+    for node in nodes:
+        for edge in node.inputs:
+            if edge.origin not in names | known:
+                raise UsageError(f"{node.name!r} reads from {edge.origin!r}, which is not in the pipeline.")
+    waiting = list(nodes)
+    placed = set(known)
+    while waiting:
+        ready = [node for node in waiting if all(edge.origin in placed for edge in node.inputs)]
+        if not ready:
+            raise UsageError(
+                f"The operators {', '.join(sorted(node.name for node in waiting))} form a cycle.",
+                remedy="Send items upstream with feedback: apply(..., feeds_back=[name]) and context.outbox.feed_back.",
+            )
+        for node in ready:
+            waiting.remove(node)
+            placed.add(node.name)
+            yield node
+
+
+def _check_picklable(name: str, operator: Operator) -> None:
+    try:
+        cloudpickle.dumps(operator)  # type: ignore[no-untyped-call]
+    except (TypeError, AttributeError, pickle.PicklingError) as error:
+        raise UsageError(
+            f"Operator {name!r} cannot be sent to the workers: {error}.",
+            remedy="Open files, connections and locks in begin(), and keep only plain values as attributes.",
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +227,6 @@ class RunOptions:
 
     checkpoint: str
     batch_bytes: int = DEFAULT_BATCH_BYTES
-    #: emit the rows that a batch changed
-    emit: bool = False
     #: folder for resident state on every host; None: shared memory
     segments: str | None = None
     #: how long a home without executor may stay away before its workers count as lost

@@ -25,7 +25,7 @@ class PlanReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: dict[str, str]) -> None:
         source = source_from_json(json.loads(options["source"]))
-        self.planner = source.planner(open_store(options["checkpoint"]).below("afspark").below("source"))
+        self.planner = source.planner(open_store(options["checkpoint"]).below("afspark").below(options["folder"]))
         self.batch_bytes = int(options["batch_bytes"])
         self.target: dict[str, Any] | None = None
 

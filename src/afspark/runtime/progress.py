@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from afspark.bounds import divides_among_copies, realised
 from afspark.runtime.orders import Report
-from afspark.runtime.roster import Member, Terms
 from afspark.store import Entry
+
+if TYPE_CHECKING:
+    from afspark.runtime.crew import Crew
+
+
+@dataclass
+class Counters:
+    """What an operator has left out since its checkpoint was made."""
+
+    late: int = 0
+    unplaced: int = 0
+
+    def to_json(self) -> dict[str, int]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Counters:
+        return cls(late=int(found.get("late", 0)), unplaced=int(found.get("unplaced", 0)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +40,15 @@ class BatchProgress:
     backups: Mapping[str, int]
     #: recoveries that this batch completed
     recoveries: int
-    #: how often the stage was run
+    #: how often the batch was tried
     tries: int
     emitted: int
+    #: items that came too late for their window, and items without a usable time
+    late: int
+    unplaced: int
     #: resident cells and bytes of all workers
     state: Mapping[str, int]
-    #: per worker: host, thresholds in force, distance from the last backup, seconds per part of its task
+    #: per worker: operator, host, thresholds in force, distance from the last backup, seconds per part of its task
     workers: Sequence[Mapping[str, Any]]
 
     def to_json(self) -> dict[str, Any]:
@@ -40,19 +58,20 @@ class BatchProgress:
 def summarise(
     *,
     batch: int,
-    reports: Sequence[Report],
-    members: Sequence[Member],
-    terms: Terms,
+    crews: Sequence[Crew],
+    entrances: Sequence[Crew],
     recovered: Sequence[Entry],
     tries: int,
     seconds: float,
 ) -> BatchProgress:
-    """The progress of a batch from its reports."""
+    """The progress of a batch from its reports; ``entrances`` are the operators that read from sources."""
+    reports = [report for crew in crews for report in crew.reports]
+    entering = [report for crew in entrances for report in crew.reports]
     written = [report.backup for report in reports if report.backup is not None]
     return BatchProgress(
         batch=batch,
-        items=sum(report.items for report in reports),
-        bytes=sum(report.bytes for report in reports),
+        items=sum(report.items for report in entering),
+        bytes=sum(report.bytes for report in entering),
         seconds=seconds,
         backups={
             "count": len(written),
@@ -62,22 +81,31 @@ def summarise(
         recoveries=len(recovered),
         tries=tries,
         emitted=sum(report.emitted for report in reports),
+        late=sum(report.panes.late for report in reports if report.panes),
+        unplaced=sum(report.panes.unplaced for report in reports if report.panes),
         state={
             "cells": sum(report.cells for report in reports),
             "bytes": sum(report.memory for report in reports),
         },
-        workers=[
-            {
-                "worker": report.worker,
-                "host": report.host,
-                "incarnation": members[report.worker].incarnation,
-                "theta": terms.theta(members[report.worker].failures),
-                "drift": dict(report.drift),
-                "seconds": dict(report.seconds),
-            }
-            for report in sorted(reports, key=lambda report: report.worker)
-        ],
+        workers=[entry for crew in crews for entry in _workers(crew)],
     )
+
+
+def _workers(crew: Crew) -> list[dict[str, Any]]:
+    return [_worker(crew, report) for report in sorted(crew.reports, key=lambda report: report.worker)]
+
+
+def _worker(crew: Crew, report: Report) -> dict[str, Any]:
+    member = crew.workforce.members[report.worker]
+    return {
+        "operator": crew.name,
+        "worker": report.worker,
+        "host": report.host,
+        "incarnation": member.incarnation,
+        "theta": crew.workforce.terms.theta(member.strikes),
+        "drift": dict(report.drift),
+        "seconds": dict(report.seconds),
+    }
 
 
 @dataclass
@@ -89,6 +117,8 @@ class Totals:
     bytes: int = 0
     seconds: float = 0.0
     recoveries: int = 0
+    late: int = 0
+    unplaced: int = 0
     backups: dict[str, int] = field(default_factory=lambda: {"count": 0, "cells": 0, "bytes": 0})
 
     def add(self, progress: BatchProgress) -> None:
@@ -97,17 +127,7 @@ class Totals:
         self.bytes += progress.bytes
         self.seconds += progress.seconds
         self.recoveries += progress.recoveries
+        self.late += progress.late
+        self.unplaced += progress.unplaced
         for name in self.backups:
             self.backups[name] += progress.backups[name]
-
-
-def realised_bounds(terms: Terms, members: Sequence[Member]) -> dict[str, float]:
-    """Per state, the most that the failures so far can have changed it; 0 before any failure."""
-    bounds = {}
-    for name, spec in terms.states.items():
-        adds_up = divides_among_copies(keyed=terms.keyed, divergence=spec.divergence)
-        if terms.tolerance.recovers:
-            bounds[name] = realised((member.missing.get(name, 0.0) for member in members), adds_up=adds_up)
-        else:
-            bounds[name] = math.inf if any(member.incarnation for member in members) else 0.0
-    return bounds

@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from afspark.errors import UsageError
+from afspark.model.operator import Share
+from afspark.runtime.assurance import in_force, realised, with_bounds
+from afspark.runtime.crew import Crew
 from afspark.runtime.engine import Engine
-from afspark.runtime.orders import Mission
-from afspark.runtime.progress import BatchProgress, Totals, realised_bounds
-from afspark.runtime.results import changed_rows, current_results
+from afspark.runtime.progress import BatchProgress, Totals
+from afspark.runtime.results import changed_rows, closed_windows, current_results, current_shares, sent_items
 from afspark.runtime.stages import release_segments
 
 Deliver = Callable[[DataFrame, int], None]
 
 
+@dataclass(frozen=True)
+class Outlet:
+    """A sink: which operator's output it takes, in which mode, and whether rows carry their bound."""
+
+    operator: str
+    mode: str
+    deliver: Deliver
+    bounds: bool = False
+
+
 class Query:
     """One run of a pipeline. Made by ``writeStream.start()``."""
 
-    def __init__(self, spark: SparkSession, engine: Engine, deliver: Deliver | None, mode: str) -> None:
-        self._spark, self._engine = spark, engine
-        self._deliver, self._mode = deliver, mode
+    def __init__(self, spark: SparkSession, engine: Engine, outlets: Sequence[Outlet] = ()) -> None:
+        self._spark, self._engine, self._outlets = spark, engine, outlets
         self._query: StreamingQuery | None = None
         self._batch_lock = threading.Lock()
         self._stopping = False
@@ -91,37 +104,44 @@ class Query:
 
     # --- ours -----------------------------------------------------------------------------------------------
 
-    def results(self) -> DataFrame:
-        """The operator's results as of the last committed batch, merged over all workers.
+    def results(self, operator: str | None = None) -> DataFrame:
+        """An operator's results as of the last committed batch, merged over all workers; default: the last one's.
 
-        The DataFrame reads resident state when it runs: use it before the next batch, or after the end.
+        The DataFrame reads resident state when it runs: use it before the next batch, or after the end. With
+        windows: what is still open.
         """
         with self._batch_lock:
-            workforce, pipeline = self._engine.ready(), self._engine.pipeline
-            return current_results(
-                self._spark, workforce.mission, pipeline.operator, workforce.members, keyed=pipeline.keyed
-            )
+            self._engine.ready()
+            return current_results(self._spark, self._engine.crew(operator))
 
-    def bounds(self) -> dict[str, float]:
+    def shares(self, operator: str | None = None) -> list[Share]:
+        """What ``Operator.results`` is made from: every worker's cells as of the last committed batch.
+
+        Collected in the driver; default: the last operator's.
+        """
+        with self._batch_lock:
+            self._engine.ready()
+            return current_shares(self._spark, self._engine.crew(operator))
+
+    def bounds(self, operator: str | None = None) -> dict[str, float]:
         """Per state: how far failures so far can have moved it at most. 0 before any failure."""
-        workforce = self._engine.workforce
-        return realised_bounds(workforce.terms, workforce.members) if workforce else {}
+        return realised(self._engine.crew(operator)) if self._engine.crews else {}
 
     def tolerance(self) -> list[dict[str, Any]]:
-        """Thresholds in force per worker, and why."""
-        workforce = self._engine.workforce
-        if workforce is None:
-            return []
-        return [
-            {
-                "worker": member.worker,
-                "host": member.home,
-                "incarnation": member.incarnation,
-                "failures": member.failures,
-                "theta": workforce.terms.theta(member.failures),
-            }
-            for member in workforce.members
-        ]
+        """Thresholds θ, l and γ in force per worker, and why."""
+        return [entry for crew in self._engine.crews for entry in in_force(crew)]
+
+    def end(self) -> None:
+        """Ends the stream: all windows close, every operator is told, and no batch can follow.
+
+        Call it after the query has stopped or terminated. What the closing of windows sends goes to the sinks.
+        """
+        with self._batch_lock:
+            if self._spark_query.isActive:
+                raise UsageError("The query is still running.", remedy="Stop it, or await its termination, first.")
+            for progress in self._engine.end(self._hand_on):
+                self._last = progress
+                self.totals.add(progress)
 
     def ledger(self) -> list[dict[str, Any]]:
         """Every loss of this query since its checkpoint was made, oldest first."""
@@ -135,6 +155,8 @@ class Query:
                 "counted": entry.loss.counted,
                 "theta": dict(entry.loss.theta),
                 "failures": entry.loss.failures,
+                "taken": dict(entry.loss.strike.get("taken", {})),
+                "items": entry.loss.items,
                 "at": entry.loss.at,
                 "recovery_seconds": entry.recovery.seconds if entry.recovery else None,
                 "restored_cells": entry.recovery.restored_cells if entry.recovery else None,
@@ -146,8 +168,8 @@ class Query:
 
     def release(self) -> None:
         """Removes the resident state from all hosts. A later start recovers from the backups."""
-        if self._engine.workforce is not None:
-            release_segments(self._spark.sparkContext, self._mission, self._engine.workforce.homes)
+        for crew in self._engine.crews:
+            release_segments(self._spark.sparkContext, crew.mission, crew.homes)
 
     def raise_failure(self) -> None:
         if self._failure is not None:
@@ -179,24 +201,22 @@ class Query:
             raise RuntimeError("the query is stopping")
 
     def _hand_on(self, batch: int) -> None:
-        if self._deliver is None:
-            return
-        workforce, pipeline = self._engine.workforce, self._engine.pipeline
-        assert workforce is not None
-        if self._mode == "update":
-            frame = changed_rows(self._spark, self._mission, pipeline.operator, workforce.homes, batch)
-        else:
-            frame = current_results(
-                self._spark, self._mission, pipeline.operator, workforce.members, keyed=pipeline.keyed
-            )
-        self._deliver(frame, batch)
+        for outlet in self._outlets:
+            crew = self._engine.crew(outlet.operator)
+            frame = self._output(outlet, crew, batch)
+            if frame is not None:
+                outlet.deliver(with_bounds(frame, crew) if outlet.bounds else frame, batch)
+
+    def _output(self, outlet: Outlet, crew: Crew, batch: int) -> DataFrame | None:
+        if outlet.mode == "update":
+            return changed_rows(self._spark, crew, batch)
+        if outlet.mode == "complete":
+            return current_results(self._spark, crew)
+        if crew.node.window is not None:
+            return closed_windows(self._spark, crew, batch)
+        return sent_items(self._spark, crew, batch)
 
     @property
     def _spark_query(self) -> StreamingQuery:
         assert self._query is not None
         return self._query
-
-    @property
-    def _mission(self) -> Mission:
-        assert self._engine.workforce is not None, "no batch has run yet"
-        return self._engine.workforce.mission

@@ -1,12 +1,12 @@
-"""Results as Spark DataFrames: rows a batch changed, and the merged state on demand.
+"""Results as Spark DataFrames: rows a batch changed, items it sent, windows it closed, and merged state on demand.
 
-Nothing is collected in the driver on the way to a sink: the rows are read on the workers' hosts when Spark runs
-the DataFrame, as often as it likes.
+Nothing is collected in the driver on the way to a sink, except the shares of operators that merge them themselves:
+the rows are read on the workers' hosts when Spark runs the DataFrame, as often as it likes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,49 +15,88 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from afspark.errors import SegmentError
+from afspark.errors import UsageError
 from afspark.model.operator import Operator, Share
-from afspark.model.states import HashTable
-from afspark.runtime.exchange import decode, encode
-from afspark.runtime.host import spark_host
+from afspark.model.states import HashTable, StateSpec
+from afspark.model.windows import Decayed, Decaying, scale
+from afspark.runtime.crew import Crew
+from afspark.runtime.exchange import open_packets, open_parts, pack_parts
 from afspark.runtime.orders import Mission
+from afspark.runtime.panes import Panes, merged
 from afspark.runtime.placement import anchor, anchor_frame
-from afspark.runtime.roster import Member
-from afspark.runtime.segment import Segment, SegmentRoot, process_cache
+from afspark.runtime.segment.reading import kept_by, segment_of
+from afspark.runtime.segment.segment import LOCK_SECONDS
+from afspark.runtime.shift import ALL, ROWS, WINDOWS
 
-LOCK_SECONDS = 10.0
+Read = Callable[[int], Iterable[pa.RecordBatch]]
+ReadCells = Callable[[int], dict[str, pa.RecordBatch]]
+SPAN = pa.schema([("window_start", pa.float64()), ("window_end", pa.float64())])
 
 
-def changed_rows(
-    spark: SparkSession, mission: Mission, operator: Operator, homes: Sequence[str], batch: int
-) -> DataFrame:
+def changed_rows(spark: SparkSession, crew: Crew, batch: int) -> DataFrame:
     """The rows that ``batch`` changed, kept beside the state of each worker."""
-    return _on_workers(spark, homes, partial(_read_outputs, mission, batch), _row_schema(operator))
+    return _on_workers(spark, crew, partial(_read_kept, crew.mission, batch, ROWS), _row_schema(crew.node.operator))
 
 
-def current_results(
-    spark: SparkSession, mission: Mission, operator: Operator, members: Sequence[Member], *, keyed: bool
-) -> DataFrame:
-    """The operator's results now: a lone table is merged by Spark, everything else by ``operator.results``."""
-    homes = [member.home for member in members]
+def sent_items(spark: SparkSession, crew: Crew, batch: int) -> DataFrame | None:
+    """The items that ``batch`` sent; None if it sent none, because nothing is known of their columns then."""
+    if not any(ALL in report.produced for report in crew.reports):
+        return None
+    schemas = anchor(spark.sparkContext, crew.homes).map(partial(_schema, crew.mission, batch)).collect()
+    schema = next(pa.ipc.read_schema(pa.py_buffer(found)) for found in schemas if found)
+    return _on_workers(spark, crew, partial(_read_kept, crew.mission, batch, ALL), schema)
+
+
+def closed_windows(spark: SparkSession, crew: Crew, batch: int) -> DataFrame | None:
+    """Results of the windows that ``batch`` closed, with their spans; None if it closed none."""
+    if not any(step.own for step in crew.workforce.programme):
+        return None
+    operator, mission = crew.node.operator, crew.mission
+    if _is_lone_table(operator):
+        schema = pa.schema([*SPAN, *_row_schema(operator)])
+        rows = _on_workers(spark, crew, partial(_read_windows, mission, operator, batch), schema)
+        return rows if crew.node.keyed else _summed(rows, schema, len(crew.homes))
+    collected = anchor(spark.sparkContext, crew.homes).map(partial(_kept_windows, mission, batch)).collect()
+    tables = [
+        _with_span(operator.results(_window_shares(crew, collected, window)), start, end)
+        for window, start, end in _windows_in(collected)
+    ]
+    return spark.createDataFrame(pa.concat_tables(tables)) if tables else None
+
+
+def current_results(spark: SparkSession, crew: Crew) -> DataFrame:
+    """The operator's results now: a lone table is merged by Spark, everything else by ``operator.results``.
+
+    With windows: of what is open, all panes together.
+    """
+    operator = crew.node.operator
     if _is_lone_table(operator):
         schema = _row_schema(operator)
-        rows = _on_workers(spark, homes, partial(_read_table, mission, operator), schema)
-        if keyed:
-            return rows
-        *keys, value = schema.names
-        # Partitioned here, the aggregation needs no shuffle of its own into Spark's default of 200 partitions.
-        return rows.repartition(len(homes), *keys).groupBy(*keys).agg(F.sum(value).alias(value))
-    collected = anchor(spark.sparkContext, homes).map(partial(_export, mission, operator)).collect()
-    shares = [
+        read = partial(_cells, crew.mission, operator, _decay_factor(crew))
+        rows = _on_workers(spark, crew, partial(_read_table, operator, read), schema)
+        return rows if crew.node.keyed else _summed(rows, schema, len(crew.homes))
+    return spark.createDataFrame(operator.results(current_shares(spark, crew)))
+
+
+def current_shares(spark: SparkSession, crew: Crew) -> list[Share]:
+    """Every worker's share of the state now, collected in the driver."""
+    read = partial(_cells, crew.mission, crew.node.operator, _decay_factor(crew))
+    collected = anchor(spark.sparkContext, crew.homes).map(partial(_export, read)).collect()
+    terms = crew.workforce.terms
+    return [
         Share(
             worker=worker,
-            cells={name: decode(data)[0] for name, data in cells.items()},
-            missing=members[worker].missing,
+            cells=dict(open_parts(data)),
+            missing=terms.missing(crew.workforce.members[worker].strikes),
         )
-        for worker, cells in collected
+        for worker, data in collected
     ]
-    return spark.createDataFrame(operator.results(shares))
+
+
+def _summed(rows: DataFrame, schema: pa.Schema, partitions: int) -> DataFrame:
+    *keys, value = schema.names
+    # Partitioned here, the aggregation needs no shuffle of its own into Spark's default of 200 partitions.
+    return rows.repartition(partitions, *keys).groupBy(*keys).agg(F.sum(value).alias(value))
 
 
 def _is_lone_table(operator: Operator) -> bool:
@@ -66,44 +105,97 @@ def _is_lone_table(operator: Operator) -> bool:
 
 
 def _row_schema(operator: Operator) -> pa.Schema:
-    (spec,) = operator.states().values()
-    return operator.rows(pa.RecordBatch.from_pylist([], schema=spec.pairs_schema)).schema
+    specs: list[StateSpec] = list(operator.states().values())
+    if len(specs) != 1:
+        raise UsageError(
+            f"{type(operator).__name__} has {len(specs)} states, so the rows of a batch are not defined.",
+            remedy="Use outputMode('append') for the items it sends, or 'complete' for its results.",
+        )
+    return operator.rows(pa.RecordBatch.from_pylist([], schema=specs[0].pairs_schema)).schema
 
 
-def _on_workers(spark: SparkSession, homes: Sequence[str], read: Any, schema: pa.Schema) -> DataFrame:
-    return anchor_frame(spark, homes).mapInArrow(partial(_each_worker, read), from_arrow_schema(schema))
+def _on_workers(spark: SparkSession, crew: Crew, read: Read, schema: pa.Schema) -> DataFrame:
+    return anchor_frame(spark, crew.homes).mapInArrow(partial(_each_worker, read), from_arrow_schema(schema))
 
 
-def _each_worker(read: Any, slots: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _each_worker(read: Read, slots: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for slot in slots:
         for worker in slot.column(0).to_pylist():
             yield from read(worker)
 
 
-def _read_outputs(mission: Mission, batch: int, worker: int) -> list[pa.RecordBatch]:
-    segment = _segment(mission, worker)
+# --- on the workers' hosts ----------------------------------------------------------------------------------
+
+
+def _read_kept(mission: Mission, batch: int, port: str, worker: int) -> list[pa.RecordBatch]:
+    return [packet.items for packet in open_packets(kept_by(mission, worker, batch, port))]
+
+
+def _schema(mission: Mission, batch: int, worker: int) -> bytes | None:
+    for items in _read_kept(mission, batch, ALL, worker):
+        return items.schema.serialize().to_pybytes()
+    return None
+
+
+def _read_windows(mission: Mission, operator: Operator, batch: int, worker: int) -> Iterator[pa.RecordBatch]:
+    for (_, start, end, _), cells in open_parts(kept_by(mission, worker, batch, WINDOWS)):
+        rows = operator.rows(cells)
+        spans = [pa.repeat(pa.scalar(float(edge)), rows.num_rows) for edge in (start, end)]
+        yield pa.record_batch([*spans, *rows.columns], names=[*SPAN.names, *rows.schema.names])
+
+
+def _kept_windows(mission: Mission, batch: int, worker: int) -> tuple[int, bytes]:
+    return worker, kept_by(mission, worker, batch, WINDOWS)
+
+
+def _read_table(operator: Operator, read: ReadCells, worker: int) -> list[pa.RecordBatch]:
+    return [operator.rows(cells) for cells in read(worker).values()]
+
+
+def _export(read: ReadCells, worker: int) -> tuple[int, bytes]:
+    return worker, pack_parts(list(read(worker).items()))
+
+
+def _cells(mission: Mission, operator: Operator, factor: float | None, worker: int) -> dict[str, pa.RecordBatch]:
+    segment, specs = segment_of(mission, worker), operator.states()
     with segment.lock(LOCK_SECONDS):
-        return decode(segment.outputs(batch) or b"")
+        paned = mission.window is not None and factor is None
+        panes = Panes(segment.columns, specs, paned=paned)
+        states: Any = merged(specs, [panes.of(pane) for pane in panes]) if paned else panes.of(None)
+        if factor is not None:
+            states = {name: Decayed(state, factor) for name, state in states.items()}
+        return {name: state.export() for name, state in states.items()}
 
 
-def _read_table(mission: Mission, operator: Operator, worker: int) -> list[pa.RecordBatch]:
-    return [operator.rows(cells) for cells in _cells(mission, operator, worker).values()]
+# --- in the driver ------------------------------------------------------------------------------------------
 
 
-def _export(mission: Mission, operator: Operator, worker: int) -> tuple[int, dict[str, bytes]]:
-    return worker, {name: encode([cells]) for name, cells in _cells(mission, operator, worker).items()}
+def _decay_factor(crew: Crew) -> float | None:
+    window, latest = crew.node.window, crew.agenda.latest
+    if not isinstance(window, Decaying):
+        return None
+    base = crew.base or 0
+    return scale(window, base if latest is None else window.pane(latest), base)
 
 
-def _cells(mission: Mission, operator: Operator, worker: int) -> dict[str, pa.RecordBatch]:
-    segment = _segment(mission, worker)
-    with segment.lock(LOCK_SECONDS):
-        return {name: spec.open(segment.columns, name).export() for name, spec in operator.states().items()}
+def _windows_in(collected: Sequence[tuple[int, bytes]]) -> list[tuple[int, float, float]]:
+    found = {(label[0], label[1], label[2]) for _, data in collected for label, _ in open_parts(data)}
+    return sorted(found)
 
 
-def _segment(mission: Mission, worker: int) -> Segment:
-    host = spark_host(mission.driver_host)
-    directory = SegmentRoot(mission.segments, host).directory(mission.query_id, mission.operator_name, worker)
-    segment = process_cache().get(directory)
-    if segment is None:
-        raise SegmentError(f"Worker {worker} has no state on {host}.", worker=worker, host=host)
-    return segment
+def _window_shares(crew: Crew, collected: Sequence[tuple[int, bytes]], window: int) -> list[Share]:
+    terms, members = crew.workforce.terms, crew.workforce.members
+    return [
+        Share(
+            worker=worker,
+            cells={label[3]: cells for label, cells in open_parts(data) if label[0] == window},
+            missing=terms.window_missing(members[worker].strikes, window),
+        )
+        for worker, data in collected
+    ]
+
+
+def _with_span(table: pa.Table, start: float, end: float) -> pa.Table:
+    for position, (name, edge) in enumerate(zip(SPAN.names, (start, end), strict=True)):
+        table = table.add_column(position, name, pa.repeat(pa.scalar(float(edge)), len(table)))
+    return table

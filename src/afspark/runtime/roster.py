@@ -7,42 +7,14 @@ here; the batch loop carries it out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from afspark.model.states import StateSpec
-from afspark.policies import Tolerance, counts_as_failure
+from afspark.policies import counts_as_failure
 from afspark.runtime.lifecycle import Hint
-from afspark.runtime.orders import Order, Report, Status
-from afspark.store import CompactionRule, ObjectRef, WorkerRecord, extend
-
-
-@dataclass(frozen=True, kw_only=True)
-class Terms:
-    """The agreement all workers of an operator run under."""
-
-    tolerance: Tolerance
-    states: Mapping[str, StateSpec]
-    workers: int
-    keyed: bool
-    compaction: CompactionRule = field(default_factory=CompactionRule)
-
-    def theta(self, failures: int) -> dict[str, float]:
-        """Thresholds in force per state for a worker with that many counted failures."""
-        return {
-            name: self.tolerance.allowance(
-                failures=failures,
-                workers=self.workers,
-                keyed=self.keyed,
-                divergence=spec.divergence,
-                exact=spec.exact,
-            )
-            for name, spec in self.states.items()
-        }
-
-    def loss(self, failures: int) -> dict[str, float]:
-        """What the next counted failure can take per state; nothing is promised where nothing is kept."""
-        return self.theta(failures) if self.tolerance.recovers else dict.fromkeys(self.states, 0.0)
+from afspark.runtime.orders import Calendar, Order, Report, Status
+from afspark.runtime.terms import Strike, Terms
+from afspark.store import ObjectRef, WorkerRecord, extend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,19 +24,28 @@ class Member:
     worker: int
     home: str
     incarnation: int = 0
-    failures: int = 0
+    #: counted failures so far
+    strikes: tuple[Strike, ...] = ()
     #: batches this incarnation has completed
     completed: int = 0
     hint: Hint = Hint.CREATE
     chain: tuple[ObjectRef, ...] = ()
     previous: tuple[ObjectRef, ...] = ()
-    #: per state, what counted failures may have taken so far
-    missing: Mapping[str, float] = field(default_factory=dict)
+    #: feedback items of the last batch that are in no backup
+    waiting: int = 0
+    #: feedback items that the failure before this incarnation took
+    lost_items: int = 0
     recheck: bool = False
     #: the next backup must be a full image, because the chain has a hole
     restart_chain: bool = False
 
-    def order(self, batch: int, terms: Terms, fence: int = 0) -> Order:
+    @property
+    def failures(self) -> int:
+        return len(self.strikes)
+
+    def order(self, batch: int, terms: Terms, fence: int = 0, calendar: Calendar | None = None) -> Order:
+        calendar = calendar or Calendar()
+        fresh = self.incarnation > 0 and self.completed == 0
         return Order(
             worker=self.worker,
             batch=batch,
@@ -72,37 +53,44 @@ class Member:
             hint=self.hint,
             fence=fence,
             home=self.home,
-            theta=terms.theta(self.failures),
-            missing=self.missing,
+            theta=terms.theta(self.strikes),
+            missing=terms.missing(self.strikes),
+            pane_theta=terms.pane_thetas(self.strikes),
+            pane_missing=terms.pane_missing(self.strikes),
+            items=terms.items(self.strikes),
             full=self.restart_chain or terms.compaction.due(self.chain),
             recheck=self.recheck,
             chain=self.chain if self.hint is Hint.RECOVER else (),
             previous=self.previous if self.hint is Hint.RECOVER else (),
+            lost=terms.last_loss(self.strikes) if fresh else None,
+            lost_items=self.lost_items if fresh else 0,
+            calendar=calendar,
         )
 
-    def lost(self, terms: Terms, home: str) -> Member:
+    def lost(self, terms: Terms, home: str, calendar: Calendar | None = None) -> Member:
         """The next incarnation, after this one was declared lost; it will live at ``home``."""
-        counted = counts_as_failure(completed=self.completed)
-        missing = dict(self.missing)
-        if counted:
-            for name, most in terms.loss(self.failures).items():
-                missing[name] = missing.get(name, 0.0) + most
+        strikes = self.strikes
+        if counts_as_failure(completed=self.completed):
+            strikes = (*strikes, terms.strike(strikes, calendar or Calendar()))
         return replace(
             self,
             home=home,
             incarnation=self.incarnation + 1,
-            failures=self.failures + counted,
+            strikes=strikes,
             completed=0,
             hint=Hint.RECOVER,
-            missing=missing,
+            # An incarnation that completed nothing was not told yet what the one before it had lost.
+            lost_items=self.waiting if self.completed else self.lost_items,
+            waiting=0,
         )
 
-    def applied(self, report: Report) -> Member:
+    def applied(self, report: Report, terms: Terms, calendar: Calendar | None = None) -> Member:
         """After a batch was applied; names the backup it wrote."""
         chain, previous = self.chain, self.previous
         if report.backup is not None:
             chain, previous = extend(chain, previous, report.backup)
         hole = self.restart_chain and not (report.backup is not None and report.backup.full)
+        strikes = terms.remembered(self.strikes, calendar or Calendar())
         return replace(
             self,
             completed=self.completed + 1,
@@ -111,6 +99,8 @@ class Member:
             previous=previous,
             recheck=False,
             restart_chain=hole,
+            strikes=strikes,
+            waiting=0 if report.feedback_durable else sum(report.fed_back.values()),
         )
 
     def record(self, terms: Terms) -> WorkerRecord:
@@ -120,9 +110,11 @@ class Member:
             failures=self.failures,
             completed=self.completed,
             host=self.home,
-            theta=terms.theta(self.failures),
+            theta=terms.theta(self.strikes),
             chain=self.chain,
             previous=self.previous,
+            strikes=tuple(strike.to_json() for strike in self.strikes),
+            waiting=self.waiting,
         )
 
 
@@ -156,13 +148,14 @@ def judge(member: Member, report: Report | None, alive: Iterable[str]) -> Verdic
             return Verdict.RETRY if member.home in alive else Verdict.AWAIT_HOST
 
 
-def digests_agree(reports: Iterable[Report]) -> bool:
-    """Whether all workers applied the same output of every map partition.
+def digests_agree(reports: Iterable[Report], produced: Mapping[str, str] | None = None) -> bool:
+    """Whether all workers applied the same output of every map partition, and what ``produced`` says it is now.
 
     After a fetch failure Spark recomputes lost map outputs. A map function that is not deterministic may then
-    give some workers other items than those the rest has applied already.
+    give some workers other items than those the rest has applied already; so may an operator upstream that lost
+    its state and has applied the batch a second time.
     """
-    seen: dict[str, str] = {}
+    seen = dict(produced or {})
     return all(
         seen.setdefault(partition, digest) == digest
         for report in reports

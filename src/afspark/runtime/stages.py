@@ -1,16 +1,15 @@
 """The Spark jobs of a batch. Each is eager: it has run when the function returns.
 
-====================  ==================================================================
-fast path             one stage: a worker reads its share and updates its own state
-exchange              two stages: shares are read and combined, parcels go to their owners
-DataFrame             the same exchange behind ``mapInArrow`` over any Spark DataFrame
-====================  ==================================================================
+A stage brings items to the workers of one operator. What a worker can read itself (its share of a source, where
+keys do not matter) it reads in its own task: with nothing else to bring, a batch is a single stage. Everything
+else (items by key, items of other operators, feedback, any DataFrame) is read where it is, packed into parcels and
+sent over Spark's shuffle; the receiving side is zipped with the anchor, which pulls it to the workers' homes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,16 +17,20 @@ import pyarrow as pa
 from pyspark import RDD, SparkContext, TaskContext
 from pyspark.sql import DataFrame
 
+from afspark.errors import AfsparkError, SegmentError
 from afspark.model.operator import Operator, Transform
-from afspark.runtime.exchange import Parcel, decode, pack, parcels
+from afspark.model.windows import Window
+from afspark.runtime.exchange import Packet, Parcel, address, joint_digest, open_packets, parcels
 from afspark.runtime.faults import Phase, forget_strikes, strike
 from afspark.runtime.host import spark_host
-from afspark.runtime.ingest import Ingest, read_chunks
+from afspark.runtime.ingest import Ingest, batches_as_packets, read_chunks
 from afspark.runtime.orders import Mission, Order, Report, Status
 from afspark.runtime.placement import anchor
 from afspark.runtime.segment import SegmentRoot
+from afspark.runtime.segment.reading import kept_by
+from afspark.runtime.shift import ALL, Feed, feedback_for, items_for
 from afspark.runtime.sources import Chunk, Source
-from afspark.runtime.worker import Feed, as_failure, serve
+from afspark.runtime.worker import as_failure, serve
 
 
 @dataclass(frozen=True)
@@ -35,42 +38,79 @@ class Work:
     """The user's code, as it travels to the tasks."""
 
     operator: Operator
+    keyed: bool = False
+    window: Window | None = None
+
+    def ingest(self, packets: Iterable[Packet], transforms: Sequence[Transform], now: float) -> Ingest:
+        return Ingest(packets, transforms, self.operator.combiner, self.window, now)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.operator.key if self.keyed else ()
+
+
+@dataclass(frozen=True)
+class SourceInlet:
+    """Shares of a source that workers read themselves: one list of chunks per worker."""
+
+    name: str
+    source: Source
     transforms: tuple[Transform, ...]
-    source: Source | None
-    keyed: bool
+    shares: Sequence[Sequence[Chunk]]
 
 
+@dataclass(frozen=True)
+class OutputInlet:
+    """What the workers of another operator keep for this one: items of this batch, or feedback of the last."""
+
+    mission: Mission
+    homes: tuple[str, ...]
+    batch: int
+    receiver: str
+    transforms: tuple[Transform, ...] = ()
+    feedback: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.mission.operator_name
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        return (feedback_for(self.receiver),) if self.feedback else (ALL, items_for(self.receiver))
+
+
+@dataclass(frozen=True)
+class FrameInlet:
+    """A batch of any Spark streaming DataFrame."""
+
+    name: str
+    frame: DataFrame
+    transforms: tuple[Transform, ...]
+
+
+Inlet = SourceInlet | OutputInlet | FrameInlet
 Addressed = tuple[int, Parcel]
 
 
-def run_fast_path(
-    sc: SparkContext, mission: Mission, work: Work, orders: Sequence[Order], shares: Sequence[Sequence[Chunk]]
+def run_stage(
+    sc: SparkContext, mission: Mission, work: Work, orders: Sequence[Order], inlets: Sequence[Inlet]
 ) -> list[Report]:
-    """Workers read their shares and update local state, without any exchange."""
-    task = partial(_fast_path, mission, work, tuple(orders), tuple(shares))
-    return _homes(sc, orders).mapPartitions(task).collect()
-
-
-def run_exchange(
-    sc: SparkContext, mission: Mission, work: Work, orders: Sequence[Order], shares: Sequence[Sequence[Chunk]]
-) -> list[Report]:
-    """Shares are read by every worker's host and sent to the workers that own the keys."""
-    items = _homes(sc, orders).mapPartitions(partial(_send_chunks, mission, work, tuple(shares)))
-    return _deliver(sc, mission, work, orders, items)
-
-
-def run_frame(
-    sc: SparkContext, mission: Mission, work: Work, orders: Sequence[Order], frame: DataFrame
-) -> list[Report]:
-    """A batch of any Spark streaming DataFrame."""
-    sent = frame.mapInArrow(partial(_send_frame, mission, work), "worker int, parcel binary")
-    return _deliver(sc, mission, work, orders, sent.rdd.map(_address))
+    """Brings the items of all inlets to the workers, which apply them."""
+    direct = tuple(inlet for inlet in inlets if isinstance(inlet, SourceInlet) and not work.keyed)
+    sent = [_send(sc, mission, work, orders, inlet) for inlet in inlets if inlet not in direct]
+    homes = _homes(sc, orders)
+    task = partial(_receive, mission, work, tuple(orders), direct)
+    if not sent:
+        return homes.map(_without_mail).mapPartitions(task).collect()
+    items = sent[0] if len(sent) == 1 else sc.union(sent)
+    # Zipping with the anchor is what gives the shuffled partitions a preferred host: one element a side.
+    inbox = items.partitionBy(mission.workers, _by_number).mapPartitions(_gather)
+    return homes.zip(inbox).mapPartitions(task).collect()
 
 
 def run_orders(sc: SparkContext, mission: Mission, work: Work, orders: Sequence[Order]) -> list[Report]:
     """Workers carry out orders that need no items."""
-    task = partial(_without_items, mission, work, tuple(orders))
-    return _homes(sc, orders).mapPartitions(task).collect()
+    return run_stage(sc, mission, work, orders, ())
 
 
 def strike_workers(sc: SparkContext, mission: Mission, homes: Sequence[str], batch: int, phase: Phase) -> None:
@@ -83,11 +123,6 @@ def _strike(mission: Mission, batch: int, phase: Phase, worker: int) -> None:
     strike(mission.faults, batch, phase, root.directory(mission.query_id, mission.operator_name, worker))
 
 
-def _without_items(mission: Mission, work: Work, orders: Sequence[Order], workers: Iterator[int]) -> Iterator[Report]:
-    for worker in workers:
-        yield serve(mission, orders[worker], work.operator, Feed(()))
-
-
 def run_on_workers(sc: SparkContext, homes: Sequence[str], task: Callable[[int], Iterable[Any]]) -> list[Any]:
     """Runs ``task(worker)`` once per entry of ``homes``, preferably there."""
     return anchor(sc, homes).flatMap(task).collect()
@@ -97,34 +132,45 @@ def _homes(sc: SparkContext, orders: Sequence[Order]) -> RDD[int]:
     return anchor(sc, [order.home for order in orders])
 
 
-def _fast_path(
-    mission: Mission,
-    work: Work,
-    orders: Sequence[Order],
-    shares: Sequence[Sequence[Chunk]],
-    workers: Iterator[int],
-) -> Iterator[Report]:
-    for worker in workers:
-        assert work.source is not None
-        chunks = shares[worker]
-        items = Ingest(read_chunks(work.source, chunks), work.transforms, work.operator.combiner())
-        yield serve(mission, orders[worker], work.operator, Feed(items, size=_weight(chunks)))
+# --- the sending side ---------------------------------------------------------------------------------------
+
+
+def _send(sc: SparkContext, mission: Mission, work: Work, orders: Sequence[Order], inlet: Inlet) -> RDD[Addressed]:
+    now = orders[0].calendar.now
+    match inlet:
+        case SourceInlet():
+            return _homes(sc, orders).mapPartitions(partial(_send_chunks, mission, work, inlet, now))
+        case OutputInlet():
+            return anchor(sc, inlet.homes).mapPartitions(partial(_send_kept, mission, work, inlet, now))
+        case FrameInlet():
+            task = partial(_send_frame, mission, work, inlet.name, inlet.transforms, now)
+            return inlet.frame.mapInArrow(task, "worker int, parcel binary").rdd.map(_addressed)
 
 
 def _send_chunks(
-    mission: Mission, work: Work, shares: Sequence[Sequence[Chunk]], workers: Iterator[int]
+    mission: Mission, work: Work, inlet: SourceInlet, now: float, workers: Iterator[int]
 ) -> Iterator[Addressed]:
     for worker in workers:
-        assert work.source is not None
-        batches = read_chunks(work.source, shares[worker])
-        yield from _send(mission, work, batches, partition=worker, size=_weight(shares[worker]))
+        chunks = inlet.shares[worker]
+        items = work.ingest(read_chunks(inlet.source, chunks), inlet.transforms, now)
+        first = Parcel(origin=inlet.name, partition=worker)
+        yield from _packed(mission, work, items, first, partial(_weight, chunks))
 
 
-def _send_frame(mission: Mission, work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _send_frame(
+    mission: Mission,
+    work: Work,
+    name: str,
+    transforms: Sequence[Transform],
+    now: float,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
     context = TaskContext.get()
     assert context is not None
     sized = _Sized(batches)
-    sent = list(_send(mission, work, sized, partition=context.partitionId(), size=lambda: sized.bytes))
+    items = work.ingest(batches_as_packets(sized), transforms, now)
+    first = Parcel(origin=name, partition=context.partitionId())
+    sent = _packed(mission, work, items, first, lambda: sized.bytes)
     yield pa.record_batch(
         {
             "worker": pa.array([worker for worker, _ in sent], pa.int32()),
@@ -133,35 +179,43 @@ def _send_frame(mission: Mission, work: Work, batches: Iterator[pa.RecordBatch])
     )
 
 
-def _address(row: Any) -> Addressed:
+def _send_kept(
+    mission: Mission, work: Work, inlet: OutputInlet, now: float, workers: Iterator[int]
+) -> Iterator[Addressed]:
+    for worker in workers:
+        first = Parcel(origin=inlet.name, partition=worker, feedback=inlet.feedback)
+        try:
+            found = [kept_by(inlet.mission, worker, inlet.batch, port) for port in inlet.ports]
+        except AfsparkError as error:
+            yield from _failed(mission, first, error)
+            continue
+        packets = sorted((packet for data in found for packet in open_packets(data)), key=lambda packet: packet.step)
+        items = Ingest(packets, inlet.transforms) if inlet.feedback else work.ingest(packets, inlet.transforms, now)
+        yield from _packed(mission, work, items, replace(first, digest=joint_digest(found)))
+
+
+def _packed(
+    mission: Mission, work: Work, items: Ingest, first: Parcel, size: Callable[[], int] = lambda: 0
+) -> list[Addressed]:
+    try:
+        payloads = address(
+            items, key=work.key, partition=first.partition, workers=mission.workers, everywhere=first.feedback
+        )
+    except Exception as error:  # noqa: BLE001 - input and user code may raise anything; it must not be retried blindly
+        return _failed(mission, first, as_failure(error, work.operator))
+    counted = replace(first, items=items.items, size=size(), latest=items.latest, unplaced=items.unplaced)
+    return parcels(payloads, counted)
+
+
+def _failed(mission: Mission, first: Parcel, failure: AfsparkError) -> list[Addressed]:
+    return [(worker, replace(first, failure=failure)) for worker in range(mission.workers)]
+
+
+def _addressed(row: Any) -> Addressed:
     return row[0], Parcel.from_bytes(bytes(row[1]))
 
 
-def _send(
-    mission: Mission,
-    work: Work,
-    batches: Iterable[pa.RecordBatch],
-    *,
-    partition: int,
-    size: int | Callable[[], int],
-) -> list[Addressed]:
-    items = Ingest(batches, work.transforms, work.operator.combiner())
-    try:
-        packed = pack(items, key=work.operator.key if work.keyed else (), partition=partition, workers=mission.workers)
-    except Exception as error:  # noqa: BLE001 - input and user code may raise anything; it must not be retried blindly
-        failure = as_failure(error, work.operator)
-        return [(worker, Parcel(partition, 0, 0, "", b"", failure)) for worker in range(mission.workers)]
-    total = size() if callable(size) else size
-    return parcels(packed, partition=partition, items=items.items, size=total)
-
-
-def _deliver(
-    sc: SparkContext, mission: Mission, work: Work, orders: Sequence[Order], items: RDD[Addressed]
-) -> list[Report]:
-    # Zipping with the anchor is what gives the shuffled partitions a preferred host: one element a side.
-    inbox = items.partitionBy(mission.workers, _by_number).mapPartitions(_gather)
-    task = partial(_receive, mission, work, tuple(orders))
-    return _homes(sc, orders).zip(inbox).mapPartitions(task).collect()
+# --- the receiving side -------------------------------------------------------------------------------------
 
 
 def _by_number(worker: int) -> int:
@@ -169,35 +223,37 @@ def _by_number(worker: int) -> int:
 
 
 def _gather(addressed: Iterable[Addressed]) -> Iterator[list[Parcel]]:
-    yield sorted((parcel for _, parcel in addressed), key=lambda parcel: parcel.partition)
+    yield [parcel for _, parcel in addressed]
+
+
+def _without_mail(worker: int) -> tuple[int, list[Parcel]]:
+    return worker, []
 
 
 def _receive(
-    mission: Mission, work: Work, orders: Sequence[Order], mail: Iterator[tuple[int, list[Parcel]]]
+    mission: Mission,
+    work: Work,
+    orders: Sequence[Order],
+    direct: Sequence[SourceInlet],
+    mail: Iterator[tuple[int, list[Parcel]]],
 ) -> Iterator[Report]:
     for worker, inbox in mail:
-        failed = [parcel.failure for parcel in inbox if parcel.failure is not None]
-        if failed:
-            yield Report(worker=worker, status=Status.FAILED, host="", error=failed[0])
+        failures = [parcel.failure for parcel in inbox if parcel.failure is not None]
+        if failures:
+            # A sender without its state is the driver's business; everything else is the user's.
+            status = Status.BUSY if isinstance(failures[0], SegmentError) else Status.FAILED
+            yield Report(worker=worker, status=status, host="", detail=str(failures[0]), error=failures[0])
             continue
-        feed = Feed(
-            _Opened(inbox),
-            size=sum(parcel.size for parcel in inbox),
-            consumed={str(parcel.partition): parcel.digest for parcel in inbox},
-        )
-        yield serve(mission, orders[worker], work.operator, feed)
-
-
-class _Opened:
-    """The items of all parcels in the order of their map partitions, which fixes the order of float sums."""
-
-    def __init__(self, inbox: Sequence[Parcel]) -> None:
-        self.inbox = inbox
-        self.items = sum(parcel.items for parcel in inbox)
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for parcel in self.inbox:
-            yield from decode(parcel.payload)
+        order = orders[worker]
+        own = [
+            (
+                inlet.name,
+                work.ingest(read_chunks(inlet.source, inlet.shares[worker]), inlet.transforms, order.calendar.now),
+            )
+            for inlet in direct
+        ]
+        size = sum(_weight(inlet.shares[worker]) for inlet in direct)
+        yield serve(mission, order, work.operator, Feed(own, inbox, size=size))
 
 
 class _Sized:

@@ -1,6 +1,6 @@
 """One worker's task for one batch: find the resident state, bring it to the batch before, apply the batch.
 
-Runs in Spark's Python workers. What to do with the segment found is read from the life cycle's table; nothing
+Runs in Spark's Python workers. What to do with the state found is read from the life cycle's table; nothing
 here decides that a state is lost.
 """
 
@@ -10,42 +10,28 @@ import json
 import secrets
 import time
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from afspark.errors import AfsparkError, NoSpace, OperatorFailed, SegmentError
-from afspark.model.operator import Operator, WorkerContext
-from afspark.model.states import State
-from afspark.runtime.exchange import encode
+from afspark.model.operator import Operator
+from afspark.model.windows import Decaying, scale
+from afspark.runtime.exchange import Packet, digest_of, pack_packets
 from afspark.runtime.faults import Phase, strike
 from afspark.runtime.host import spark_host
 from afspark.runtime.lifecycle import Action, Identity, Wanted, decide
 from afspark.runtime.orders import Mission, Order, Report, Status
-from afspark.runtime.segment import Segment, SegmentRoot, examine, process_cache
+from afspark.runtime.panes import Panes, label
+from afspark.runtime.residence import Address, Residence
+from afspark.runtime.segment import SegmentAddress, SegmentRoot
+from afspark.runtime.shift import ROWS, WINDOWS, Feed, Output, Shift, feedback_for
 from afspark.store import ObjectRef, load_chain, object_name, seal
 
 LOCK_SECONDS = 10.0
-
-#: File in a segment that names what its recovery had to pass over.
-DAMAGE = "damaged.json"
-
-
-class Feed:
-    """The items of one worker in one batch, with what is known of their origin once they were consumed."""
-
-    def __init__(
-        self, batches: Iterable[pa.RecordBatch], *, size: int = 0, consumed: Mapping[str, str] | None = None
-    ) -> None:
-        self.batches = batches
-        self.bytes = size
-        self.consumed = consumed or {}
-
-    @property
-    def items(self) -> int:
-        return int(getattr(self.batches, "items", 0))
 
 
 @dataclass
@@ -63,10 +49,28 @@ class Clock:
 def serve(mission: Mission, order: Order, operator: Operator, feed: Feed) -> Report:
     """Carries out ``order``; every outcome is a report, only the death of the process is an exception."""
     host = spark_host(mission.driver_host)
+    if host != order.home:
+        return Report(worker=order.worker, status=Status.MISPLACED, host=host)
+    directory = SegmentRoot(mission.segments, host).directory(mission.query_id, mission.operator_name, order.worker)
+
+    def probe(phase: Phase) -> None:
+        strike(mission.faults, order.batch, phase, directory)
+
+    return attend(mission, order, operator, feed, SegmentAddress(directory), host, probe)
+
+
+def attend(
+    mission: Mission,
+    order: Order,
+    operator: Operator,
+    feed: Feed,
+    address: Address,
+    host: str,
+    probe: Callable[[Phase], None],
+) -> Report:
+    """The same for any kind of residence. ``probe`` is called at every moment at which a failure can strike."""
     try:
-        if host != order.home:
-            return Report(worker=order.worker, status=Status.MISPLACED, host=host)
-        return _Task(mission, order, operator, feed, host).run()
+        return _Task(mission, order, operator, feed, address, host, probe).run()
     except NoSpace as error:
         return Report(worker=order.worker, status=Status.FAILED, host=host, error=error)
     except SegmentError as error:
@@ -86,8 +90,19 @@ def as_failure(error: Exception, operator: Operator) -> AfsparkError:
 
 
 class _Task:
-    def __init__(self, mission: Mission, order: Order, operator: Operator, feed: Feed, host: str) -> None:
-        self.mission, self.order, self.operator, self.feed, self.host = mission, order, operator, feed, host
+    def __init__(
+        self,
+        mission: Mission,
+        order: Order,
+        operator: Operator,
+        feed: Feed,
+        address: Address,
+        host: str,
+        probe: Callable[[Phase], None],
+    ) -> None:
+        self.mission, self.order, self.operator, self.feed = mission, order, operator, feed
+        self.address, self.host, self.probe = address, host, probe
+        self.specs = operator.states()
         self.identity = Identity(
             query_id=mission.query_id,
             fingerprint=mission.fingerprint,
@@ -97,42 +112,40 @@ class _Task:
             checkpoint=mission.checkpoint,
         )
         self.wanted = Wanted(self.identity, order.incarnation, order.batch, order.hint, order.fence)
-        root = SegmentRoot(mission.segments, host)
-        self.directory = root.directory(mission.query_id, mission.operator_name, order.worker)
         self.clock = Clock({})
         self.damaged: tuple[str, ...] = ()
         self.restored_cells = 0
 
     def run(self) -> Report:
-        self._probe(Phase.BETWEEN)
-        action = decide(examine(self.directory), self.wanted)
+        self.probe(Phase.BETWEEN)
+        action = decide(self.address.examine(), self.wanted)
         if action is Action.CREATE or action is Action.RECOVER:
             self._build(recover=action is Action.RECOVER)
         elif action.refused:
             return self._refused(action)
-        segment = process_cache().get(self.directory)
-        if segment is None:
+        home = self.address.open()
+        if home is None:
             return self._answer(Status.BUSY, "vanished")
-        with segment.lock(LOCK_SECONDS):
+        with home.lock(LOCK_SECONDS):
             # Decided again under the lock: an earlier attempt may have ended while this one waited for it.
-            action = decide(segment.found(), self.wanted)
+            action = decide(home.found(), self.wanted)
             if action.refused:
                 return self._refused(action)
-            segment.raise_fence(self.wanted.fence)
-            return self._carry_out(action, segment, self._states(segment))
+            home.raise_fence(self.wanted.fence)
+            self.damaged = tuple(json.loads(home.noted() or "[]"))
+            return self._carry_out(action, home, self._panes(home))
 
-    def _carry_out(self, action: Action, segment: Segment, states: Mapping[str, State]) -> Report:
+    def _carry_out(self, action: Action, home: Residence, panes: Panes) -> Report:
         batch = self.order.batch
         if action is Action.ALREADY_APPLIED:
-            return Report.from_json(json.loads(segment.report(batch)))
+            return Report.from_json(json.loads(home.report(batch)))
         if action in (Action.ROLL_BACK_THEN_APPLY, Action.ROLL_BACK, Action.STEP_BACK):
             if action is Action.STEP_BACK:
-                segment.step_back(batch)
-            for state in states.values():
-                state.rollback()
-            segment.clear_mark()
+                home.step_back(batch)
+            panes.rollback()
+            home.clear_mark()
         if action in (Action.APPLY, Action.ROLL_BACK_THEN_APPLY) and self.order.apply:
-            return self._apply(segment, states)
+            return self._apply(home, panes)
         if action not in (Action.CREATE, Action.RECOVER):
             return self._answer(Status.APPLIED, action.value)
         return self._answer(Status.BUSY, action.value)
@@ -153,128 +166,167 @@ class _Task:
         )
 
     def _build(self, *, recover: bool) -> None:
-        """Puts a new segment in place, at the version before the batch; it counts as missing until it is whole."""
+        """Puts new, empty state in place, at the version before the batch; it counts as missing until it is whole."""
         started = time.perf_counter()
-        segment = Segment.create(self.directory, self.identity, self.order.incarnation, restoring=True)
-        try:
-            with segment.lock(LOCK_SECONDS):
-                if recover:
-                    self._restore(segment)
-                segment.restored(self.order.batch - 1)
-        finally:
-            segment.close()
+        with self.address.create(self.identity, self.order.incarnation) as home, home.lock(LOCK_SECONDS):
+            if recover:
+                self._restore(home)
+            home.restored(self.order.batch - 1)
         self.clock.lap("recovery" if recover else "creation", started)
 
-    def _restore(self, segment: Segment) -> None:
-        self._probe(Phase.RECOVERING)
-        loaded = load_chain(self.mission.store, self.order.chain, self.order.previous)
-        for name, state in self._states(segment).items():
-            state.restore(loaded.images.get(name, ()))
-            self.restored_cells += state.size
+    def _restore(self, home: Residence) -> None:
+        self.probe(Phase.RECOVERING)
+        order = self.order
+        loaded = load_chain(self.mission.store, order.chain, order.previous)
+        self.restored_cells = self._panes(home).restore(loaded.images, order.calendar.needed_from)
+        for name, images in loaded.images.items():
+            port, _, batch = name.rpartition("@")
+            if port.startswith(feedback_for("")) and int(batch) == order.batch - 1:
+                home.keep(order.batch - 1, port, pack_packets([Packet(image) for image in images]))
         if loaded.damaged:
             # Kept with the state until its first batch: this process may die before it can report.
-            names = [damage.name for damage in loaded.damaged]
-            (segment.directory / DAMAGE).write_text(json.dumps(names))
+            home.note(json.dumps([damage.name for damage in loaded.damaged]))
 
-    def _states(self, segment: Segment) -> dict[str, State]:
-        specs = self.operator.states()
-        return segment.attach(
-            "states", lambda columns: {name: spec.open(columns, name) for name, spec in specs.items()}
-        )
+    def _panes(self, home: Residence) -> Panes:
+        paned = self.mission.window is not None and not isinstance(self.mission.window, Decaying)
+        first = self.order.calendar.needed_from
+        return home.attach("panes", lambda columns: Panes(columns, self.specs, paned=paned, first=first))
 
-    def _apply(self, segment: Segment, states: Mapping[str, State]) -> Report:
+    def _apply(self, home: Residence, panes: Panes) -> Report:
         order = self.order
         started = time.perf_counter()
-        damage = segment.directory / DAMAGE
-        self.damaged = tuple(json.loads(damage.read_text())) if damage.exists() else ()
-        for state in states.values():
-            state.acknowledge()
-            state.begin()
-        segment.begin(order.batch)
+        if order.calendar.needed_from is not None:
+            panes.drop_below(order.calendar.needed_from)
+        panes.begin()
+        home.begin(order.batch)
         try:
-            self._process(states)
+            if order.calendar.rescale != 1.0:
+                _rescale(panes, order.calendar.rescale)
+            applying = partial(self.probe, Phase.APPLYING)
+            output = Shift(self.mission, order, self.operator, panes, applying).run(self.feed)
             started = self.clock.lap("process", started)
-            backup = self._back_up(states)
-            emitted = self._emit(segment, states)
+            backup, durable = self._back_up(panes, output)
+            emitted = self._keep(home, panes, output)
         except BaseException:
-            for state in states.values():
-                state.rollback()
-            segment.clear_mark()
+            panes.rollback()
+            home.clear_mark()
             raise
-        self._probe(Phase.BACKING_UP)
+        self.probe(Phase.BACKING_UP)
         self.clock.lap("backup", started)
-        report = Report(
-            worker=order.worker,
+        report = self._report(home, panes, output, backup=backup, emitted=emitted, durable=durable)
+        home.finish(order.batch, json.dumps(report.to_json()).encode())
+        panes.end()
+        if self.damaged:
+            home.note(None)
+        return report
+
+    def _report(
+        self,
+        home: Residence,
+        panes: Panes,
+        output: Output,
+        *,
+        backup: ObjectRef | None,
+        emitted: int,
+        durable: bool,
+    ) -> Report:
+        return Report(
+            worker=self.order.worker,
             status=Status.APPLIED,
             host=self.host,
             items=self.feed.items,
             bytes=self.feed.bytes,
             backup=backup,
             consumed=dict(self.feed.consumed),
-            cells=sum(state.size for state in states.values()),
-            memory=segment.columns.memory,
-            drift={name: state.drift() for name, state in states.items()},
+            produced={port: digest_of(data) for port, data in output.kept.items() if port not in (ROWS, WINDOWS)},
+            fed_back={name: sum(batch.num_rows for batch in sent) for name, sent in output.feedback.items()},
+            feedback_durable=durable,
+            cells=sum(state.size for _, _, state in panes.named()),
+            memory=home.columns.memory,
+            drift={label(name, pane): state.drift() for name, pane, state in panes.named()},
             emitted=emitted,
+            panes=output.panes,
             seconds=self.clock.seconds,
             damaged=self.damaged,
             restored_cells=self.restored_cells,
         )
-        segment.finish(order.batch, json.dumps(report.to_json()).encode())
-        damage.unlink(missing_ok=True)
-        return report
 
-    def _process(self, states: Mapping[str, State]) -> None:
-        context = WorkerContext(
-            worker=self.order.worker,
-            workers=self.mission.workers,
-            batch=self.order.batch,
-            missing=self.order.missing,
-        )
-        self.operator.begin(states, context)
-        for items in self.feed.batches:
-            self.operator.process(items, states)
-            self._probe(Phase.APPLYING)
-        self.operator.finish(states)
-        self._probe(Phase.APPLYING)
-
-    def _back_up(self, states: Mapping[str, State]) -> ObjectRef | None:
-        """Writes what must be durable before the batch may end; None if nothing must."""
+    def _back_up(self, panes: Panes, output: Output) -> tuple[ObjectRef | None, bool]:
+        """Writes what must be durable before the batch may end, and whether feedback was part of it."""
+        order = self.order
         # What follows a damaged object in a chain is never read, so a new chain has to start here.
-        full = self.order.full or bool(self.damaged)
+        full = order.full or bool(self.damaged) or order.calendar.rescale != 1.0
         images: dict[str, pa.RecordBatch] = {}
-        for name, state in states.items():
+        for name, pane, state in panes.named():
             state.settle()
-            pairs = state.issue(self.order.theta[name], everything=self.order.recheck)
+            pairs = state.issue(self._theta(name, pane, output), everything=order.recheck)
             if full:
-                images[name] = state.dump()
+                images[label(name, pane)] = state.dump()
             elif pairs is not None:
-                images[name] = pairs
+                images[label(name, pane)] = pairs
+        waiting = sum(batch.num_rows for sent in output.feedback.values() for batch in sent)
+        durable = waiting > order.items
+        if durable:
+            for target, sent in output.feedback.items():
+                images[f"{feedback_for(target)}@{order.batch}"] = _one_batch(sent)
         if not images:
-            return None
+            return None, waiting == 0
+        name = self._object_name()
+        data = seal(self._meta(full), images)
+        self.mission.store.put(name, data)
+        cells = sum(image.num_rows for image in images.values())
+        return ObjectRef.of(name, data, cells=cells, full=full), durable or waiting == 0
+
+    def _theta(self, state: str, pane: int | None, output: Output) -> float:
+        order, window = self.order, self.mission.window
+        if order.calendar.rescale != 1.0:
+            return 0.0
+        if isinstance(window, Decaying):
+            return order.theta[state] / scale(window, self._tick(window, output), order.calendar.base)
+        if pane is None:
+            return order.theta[state]
+        return order.pane_theta.get(pane, order.theta)[state]
+
+    def _tick(self, window: Decaying, output: Output) -> int:
+        """The newest tick that the state has seen."""
+        times = [self.order.calendar.agenda.latest, output.panes.latest if output.panes else None]
+        return max((window.pane(time) for time in times if time is not None), default=self.order.calendar.base)
+
+    def _object_name(self) -> str:
         order, mission = self.order, self.mission
-        name = object_name(
+        return object_name(
             mission.epoch, mission.operator_name, order.worker, order.incarnation, order.batch, secrets.randbelow(10**9)
         )
-        meta = {
-            "query": mission.query_id,
-            "operator": mission.operator_name,
-            "worker": order.worker,
-            "incarnation": order.incarnation,
-            "batch": order.batch,
+
+    def _meta(self, full: bool) -> dict[str, Any]:
+        return {
+            "query": self.mission.query_id,
+            "operator": self.mission.operator_name,
+            "worker": self.order.worker,
+            "incarnation": self.order.incarnation,
+            "batch": self.order.batch,
             "full": full,
         }
-        data = seal(meta, images)
-        mission.store.put(name, data)
-        return ObjectRef.of(name, data, cells=sum(i.num_rows for i in images.values()), full=full)
 
-    def _emit(self, segment: Segment, states: Mapping[str, Any]) -> int:
-        if not self.mission.emit:
-            return 0
-        rows = self.operator.changed(states)
-        if rows is None:
-            return 0
-        segment.write_output(self.order.batch, encode([rows]))
-        return rows.num_rows
+    def _keep(self, home: Residence, panes: Panes, output: Output) -> int:
+        """Keeps what other stages and the sink will read; the number of rows for the sink."""
+        rows = self.operator.changed(panes.of(None)) if self.mission.emit else None
+        if rows is not None:
+            output.kept[ROWS] = pack_packets([Packet(rows)])
+        for port, data in output.kept.items():
+            home.keep(self.order.batch, port, data)
+        return 0 if rows is None else rows.num_rows
 
-    def _probe(self, phase: Phase) -> None:
-        strike(self.mission.faults, self.order.batch, phase, self.directory)
+
+def _rescale(panes: Panes, factor: float) -> None:
+    """Expresses decaying states in a new base: all cells change, so all of them are written."""
+    for _, _, state in panes.named():
+        cells = state.export()
+        name = cells.schema.names[0]
+        values = cells.column("value").to_numpy() * factor
+        put: Any = state.put if name == "key" else state.put_at  # type: ignore[attr-defined]
+        put(cells.column(name), values)
+
+
+def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

@@ -12,9 +12,11 @@ from pyspark import SparkContext
 from afspark.errors import CheckpointError
 from afspark.runtime.census import muster, take_census
 from afspark.runtime.lifecycle import Hint
-from afspark.runtime.orders import Mission, Order, Report, Status
+from afspark.runtime.orders import Calendar, Mission, Order, Report, Status
 from afspark.runtime.placement import slots_by_host, spread
-from afspark.runtime.roster import Member, Terms, Verdict, judge
+from afspark.runtime.programme import Programme
+from afspark.runtime.roster import Member, Verdict, judge
+from afspark.runtime.terms import Terms
 from afspark.store import CommitRecord, Entry, Ledger, Loss
 
 LOG = logging.getLogger("afspark")
@@ -29,8 +31,12 @@ class Workforce:
         self.sc, self.mission, self.terms, self.ledger = sc, mission, terms, ledger
         self.host_grace_seconds = host_grace_seconds
         self.members: list[Member] = []
+        #: what the batch at work means for windows and punctuation
+        self.calendar = Calendar()
+        self.programme: Programme = ()
         self._fence = fence
         self._recovering: dict[int, Loss] = {}
+        self._restored: dict[int, Report] = {}
         self._passed_over: dict[int, tuple[str, ...]] = {}
         self._gap: tuple[str, ...] = ()
 
@@ -57,8 +63,8 @@ class Workforce:
             batch=batch,
             terms=self.terms,
             slots=slots,
-            records=record.operators[name] if record else None,
-            losses=[entry.loss for entry in self.ledger.entries()],
+            records=record.operators.get(name) if record else None,
+            losses=[entry.loss for entry in self.ledger.entries() if entry.loss.operator == name],
             survivors=[survivor for survivor in survivors if survivor.operator == name],
         )
         self._gap = tuple(damaged)
@@ -90,7 +96,10 @@ class Workforce:
                     self._declare(member, batch, f"host {member.home} is gone")
                 break
             time.sleep(0.1)
-        return [member.order(batch, self.terms, self._fence) for member in self.members]
+        return [
+            replace(member.order(batch, self.terms, self._fence, self.calendar), programme=self.programme)
+            for member in self.members
+        ]
 
     def take_back(self, batch: int) -> list[Order]:
         """Orders that undo ``batch``. The fence rises before and after: no late task may mix the two."""
@@ -101,6 +110,10 @@ class Workforce:
 
     def settle(self, batch: int, reports: Sequence[Report | None]) -> bool:
         """Acts on the reports of a try; True if every worker has applied the batch."""
+        for report in reports:
+            if report is not None and "recovery" in report.seconds:
+                # Its state may be restored in one try, and the batch applied in a later one.
+                self._restored[report.worker] = report
         if all(report is not None and report.status is Status.APPLIED for report in reports):
             return True
         alive = slots_by_host(self.sc)
@@ -127,7 +140,7 @@ class Workforce:
     def advance(self, reports: Sequence[Report]) -> list[Entry]:
         """After all workers applied a batch: completes the recoveries among them."""
         for report in reports:
-            self.members[report.worker] = self.members[report.worker].applied(report)
+            self.members[report.worker] = self.members[report.worker].applied(report, self.terms, self.calendar)
         self._gap = ()
         return self._completed(reports)
 
@@ -146,6 +159,7 @@ class Workforce:
 
     def _complete(self, loss: Loss, report: Report) -> Entry:
         damaged = (*self._passed_over.pop(report.worker, ()), *report.damaged)
+        restored = self._restored.pop(report.worker, report)
         if damaged:
             LOG.warning(
                 "Worker %d was recovered from an older backup, because %s cannot be read: "
@@ -155,8 +169,8 @@ class Workforce:
             )
         return self.ledger.complete(
             loss.sequence,
-            recovery_seconds=report.seconds.get("recovery", 0.0),
-            restored_cells=report.restored_cells,
+            recovery_seconds=restored.seconds.get("recovery", 0.0),
+            restored_cells=restored.restored_cells,
             damaged=damaged,
             details={"gap_seconds": time.time() - loss.at, "host": report.host},
         )
@@ -167,16 +181,19 @@ class Workforce:
         if home not in slots:
             staying = [other.home for other in self.members if other.worker != member.worker]
             home = spread([member.worker], slots, staying)[member.worker]
-        successor = member.lost(self.terms, home)
+        successor = member.lost(self.terms, home, self.calendar)
+        counted = successor.failures > member.failures
         loss = Loss(
             batch=batch,
             operator=self.mission.operator_name,
             worker=member.worker,
             incarnation=member.incarnation,
-            counted=successor.failures > member.failures,
+            counted=counted,
             cause=cause,
-            theta=dict(self.terms.theta(member.failures)),
+            theta=dict(self.terms.theta(member.strikes)),
             failures=member.failures,
+            strike=successor.strikes[-1].to_json() if counted else {},
+            items=successor.lost_items,
         )
         self._recovering[member.worker] = self.ledger.declare(loss)
         self._passed_over[member.worker] = self._gap

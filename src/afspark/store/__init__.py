@@ -4,7 +4,7 @@ from afspark.store.commits import CommitRecord, ObjectRef, WorkerRecord
 from afspark.store.compaction import CompactionRule, extend
 from afspark.store.filesystem import Store, open_store
 from afspark.store.format import FORMAT_VERSION, Sealed, checksum_of, seal, unseal
-from afspark.store.identity import QueryIdentity, claim
+from afspark.store.identity import QueryIdentity, claim, identify
 from afspark.store.ledger import Entry, Ledger, Loss, Recovery
 from afspark.store.naming import object_name
 from afspark.store.reading import Damage
@@ -33,6 +33,7 @@ __all__ = [
     "checksum_of",
     "claim",
     "extend",
+    "identify",
     "load_chain",
     "object_name",
     "open_store",

@@ -49,6 +49,10 @@ class WorkerRecord:
     theta: dict[str, float]
     chain: tuple[ObjectRef, ...] = ()
     previous: tuple[ObjectRef, ...] = ()
+    #: counted losses that still matter, as the runtime describes them
+    strikes: tuple[dict[str, Any], ...] = ()
+    #: items of its last batch that wait in no backup
+    waiting: int = 0
 
     def references(self) -> Iterator[str]:
         """Names of all objects this worker may need."""
@@ -60,12 +64,12 @@ class WorkerRecord:
             "chain": [ref.to_json() for ref in self.chain],
             "previous": [ref.to_json() for ref in self.previous],
         }
-        return {**vars(self), **chains}
+        return {**vars(self), **chains, "strikes": list(self.strikes)}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> WorkerRecord:
         chains = {part: tuple(ObjectRef(*ref) for ref in value[part]) for part in ("chain", "previous")}
-        return cls(**{**value, **chains})
+        return cls(**{**value, **chains, "strikes": tuple(value["strikes"])})
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,31 @@ def claim(store: Store, fingerprint: str, settings: dict[str, Any]) -> QueryIden
         return _checked(store, store.get(IDENTITY), fingerprint)
 
 
+def identify(store: Store) -> QueryIdentity | None:
+    """The identity of whatever query this checkpoint belongs to, read only; None if there is none.
+
+    `CheckpointError` as from `claim`, for another format or a damaged identity.
+    """
+    try:
+        return _readable(store, store.get(IDENTITY))
+    except ObjectMissing:
+        return None
+
+
 def _checked(store: Store, data: bytes, fingerprint: str) -> QueryIdentity:
+    identity = _readable(store, data, fingerprint)
+    if identity.fingerprint != fingerprint:
+        raise CheckpointError(
+            f"The checkpoint {store.path} belongs to another pipeline.",
+            remedy="Use a new checkpoint folder, or the pipeline this one was made with.",
+            path=store.path,
+            expected=fingerprint,
+            found=identity.fingerprint,
+        )
+    return identity
+
+
+def _readable(store: Store, data: bytes, fingerprint: str | None = None) -> QueryIdentity:
     try:
         identity = QueryIdentity(**unseal(data, IDENTITY).meta["identity"])
     except ForeignObject as error:
@@ -68,13 +92,5 @@ def _checked(store: Store, data: bytes, fingerprint: str) -> QueryIdentity:
             path=store.path,
             expected=FORMAT_VERSION,
             found=identity.format_version,
-        )
-    if identity.fingerprint != fingerprint:
-        raise CheckpointError(
-            f"The checkpoint {store.path} belongs to another pipeline.",
-            remedy="Use a new checkpoint folder, or the pipeline this one was made with.",
-            path=store.path,
-            expected=fingerprint,
-            found=identity.fingerprint,
         )
     return identity

@@ -33,6 +33,10 @@ class Loss:
     cause: str
     theta: dict[str, float]
     failures: int
+    #: what a counted loss may have taken, as the runtime describes it
+    strike: dict[str, Any] = field(default_factory=dict)
+    #: waiting items that went with it
+    items: int = 0
     at: float = field(default_factory=time.time)
     details: dict[str, Any] = field(default_factory=dict)
     sequence: int = -1

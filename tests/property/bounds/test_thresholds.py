@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afspark.bounds.thresholds import divides_among_copies, realised, threshold
+from afspark.bounds.thresholds import Place, divides_among_copies, realised, threshold
+from afspark.bounds.weights import weights
+from afspark.errors import UsageError
 from afspark.model.states import HashTable
 from afspark.policies import Approximate
-from afspark.runtime.progress import realised_bounds
-from afspark.runtime.roster import Member, Terms
+from afspark.runtime.roster import Member
+from afspark.runtime.terms import Terms
 
 limits = st.floats(0, 1e12, allow_nan=False)
 failures = st.lists(st.integers(0, 7), max_size=60)
@@ -26,27 +28,29 @@ def test_shares_of_all_copies_stay_below_the_limit(limit: float, copies: int, lo
     counts: Counter[int] = Counter()
     spent = []
     for worker in (worker % copies for worker in lost):
-        spent.append(threshold(limit, failures=counts[worker], copies=copies))
+        spent.append(threshold(limit, failures=counts[worker], place=Place(workers=copies)))
         counts[worker] += 1
     assert realised(spent) <= limit
 
 
-@given(limit=limits, weights=st.lists(st.floats(0.01, 1), min_size=1, max_size=5), lost=failures)
-def test_operators_share_one_limit_by_weight(limit: float, weights: list[float], lost: list[int]) -> None:
-    total = math.fsum(weights)
-    shares = [min(weight / total, 1.0) for weight in weights]
+@given(limit=limits, parts=st.lists(st.floats(0.01, 1), min_size=1, max_size=5), lost=failures)
+def test_operators_share_one_limit_by_weight(limit: float, parts: list[float], lost: list[int]) -> None:
+    total = math.fsum(parts)
+    shares = weights([min(part / total, 1.0) for part in parts])
     counts: Counter[int] = Counter()
     spent = []
     for operator in (number % len(shares) for number in lost):
-        spent.append(threshold(limit, failures=counts[operator], weight=shares[operator]))
+        spent.append(threshold(limit, failures=counts[operator], place=Place(weight=shares[operator])))
         counts[operator] += 1
     assert realised(spent) <= limit * (1 + 1e-12)
 
 
 @given(limit=limits, fan_out=st.floats(1, 10), downstream=st.integers(0, 4), count=st.integers(0, 80))
 def test_every_failure_halves(limit: float, fan_out: float, downstream: int, count: int) -> None:
-    now = threshold(limit, failures=count, fan_out=fan_out, downstream=downstream)
-    assert threshold(limit, failures=count + 1, fan_out=fan_out, downstream=downstream) == now / 2
+    place = Place(fan_out=fan_out, downstream=downstream)
+    now = threshold(limit, failures=count, place=place)
+    assert threshold(limit, failures=count + 1, place=place) == now / 2
+    assert threshold(limit, failures=count, place=place, decaying=True) == threshold(limit, place=place) * 2
     assert now * fan_out**downstream <= limit
 
 
@@ -61,7 +65,7 @@ def test_the_bound_the_user_sees_covers_every_history(
 ) -> None:
     """Members that fail, with or without having completed a batch since; the norm decides how losses combine."""
     states = {"counts": HashTable(key="string", value="int64", divergence=divergence)}
-    terms = Terms(tolerance=Approximate(limit), states=states, workers=4, keyed=keyed)
+    terms = Terms(tolerance=Approximate(limit), states=states, place=Place(workers=4, keyed=keyed))
     members = [Member(worker=worker, home="a") for worker in range(4)]
     taken = [0.0] * 4
     for worker, completed in lost:
@@ -69,11 +73,11 @@ def test_the_bound_the_user_sees_covers_every_history(
         after = before.lost(terms, "b")
         assert after.incarnation == before.incarnation + 1
         if after.failures > before.failures:
-            taken[worker] += terms.theta(before.failures)["counts"]
+            taken[worker] += terms.theta(before.strikes)["counts"]
         else:
             assert not completed
         members[worker] = after
-    seen = realised_bounds(terms, members)["counts"]
+    seen = terms.realised([member.strikes for member in members])["counts"]
     worst = max(taken) if keyed and divergence == "max" else math.fsum(taken)
     assert seen == pytest.approx(worst)
     assert seen <= limit
@@ -82,36 +86,50 @@ def test_the_bound_the_user_sees_covers_every_history(
 @given(count=st.integers(0, 5_000))
 def test_a_crash_loop_costs_nothing(count: int) -> None:
     states = {"counts": HashTable(key="string", value="int64")}
-    terms = Terms(tolerance=Approximate(100.0), states=states, workers=1, keyed=False)
+    terms = Terms(tolerance=Approximate(100.0), states=states, place=Place())
     member = Member(worker=0, home="a", completed=1).lost(terms, "a")
     for _ in range(min(count, 50)):
         member = member.lost(terms, "a")
-    assert member.failures == 1 and member.missing == {"counts": 50.0}
+    assert member.failures == 1 and terms.missing(member.strikes) == {"counts": 50.0}
+
+
+@pytest.mark.parametrize("wrong", [{"limit": -1.0}, {"limit": math.nan}, {"failures": -1}], ids=str)
+def test_arguments_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"limit|failures"):
+        threshold(**{"limit": 1.0, **wrong})
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"limit": -1.0},
-        {"limit": math.nan},
-        {"failures": -1},
-        {"copies": 0},
+        {"workers": 0},
         {"fan_out": 0.5},
+        {"fan_out": math.nan},
+        {"fan_out": math.inf},
         {"downstream": -1},
         {"weight": 0.0},
         {"weight": 1.5},
+        {"weight": math.nan},
     ],
     ids=str,
 )
-def test_arguments_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"expected|limit"):
-        threshold(**{"limit": 1.0, **wrong})
+def test_places_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as raised:
+        Place(**wrong)
+    assert raised.value.fields["name"] == next(iter(wrong))
+
+
+def test_the_whole_formula() -> None:
+    place = Place(workers=2, weight=0.25, fan_out=10, downstream=2)
+    assert threshold(32_000, failures=3, place=place) == 0.25 * 32_000 / (2 * 2 * 10**2 * 2**3)
 
 
 def test_only_the_maximum_over_disjoint_keys_is_not_divided() -> None:
     divided = {
         (keyed, divergence): divides_among_copies(keyed=keyed, divergence=divergence)
         for keyed in (False, True)
-        for divergence in ("max", "manhattan", "euclidean")
+        for divergence in ("max", "manhattan", "euclidean", "keys")
     }
     assert [case for case, value in divided.items() if not value] == [(True, "max")]
+    keyed = Place(workers=4, keyed=True)
+    assert [threshold(800, place=keyed, divergence=norm) for norm in ("max", "keys", None)] == [400, 100, 100]

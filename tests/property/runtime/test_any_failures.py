@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from afspark.policies import Approximate, MiniBatch, Tolerance
 from afspark.runtime.faults import FaultPlan, Phase, Strike
 from afspark.runtime.sources import TextFiles
-from afspark.runtime.warmup import warm_up
 from afspark.store import RecordLog
-from tests.unit.runtime.conftest import write_words
+from tests.unit.runtime.conftest import warm, write_words
 from tests.unit.runtime.sparkless import Hosts, Rig, die
 from tests.unit.runtime.test_engine_placement import Half
 
@@ -38,8 +37,8 @@ tolerances = st.sampled_from([MiniBatch(), Approximate(60.0), Approximate(300.0)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def warm_kernels() -> None:
-    warm_up()
+def warm_kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
+    warm(tmp_path_factory.mktemp("warm"))
 
 
 @settings(max_examples=(settings.default or settings()).max_examples // 8)  # each takes a second
@@ -84,8 +83,8 @@ def plan_of(history: list[Event]) -> FaultPlan:
 def happen(rig: Rig, kind: str, detail: Any) -> None:
     """One batch, with what comes before it or in its middle."""
     if kind == "lose":
-        present = rig.segment_folders()
-        rig.lose(*[worker for worker in detail if worker in present])
+        for worker in detail & {worker for _, worker in rig.segment_folders()}:
+            rig.lose(worker)
     elif kind == "kill":
         (rig.root / "marker").touch()
     elif kind == "move":

@@ -52,9 +52,20 @@ def check_distances(values: np.ndarray, shadows: np.ndarray) -> None:
     everything = np.arange(len(values), dtype=np.uint32)
     cells.distances(everything, values, shadows, got)
     assert got.tolist() == expected.tolist()
+    gone = cell_twin.key_changes(values, shadows)
+    cells.key_changes(everything, values, shadows, got)
+    assert got.tolist() == gone.tolist()
+    assert cells.count_key_changes(values, shadows) == gone.sum()
+    olds = values[::-1].copy()
+    gained = cell_twin.living(values, shadows) - cell_twin.living(olds, shadows)
+    before = cell_twin.key_changes(olds, shadows).sum()
+    assert cells.fold_keys(everything, olds, values, shadows) == (before, gone.sum(), gained)
     largest = max(expected.tolist(), default=0.0)
     assert cells.largest_distance(values, shadows) == largest
-    assert cells.fold_max(everything, values, shadows) == largest
+    assert cells.fold_max(everything, olds, values, shadows, True) == (largest, gained)
+    assert cells.fold_max(everything, olds, values, shadows, False) == (largest, 0)
+    assert cells.fold_sums(everything, olds, values, shadows, False, True)[2] == gained
+    assert cells.fold_sums(everything, olds, values, shadows, False, False)[2] == 0
     with np.errstate(over="ignore"):
         squares = expected * expected
     for squared, terms in ((False, expected), (True, squares)):
@@ -64,7 +75,7 @@ def check_distances(values: np.ndarray, shadows: np.ndarray) -> None:
             total = math.inf
         for summed in (
             cells.total_distance(values, shadows, squared),
-            cells.fold_sums(everything, shadows, values, shadows, squared)[1],
+            cells.fold_sums(everything, shadows, values, shadows, squared, False)[1],
         ):
             assert summed == total or math.isclose(summed, total, rel_tol=1e-12)
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from afspark.bounds import Place
 from afspark.model.operator import Operator, Share, WorkerContext
 from afspark.model.states import HeapColumns
 from afspark.policies import Tolerance
-from afspark.runtime.ingest import Ingest
+from afspark.runtime.ingest import Ingest, batches_as_packets
 
 
 class Alone:
@@ -28,8 +29,7 @@ class Alone:
         spec = self.operator.states()[name]
         return self.tolerance.allowance(
             failures=self.failures,
-            workers=self.workers,
-            keyed=False,
+            place=Place(workers=self.workers),
             divergence=spec.divergence,
             exact=spec.exact,
         )
@@ -40,8 +40,8 @@ class Alone:
             state.begin()
         context = WorkerContext(worker=self.worker, workers=self.workers, batch=self.batch, missing=self.missing)
         self.operator.begin(self.states, context)
-        for items in Ingest(batches, (), self.operator.combiner()):
-            self.operator.process(items, self.states)
+        for packet in Ingest(batches_as_packets(batches), (), self.operator.combiner):
+            self.operator.process(packet.items, self.states)
         self.operator.finish(self.states)
         for name, state in self.states.items():
             state.settle()

@@ -30,7 +30,7 @@ def test_not_ours(text: str) -> None:
 
 def test_hints_only_where_they_help() -> None:
     assert with_hint(InputError("a", remedy="b"), GOES_ON).remedy == f"b {GOES_ON}"
-    assert with_hint(WorkerFailed("a", remedy="b"), GOES_ON).remedy == "b"
+    assert with_hint(WorkerFailed("a", remedy="b"), GOES_ON).remedy == f"b {GOES_ON}"
     assert with_hint(UsageError("a", remedy="b"), GOES_ON).remedy == "b"
 
 

@@ -11,15 +11,33 @@ import pytest
 
 from afspark.algorithms import WordCount
 from afspark.policies import MiniBatch
-from afspark.runtime.sources import TextFiles
+from afspark.runtime.host import HOST_VARIABLE
+from afspark.runtime.pipeline import Pipeline
+from afspark.runtime.segment import process_cache
+from afspark.runtime.sources import Source, TextFiles
 from afspark.runtime.warmup import warm_up
+from tests.unit.runtime import sparkless
 from tests.unit.runtime.sparkless import Hosts, Rig
 
 
 @pytest.fixture(scope="session")
-def warm_kernels() -> None:
-    """Processes forked later find the kernels compiled, as those of Spark's daemon do."""
+def warm_kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Processes forked later find kernels compiled and caches filled, as those of Spark's daemon do."""
+    warm(tmp_path_factory.mktemp("warm"))
+
+
+def warm(folder: Path) -> None:
+    """A short query in this very process."""
     warm_up()
+    write_words(folder / "input", 8)
+    source = TextFiles(str(folder / "input"), blocks=True)
+    for keyed in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(HOST_VARIABLE, "a")
+            patch.setattr(sparkless, "forked", lambda *tasks: [(True, task()) for task in tasks])
+            root = folder / f"keyed-{keyed}"
+            Rig(root, Hosts({"a": 2}), patch, source=source, operator=WordCount(), keyed=keyed, batch_bytes=1600).go()
+    process_cache().clear()
 
 
 MakeRig = Callable[..., tuple[Rig, Counter[str]]]
@@ -46,18 +64,24 @@ def write_words(folder: Path, files: int, *, first: int = 0) -> Counter[str]:
 
 @pytest.fixture
 def make_rig(warm_kernels: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeRig:
-    """Makes a rig over fresh input of ``batches`` batches, and the exact recount of that input."""
+    """Makes a rig over fresh input of ``batches`` batches, and the exact recount of that input.
 
-    def make(batches: int = 6, slots: dict[str, int] | None = None, **settings: Any) -> tuple[Rig, Counter[str]]:
+    ``pipeline`` makes a whole one from the source; without it there is one operator, which counts words.
+    """
+
+    def make(
+        batches: int = 6,
+        slots: dict[str, int] | None = None,
+        pipeline: Callable[[Source], Pipeline] | None = None,
+        **settings: Any,
+    ) -> tuple[Rig, Counter[str]]:
         truth = write_words(tmp_path / "input", 4 * batches)
-        defaults: dict[str, Any] = {
-            "source": TextFiles(str(tmp_path / "input"), blocks=True),
-            "operator": WordCount(),
-            "tolerance": MiniBatch(),
-            "workers": 2,
-            "batch_bytes": 1600,
-        }
-        hosts = Hosts(slots or {"a": 1, "b": 1})
-        return Rig(tmp_path, hosts, monkeypatch, **{**defaults, **settings}), truth
+        source = TextFiles(str(tmp_path / "input"), blocks=True)
+        chosen: dict[str, Any] = {"batch_bytes": 1600}
+        if pipeline is not None:
+            chosen["pipeline"] = pipeline(source)
+        else:
+            chosen |= {"source": source, "operator": WordCount(), "tolerance": MiniBatch(), "workers": 2}
+        return Rig(tmp_path, Hosts(slots or {"a": 1, "b": 1}), monkeypatch, **{**chosen, **settings}), truth
 
     return make

@@ -15,26 +15,39 @@ import signal
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from afspark.errors import AfsparkError
+from afspark.model.distances import cells_of
 from afspark.model.operator import Operator
+from afspark.model.windows import Decaying
 from afspark.runtime import engine, stages, workforce
+from afspark.runtime.assurance import realised
+from afspark.runtime.crew import Crew
 from afspark.runtime.engine import Engine
-from afspark.runtime.host import HOST_VARIABLE, spark_host
+from afspark.runtime.exchange import open_packets, open_parts
+from afspark.runtime.host import HOST_VARIABLE
+from afspark.runtime.lifecycle import Present
+from afspark.runtime.orders import Mission
+from afspark.runtime.panes import Panes, label
 from afspark.runtime.pipeline import Pipeline, RunOptions
-from afspark.runtime.progress import realised_bounds
-from afspark.runtime.segment import SegmentRoot, process_cache
-from afspark.store import claim, open_store
+from afspark.runtime.roster import Member
+from afspark.runtime.segment import examine
+from afspark.runtime.segment.reading import kept_by, segment_of
+from afspark.runtime.shift import ALL, WINDOWS
+from afspark.store import Entry, claim, open_store
 
 TASK_TRIES = 4
+KILLED = "killed"
+RUN_OPTIONS = {"batch_bytes", "faults", "host_grace_seconds"}
+NO_OFFSET = "-"
 
 
 class JobFailed(Py4JJavaError):  # type: ignore[misc]
@@ -53,8 +66,12 @@ def die() -> NoReturn:
     raise SystemExit
 
 
-def forked(task: Callable[[], Any]) -> tuple[bool, Any]:
-    """(True, result) of ``task`` in a process of its own; (False, why) if it was killed or raised."""
+def forked(*tasks: Callable[[], Any]) -> list[tuple[bool, Any]]:
+    """(True, result) of each task in a process of its own; (False, why) if it was killed or raised."""
+    return [_answer(child) for child in [_start(task) for task in tasks]]
+
+
+def _start(task: Callable[[], Any]) -> tuple[int, int]:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -68,10 +85,15 @@ def forked(task: Callable[[], Any]) -> tuple[bool, Any]:
         sys.stdout.flush()
         os._exit(0)
     os.close(writer)
+    return child, reader
+
+
+def _answer(process: tuple[int, int]) -> tuple[bool, Any]:
+    child, reader = process
     with os.fdopen(reader, "rb") as pipe:
         answer = pipe.read()
     os.waitpid(child, 0)
-    return pickle.loads(answer) if answer else (False, "killed")
+    return pickle.loads(answer) if answer else (False, KILLED)
 
 
 @dataclass
@@ -81,16 +103,16 @@ class Hosts:
     slots: dict[str, int] = field(default_factory=lambda: {"a": 1, "b": 1})
     #: called in the driver before each attempt of a task: (kind of job, partition, attempt)
     before: Callable[[str, int, int], None] | None = None
-    #: where a task runs instead of its home: partition -> host
-    astray: dict[int, str] = field(default_factory=dict)
+    #: where the next such task runs instead of its home: (kind of job, partition) -> host
+    astray: dict[tuple[str, int], str] = field(default_factory=dict)
     shuffles: list[Shuffle] = field(default_factory=list)
 
     def anchor(self, sc: Any, homes: Iterable[str]) -> Rdd:
         homes = list(homes)
         return Rdd(self, len(homes), lambda i: [i], homes)
 
-    def place(self, partition: int, home: str | None) -> str:
-        host = self.astray.pop(partition, home)
+    def place(self, kind: str, partition: int, home: str | None) -> str:
+        host = self.astray.pop((kind, partition), home)
         return host if host in self.slots else min(self.slots)
 
     def forget_outputs(self) -> None:
@@ -98,18 +120,29 @@ class Hosts:
         for shuffle in self.shuffles:
             shuffle.outputs = None
 
-    def run(self, kind: str, rdd: Rdd, partition: int) -> list[Any]:
-        rows: Any = None
-        for attempt in range(TASK_TRIES):
-            if self.before is not None:
-                self.before(kind, partition, attempt)
-            for shuffle in rdd.needs:
-                shuffle.materialise()
-            host = self.place(partition, rdd.homes[partition] if rdd.homes else None)
-            ended, rows = forked(partial(_on_host, host, rdd.compute, partition))
-            if ended:
-                return list(rows)
-        raise JobFailed(f"task {partition} of {kind} died {TASK_TRIES} times, the last one: {rows}")
+    def run(self, kind: str, rdd: Rdd) -> list[list[Any]]:
+        """The rows of each partition. Tasks run side by side, or one after the other if somebody interferes."""
+        answers: list[tuple[bool, Any]] = [(False, "not tried")] * rdd.partitions
+        together = self.before is None
+        if together:
+            answers = self._attempt(kind, rdd, range(rdd.partitions))
+        for partition in range(rdd.partitions):
+            for attempt in range(int(together), TASK_TRIES):
+                if answers[partition][0]:
+                    break
+                if self.before is not None:
+                    self.before(kind, partition, attempt)
+                answers[partition : partition + 1] = self._attempt(kind, rdd, [partition])
+            ended, why = answers[partition]
+            if not ended:
+                raise JobFailed(f"task {partition} of {kind} died {TASK_TRIES} times, the last one: {why}")
+        return [list(rows) for _, rows in answers]
+
+    def _attempt(self, kind: str, rdd: Rdd, partitions: Sequence[int]) -> list[tuple[bool, Any]]:
+        for shuffle in rdd.needs:
+            shuffle.materialise()
+        hosts = [self.place(kind, one, rdd.homes[one] if rdd.homes else None) for one in partitions]
+        return forked(*(partial(_on_host, host, rdd.compute, one) for host, one in zip(hosts, partitions, strict=True)))
 
 
 def _on_host(host: str, compute: Callable[[int], list[Any]], partition: int) -> list[Any]:
@@ -158,7 +191,7 @@ class Rdd:
 
     def collect(self) -> list[Any]:
         kind = "reduce" if self.needs else "job"
-        return [row for i in range(self.partitions) for row in self.hosts.run(kind, self, i)]
+        return [row for rows in self.hosts.run(kind, self) for row in rows]
 
     def foreach(self, act: Callable[[Any], Any]) -> None:
         self.mapPartitions(lambda rows: [act(row) and None for row in rows]).collect()
@@ -173,7 +206,7 @@ class Shuffle:
 
     def materialise(self) -> None:
         if self.outputs is None:
-            self.outputs = [self.source.hosts.run("map", self.source, i) for i in range(self.source.partitions)]
+            self.outputs = self.source.hosts.run("map", self.source)
 
     def fetch(self, partition: int) -> list[Any]:
         assert self.outputs is not None
@@ -188,6 +221,18 @@ class _Context:
     def __init__(self) -> None:
         self._jsc = self
 
+    def union(self, rdds: list[Rdd]) -> Rdd:
+        """The partitions of all, one after the other, each where it was."""
+        parts = [(rdd, partition) for rdd in rdds for partition in range(rdd.partitions)]
+
+        def compute(partition: int) -> list[Any]:
+            rdd, inner = parts[partition]
+            return rdd.compute(inner)
+
+        homes = [rdd.homes[inner] if rdd.homes else min(rdd.hosts.slots) for rdd, inner in parts]
+        needs = tuple(shuffle for rdd in rdds for shuffle in rdd.needs)
+        return Rdd(rdds[0].hosts, len(parts), compute, homes, needs)
+
     def sc(self) -> _Context:
         return self
 
@@ -196,7 +241,10 @@ class _Context:
 
 
 class Rig:
-    """One query over its checkpoint, with as many drivers as it takes."""
+    """One query over its checkpoint, with as many drivers as it takes.
+
+    ``settings`` are run options and either those of `Pipeline.single` or a whole ``pipeline``.
+    """
 
     def __init__(self, root: Path, hosts: Hosts, patch: pytest.MonkeyPatch, **settings: Any) -> None:
         self.root, self.hosts = root, hosts
@@ -205,24 +253,37 @@ class Rig:
         self.settings = settings
         self.engine: Engine | None = None
         self.delivered: list[int] = []
+        #: when Spark plans the next batch, in epoch seconds
+        self.now = 0.0
+        #: the operator whose stage was started last
+        self.stage = ""
         patch.setattr(stages, "anchor", hosts.anchor)
         patch.setattr(workforce, "slots_by_host", lambda sc: dict(hosts.slots))
         patch.setattr(engine, "driver_host", lambda sc: "driver")
+        patch.setattr(engine, "run_stage", self._run_stage)
         patch.setattr("afspark.runtime.engine.time.sleep", lambda seconds: None)
+
+    def _run_stage(self, sc: Any, mission: Mission, *rest: Any) -> Any:
+        self.stage = mission.operator_name
+        return stages.run_stage(sc, mission, *rest)
 
     # --- the driver -----------------------------------------------------------------------------------------
 
     def start(self, **changes: Any) -> Engine:
         """A new driver on the checkpoint."""
         self.settings |= changes
-        options = {"batch_bytes", "faults", "host_grace_seconds", "emit"}
-        chosen = {key: value for key, value in self.settings.items() if key in options}
-        chosen.setdefault("host_grace_seconds", 0.0)
+        chosen = {"host_grace_seconds": 0.0} | {k: v for k, v in self.settings.items() if k in RUN_OPTIONS}
         run = RunOptions(checkpoint=str(self.checkpoint), segments=str(self.segments), **chosen)
-        pipeline = Pipeline(**{key: value for key, value in self.settings.items() if key not in options})
+        rest = {key: value for key, value in self.settings.items() if key not in RUN_OPTIONS}
+        pipeline = rest["pipeline"] if "pipeline" in rest else Pipeline.single(**rest)
         store = open_store(run.checkpoint)
         identity = claim(store.below("afspark"), pipeline.fingerprint(), pipeline.settings())
         self.engine = Engine(_Context(), pipeline, run, identity, store)  # type: ignore[arg-type]
+        return self.engine
+
+    @property
+    def driver(self) -> Engine:
+        assert self.engine is not None, "no driver was started"
         return self.engine
 
     @property
@@ -238,47 +299,65 @@ class Rig:
             batch = self.committed + 1
             if not self._plan(engine, batch):
                 return
-            engine.run(batch, None, deliver or self.delivered.append)  # type: ignore[arg-type]
+            engine.run(batch, None, deliver or self.delivered.append)
             _write(self.checkpoint / "commits" / str(batch), "v1\n{}")
             batches = None if batches is None else batches - 1
 
+    def end(self, deliver: Callable[[int], None] | None = None) -> None:
+        """Ends the stream, as `Query.end` does when Spark's own query has stopped."""
+        (self.engine or self.start()).end(deliver or self.delivered.append)
+
     def find_input(self) -> None:
-        """Discovers what is there now, as Spark's source would before the next batch."""
-        assert self.engine is not None and self.engine.planner is not None
-        self.engine.planner.discover()
+        """Discovers what is there now, as Spark's sources would before the next batch."""
+        for planner in self.driver.planners.values():
+            planner.discover()
 
     def _plan(self, engine: Engine, batch: int) -> bool:
+        """Writes what Spark writes before a batch: its time, and where every source will have been read to."""
         place = self.checkpoint / "offsets" / str(batch)
         if place.exists():
             return True
-        planner = engine.planner
-        assert planner is not None
         before = self.checkpoint / "offsets" / str(batch - 1)
-        start = json.loads(before.read_text().splitlines()[2]) if batch else planner.initial()
-        end = planner.limit(start, planner.discover(), engine.options.batch_bytes)
-        if end == start:
+        reached = before.read_text().splitlines()[2:] if batch else [NO_OFFSET] * len(engine.pipeline.sources)
+        lines = [f'{{"batchTimestampMs": {round(self.now * 1000)}}}']
+        for line, planner in zip(reached, engine.planners.values(), strict=True):
+            start = planner.initial() if line == NO_OFFSET else json.loads(line)
+            end = planner.limit(start, planner.discover(), engine.options.batch_bytes)
+            lines.append(line if end == start else json.dumps(end))
+        if lines[1:] == reached:
             return False
-        _write(place, f"v1\n{{}}\n{json.dumps(end)}")
+        _write(place, "\n".join(["v1", *lines]))
         return True
 
     def drive_and_die(self, script: Callable[[], Any]) -> None:
         """Runs ``script`` in a driver process of its own, which must not live to its end."""
         self.engine = None
-        ended, why = forked(script)
-        assert (ended, why) == (False, "killed"), "the driver was meant to be killed"
+        ((ended, why),) = forked(script)
+        assert (ended, why) == (False, KILLED), f"the driver was meant to be killed: {why}"
 
     # --- hosts and their losses -----------------------------------------------------------------------------
 
-    def segment_folders(self) -> dict[int, Path]:
-        """Resident state by worker."""
-        found = self.segments.glob("*/*/*-[0-9]*")
-        return {int(path.name.rpartition("-")[2]): path for path in found if not path.name.startswith(".")}
+    def segment_folders(self) -> dict[tuple[str, int], Path]:
+        """Resident state by operator and worker; of several the newest incarnation."""
+        found: dict[tuple[str, int], tuple[int, Path]] = {}
+        for path in self.segments.glob("*/*/*-[0-9]*"):
+            present = examine(path)
+            if path.name.startswith(".") or not isinstance(present, Present):
+                continue
+            owner = (present.identity.operator, present.identity.worker)
+            found[owner] = max(found.get(owner, (-1, path)), (present.incarnation, path))
+        return {owner: path for owner, (_, path) in found.items()}
 
-    def lose(self, *workers: int) -> None:
-        """Their segments are gone."""
-        folders = self.segment_folders()
-        for worker in workers or folders:
-            shutil.rmtree(folders[worker])
+    def lose(self, *workers: int, operator: str | None = None) -> None:
+        """The segments of these workers are gone; without numbers those of all, of one operator or of every one."""
+        lost = [
+            path
+            for (name, worker), path in self.segment_folders().items()
+            if operator in (None, name) and (not workers or worker in workers)
+        ]
+        assert lost, "there was nothing to lose"
+        for path in lost:
+            shutil.rmtree(path)
 
     def objects(self, worker: int | None = None) -> list[Path]:
         """Backup objects, oldest first."""
@@ -290,42 +369,71 @@ class Rig:
         found = (self.checkpoint / "afspark" / "epochs").glob("*/records/*")
         return sorted(found, key=lambda path: path.stat().st_mtime_ns)
 
-    # --- what came of it ------------------------------------------------------------------------------------
+    # --- what came of it; without a name of the last operator -----------------------------------------------
+
+    def crew(self, operator: str | None = None) -> Crew:
+        return self.driver.crew(operator)
 
     @property
-    def members(self) -> list[Any]:
-        assert self.engine is not None and self.engine.workforce is not None
-        return self.engine.workforce.members
+    def members(self) -> list[Member]:
+        return self.crew().workforce.members
 
     @property
-    def ledger(self) -> list[Any]:
-        assert self.engine is not None
-        return self.engine.ledger.entries()
+    def ledger(self) -> list[Entry]:
+        return self.driver.ledger.entries()
 
-    def bound(self) -> float:
-        assert self.engine is not None and self.engine.workforce is not None
-        return max(realised_bounds(self.engine.workforce.terms, self.members).values())
+    def bound(self, operator: str | None = None) -> float:
+        return max(realised(self.crew(operator)).values())
 
-    def counts(self) -> Counter[str]:
-        """The merged counts of all workers, read where they live."""
-        assert self.engine is not None and self.engine.workforce is not None
-        homes = [member.home for member in self.members]
-        read = partial(_read_counts, self.engine.workforce.mission, self.engine.pipeline.operator)
-        total: Counter[str] = Counter()
-        for share in self.hosts.anchor(None, homes).map(read).collect():
-            total.update(share)
+    def counts(self, operator: str | None = None) -> Counter[Any]:
+        """The merged cells of an operator with a single table."""
+        total: Counter[Any] = Counter()
+        for share in self.cells(operator):
+            for cells in share.values():
+                total.update(cells)
         return total
 
+    def cells(self, operator: str | None = None) -> list[dict[str, dict[Any, Any]]]:
+        """Per worker the cells of its states, by name (``state@pane`` with windows)."""
+        return self._everywhere(operator, partial(_read_cells, self.crew(operator).node.operator))
 
-def _read_counts(mission: Any, operator: Operator, worker: int) -> dict[str, int]:
-    root = SegmentRoot(mission.segments, spark_host(mission.driver_host))
-    segment = process_cache().get(root.directory(mission.query_id, mission.operator_name, worker))
-    if segment is None:
-        raise AfsparkError(f"worker {worker} has no state here")
-    (name,) = operator.states()
-    cells = operator.states()[name].open(segment.columns, name).export()
-    keys = [key.decode() for key in cells.column("key").to_pylist()]
-    return dict(zip(keys, cells.column("value").to_pylist(), strict=True))
+    def sent(self, batch: int, operator: str | None = None, port: str = ALL) -> list[list[dict[str, Any]]]:
+        """Per worker the items that one of the last two batches keeps on a port."""
+        return self._everywhere(operator, partial(_read_items, batch, port))
+
+    def windows(self, batch: int, operator: str | None = None) -> list[dict[tuple[Any, ...], dict[Any, Any]]]:
+        """Per worker the cells that the batch has closed: (window, start, end, state) -> cells."""
+        return self._everywhere(operator, partial(_read_windows, batch))
+
+    def _everywhere(self, operator: str | None, read: Callable[[Mission, int], Any]) -> list[Any]:
+        crew = self.crew(operator)
+        return self.hosts.anchor(None, crew.homes).map(partial(read, crew.mission)).collect()
+
+
+def _read_cells(operator: Operator, mission: Mission, worker: int) -> dict[str, dict[Any, Any]]:
+    paned = mission.window is not None and not isinstance(mission.window, Decaying)
+    panes = Panes(segment_of(mission, worker).columns, operator.states(), paned=paned)
+    return {label(name, pane): _plain(state.export()) for name, pane, state in panes.named()}
+
+
+def _read_items(batch: int, port: str, mission: Mission, worker: int) -> list[dict[str, Any]]:
+    packets = open_packets(kept_by(mission, worker, batch, port))
+    return [row for packet in packets for row in packet.items.to_pylist()]
+
+
+def _read_windows(batch: int, mission: Mission, worker: int) -> dict[tuple[Any, ...], dict[Any, Any]]:
+    return {name: _plain(cells) for name, cells in open_parts(kept_by(mission, worker, batch, WINDOWS))}
+
+
+def _plain(exported: pa.RecordBatch) -> dict[Any, Any]:
+    """Cells by key; keys of a single column stand alone, and bytes are read as text."""
+    return {
+        tuple(map(_text, key)) if len(key) > 1 else _text(key[0]): value for key, value in cells_of(exported).items()
+    }
+
+
+def _text(part: Any) -> Any:
+    return part.decode() if isinstance(part, bytes) else part
 
 
 def _write(path: Path, text: str) -> None:

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from afspark.bounds import Place
 from afspark.model.states import HashTable
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
 from afspark.runtime.census import muster
 from afspark.runtime.lifecycle import Hint
-from afspark.runtime.roster import Member, Terms
+from afspark.runtime.roster import Member
 from afspark.runtime.segment import Survivor
+from afspark.runtime.terms import Strike, Terms
 from afspark.store import Loss, ObjectRef, WorkerRecord
 
 SLOTS = {"a": 1, "b": 1}
@@ -21,7 +23,15 @@ CHAIN = (ObjectRef("object", "sum", 100, 10, False),)
 
 def terms(tolerance: Tolerance | None = None, workers: int = 2) -> Terms:
     states = {"counts": HashTable(key="string", value="int64")}
-    return Terms(tolerance=tolerance or Approximate(80.0), states=states, workers=workers, keyed=False)
+    return Terms(tolerance=tolerance or Approximate(80.0), states=states, place=Place(workers=workers))
+
+
+def taken(theta: float) -> dict[str, Any]:
+    return Strike(taken={"counts": theta}).to_json()
+
+
+def missing(member: Member) -> dict[str, float]:
+    return terms().missing(member.strikes)
 
 
 def record(worker: int, **facts: Any) -> WorkerRecord:
@@ -53,6 +63,7 @@ def loss(worker: int, incarnation: int = 0, *, counted: bool = True, theta: floa
         cause="test",
         theta={"counts": theta},
         failures=incarnation,
+        strike=taken(theta) if counted else {},
     )
 
 
@@ -108,7 +119,7 @@ def test_a_loss_that_was_declared_is_not_declared_again() -> None:
     )
     assert undeclared == []
     assert (members[0].incarnation, members[0].hint, members[0].failures) == (1, Hint.RECOVER, 1)
-    assert members[0].chain == CHAIN and members[0].missing == {"counts": 20.0}
+    assert members[0].chain == CHAIN and missing(members[0]) == {"counts": 20.0}
     assert members[1].hint is Hint.RESUME
 
 
@@ -123,13 +134,34 @@ def test_a_worker_recovered_before_the_driver_died_is_found_in_its_new_incarnati
 def test_losses_that_did_not_count_lower_nothing() -> None:
     losses = [loss(0), loss(0, 1, counted=False)]
     members, _ = call(5, records=[record(0), record(1)], losses=losses, survivors=[survivor(1, 4)])
-    assert (members[0].incarnation, members[0].failures, members[0].missing) == (2, 1, {"counts": 20.0})
+    assert (members[0].incarnation, members[0].failures, missing(members[0])) == (2, 1, {"counts": 20.0})
+
+
+TWO_LOSSES = {"failures": 2, "incarnation": 2, "strikes": (taken(20.0), taken(10.0))}
 
 
 def test_failures_known_to_the_record_count_although_the_ledger_lost_them() -> None:
-    members, _ = call(5, records=[record(0, failures=2, incarnation=2), record(1)], survivors=[survivor(1, 4)])
+    members, _ = call(5, records=[record(0, **TWO_LOSSES), record(1)], survivors=[survivor(1, 4)])
     assert members[0].failures == 2
-    assert members[0].missing == {"counts": 20.0 + 10.0}
+    assert missing(members[0]) == {"counts": 20.0 + 10.0}
+
+
+def test_failures_after_the_record_count_although_the_ledger_lost_those_before() -> None:
+    members, _ = call(5, records=[record(0, **TWO_LOSSES), record(1)], losses=[loss(0, 2, theta=5.0)])
+    assert (members[0].incarnation, members[0].failures, missing(members[0])) == (3, 3, {"counts": 35.0})
+
+
+def test_no_failure_counts_twice() -> None:
+    """The record and the ledger both know of the first two."""
+    losses = [loss(0), loss(0, 1, theta=10.0), loss(0, 2, theta=5.0)]
+    members, _ = call(5, records=[record(0, **TWO_LOSSES), record(1)], losses=losses)
+    assert (members[0].incarnation, members[0].failures, missing(members[0])) == (3, 3, {"counts": 35.0})
+
+
+@pytest.mark.parametrize(("losses", "waiting"), [([], 4), ([loss(0)], 0)], ids=["same incarnation", "lost since"])
+def test_items_wait_for_the_incarnation_that_holds_them(losses: list[Loss], waiting: int) -> None:
+    members, _ = call(5, records=[record(0, waiting=4), record(1)], losses=losses, survivors=[survivor(0, 4)])
+    assert members[0].waiting == waiting
 
 
 @pytest.mark.parametrize(("limit", "recheck"), [(40.0, True), (80.0, False), (160.0, False)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from afspark.errors import InputError
 from afspark.model.kernels.hashing import hash_columns
-from afspark.runtime.exchange import HASH_COLUMN, Parcel, decode, encode, owners, pack, parcels, split
+from afspark.runtime.exchange import (
+    HASH_COLUMN,
+    Packet,
+    Parcel,
+    address,
+    decode,
+    digest_of,
+    encode,
+    joint_digest,
+    open_packets,
+    open_parts,
+    owners,
+    pack_packets,
+    pack_parts,
+    parcels,
+    split,
+)
 
 WORDS = pa.record_batch({"word": ["to", "be", "or", "not", "to", "be"], "n": [1, 2, 3, 4, 5, 6]})
 
 
-def unpack(packed: list[tuple[int, bytes]]) -> list[list[dict[str, Any]]]:
-    return [[row for batch in decode(payload) for row in batch.to_pylist()] for _, payload in packed]
+def unpack(payloads: list[bytes]) -> list[list[dict[str, Any]]]:
+    return [[row for packet in open_packets(payload) for row in packet.items.to_pylist()] for payload in payloads]
+
+
+def addressed(*batches: pa.RecordBatch, key: list[str], workers: int, partition: int = 0) -> list[list[dict[str, Any]]]:
+    return unpack(address(map(Packet, batches), key=key, partition=partition, workers=workers))
 
 
 @given(
@@ -27,7 +49,7 @@ def unpack(packed: list[tuple[int, bytes]]) -> list[list[dict[str, Any]]]:
 )
 def test_every_row_reaches_one_owner_in_its_old_order(words: list[str], workers: int, cut: int) -> None:
     batch = pa.record_batch({"word": pa.array(words, pa.string()), "n": np.arange(len(words))})
-    shares = unpack(pack([batch.slice(0, cut), batch.slice(cut)], key=["word"], partition=0, workers=workers))
+    shares = addressed(batch.slice(0, cut), batch.slice(cut), key=["word"], workers=workers)
     assert len(shares) == workers
     assert sorted(row["n"] for share in shares for row in share) == list(range(len(words)))
     for share in shares:
@@ -50,7 +72,7 @@ def test_the_owner_of_a_key_never_changes() -> None:
 
 def test_without_a_key_a_partition_has_one_worker() -> None:
     for partition in range(4):
-        shares = unpack(pack([WORDS], key=[], partition=partition, workers=2))
+        shares = addressed(WORDS, key=[], partition=partition, workers=2)
         assert shares[partition % 2] == WORDS.to_pylist() and shares[1 - partition % 2] == []
 
 
@@ -59,10 +81,33 @@ def test_split_keeps_all_rows() -> None:
     assert [part.column("n").to_pylist() for part in parts] == [[2, 5], [1, 3, 6], [4], []]
 
 
+def test_items_for_every_worker_are_divided_only_where_they_have_the_key() -> None:
+    """Feedback reaches its owner, or all workers if nobody owns it."""
+    for key, copies in ([], 3), (["other"], 3), (["word"], 1):
+        payloads = address([Packet(WORDS)], key=key, partition=1, workers=3, everywhere=True)
+        assert sum(len(share) for share in unpack(payloads)) == copies * WORDS.num_rows
+
+
+def test_items_without_the_key_stay_together() -> None:
+    """Not every operator upstream sends the columns that divide the receiver's state."""
+    assert addressed(WORDS, key=["other"], partition=1, workers=2) == [[], WORDS.to_pylist()]
+
+
+def test_steps_and_panes_travel_with_the_items() -> None:
+    packets = [Packet(WORDS, 0, None), Packet(WORDS, 0, 7), Packet(WORDS.slice(2), 1, -7)]
+    for payload in address(packets, key=["word"], partition=0, workers=2):
+        assert [(packet.step, packet.pane) for packet in open_packets(payload)] == [(0, None), (0, 7), (1, -7)]
+
+
+def counted(payloads: list[bytes], **facts: Any) -> list[Parcel]:
+    sent = parcels(payloads, Parcel(partition=3, **facts))
+    assert [worker for worker, _ in sent] == list(range(len(payloads)))
+    return [parcel for _, parcel in sent]
+
+
 def test_the_digest_covers_the_parcels_to_all_workers() -> None:
     def digests(payloads: list[bytes]) -> set[str]:
-        packed = list(enumerate(payloads))
-        return {parcel.digest for _, parcel in parcels(packed, partition=0, items=1, size=1)}
+        return {parcel.digest for parcel in counted(payloads, items=1, size=1)}
 
     one = digests([b"x", b"y"])
     assert len(one) == 1
@@ -70,16 +115,66 @@ def test_the_digest_covers_the_parcels_to_all_workers() -> None:
     assert one == digests([b"x", b"y"])
 
 
+def test_a_digest_that_is_known_is_kept() -> None:
+    """That of what the sender keeps, so that it can be compared with the sender's report."""
+    assert {parcel.digest for parcel in counted([b"x", b"y"], digest="known")} == {"known"}
+
+
+def test_the_digest_of_several_ports_tells_them_apart() -> None:
+    assert joint_digest([b"x", b""]) == digest_of(b"x") + "+" != joint_digest([b"", b"x"])
+    assert joint_digest([b"x", b"y"]) == f"{digest_of(b'x')}+{digest_of(b'y')}"
+
+
 def test_counts_travel_once() -> None:
-    sent = parcels([(0, b""), (1, b"x")], partition=3, items=7, size=99)
-    assert sum(parcel.items for _, parcel in sent) == 7 and sum(parcel.size for _, parcel in sent) == 99
-    assert [parcel.partition for _, parcel in sent] == [3, 3]
+    sent = counted([b"", b"x"], origin="a", items=7, size=99, latest=3.5, unplaced=2)
+    assert sum(parcel.items for parcel in sent) == 7 and sum(parcel.size for parcel in sent) == 99
+    assert sum(parcel.unplaced for parcel in sent) == 2 and [parcel.latest for parcel in sent] == [3.5, None]
+    assert [(parcel.origin, parcel.partition, parcel.payload) for parcel in sent] == [("a", 3, b""), ("a", 3, b"x")]
+
+
+def test_labels_tell_origins_partitions_and_directions_apart() -> None:
+    """They are the keys under which workers say what they have applied."""
+    labels = {
+        Parcel(origin=origin, partition=partition, feedback=feedback).label
+        for origin in ("", "a", "b")
+        for partition in (0, 1)
+        for feedback in (False, True)
+    }
+    assert len(labels) == 12
 
 
 @pytest.mark.parametrize("payload", [b"", b"\n", b"a\nb", bytes(range(256))])
-def test_a_parcel_survives_a_binary_column(payload: bytes) -> None:
-    parcel = Parcel(2, 10, 300, "d" * 32, payload)
-    assert Parcel.from_bytes(parcel.to_bytes()) == parcel
+@pytest.mark.parametrize("failure", [None, InputError("torn", path="x", batch=2)], ids=["sound", "failed"])
+def test_a_parcel_survives_a_binary_column(payload: bytes, failure: InputError | None) -> None:
+    parcel = Parcel(
+        origin="größe",
+        partition=2,
+        digest="d" * 32,
+        payload=payload,
+        feedback=True,
+        items=10,
+        size=300,
+        latest=1.5,
+        unplaced=3,
+        failure=failure,
+    )
+    again = Parcel.from_bytes(parcel.to_bytes())
+    assert replace(again, failure=None) == replace(parcel, failure=None)
+    assert str(again.failure) == str(failure) and type(again.failure) is type(failure)
+    assert again.failure is None or again.failure.fields == {"path": "x", "batch": 2}
+
+
+def test_batches_of_any_schema_travel_together() -> None:
+    numbers = pa.record_batch({"n": [1.5]})
+    parts = [("a", WORDS), ("a", WORDS.slice(2)), (["b", None, 2], numbers), ("a", numbers)]
+    assert list(open_parts(pack_parts(parts))) == [
+        ("a", WORDS),
+        ("a", WORDS.slice(2)),
+        (("b", None, 2), numbers),
+        ("a", numbers),
+    ]
+    assert pack_parts([]) == b"" and list(open_parts(b"")) == []
+    assert pack_packets([]) == b"" and list(open_packets(b"")) == []
 
 
 def test_encoding_round_trips() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from afspark.errors import UsageError
 from afspark.runtime.faults import FaultPlan, Phase, Strike, strike
-from tests.unit.runtime.sparkless import forked
+from tests.unit.runtime.sparkless import KILLED, forked
 
 
 @pytest.mark.parametrize("failures", [1, 5, 10, 54])
@@ -62,7 +62,7 @@ def test_a_strike_destroys_and_kills_once(tmp_path: Path) -> None:
     strike(plan, 1, Phase.APPLYING, segment)
     strike(plan, 2, Phase.BETWEEN, segment)
     assert segment.exists()
-    assert forked(lambda: strike(plan, 2, Phase.APPLYING, segment)) == (False, "killed")
+    assert forked(lambda: strike(plan, 2, Phase.APPLYING, segment)) == [(False, KILLED)]
     assert not segment.exists()
     segment.mkdir()
     strike(plan, 2, Phase.APPLYING, segment)
@@ -75,7 +75,7 @@ def test_every_worker_is_struck_and_plans_keep_apart(tmp_path: Path) -> None:
         segment = tmp_path / f"count-{worker}"
         segment.mkdir(exist_ok=True)
         plan = FaultPlan(strikes, name)
-        assert forked(partial(strike, plan, 1, Phase.BETWEEN, segment)) == (False, "killed")
+        assert forked(partial(strike, plan, 1, Phase.BETWEEN, segment)) == [(False, KILLED)]
         assert not segment.exists()
 
 

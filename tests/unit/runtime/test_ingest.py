@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from afspark.model.operator import Combiner
-from afspark.runtime.ingest import Ingest, read_chunks
+from afspark.model.operator import Combiner, Transform
+from afspark.model.windows import Hopping, Window
+from afspark.runtime.exchange import Packet
+from afspark.runtime.ingest import Ingest, batches_as_packets, read_chunks
 from afspark.runtime.sources import ZipfWords
 
 
@@ -34,27 +38,76 @@ class Sum(Combiner):
         return batch(self.total) if self.items else None
 
 
+def ingest(
+    batches: Iterable[pa.RecordBatch],
+    transforms: Sequence[Transform] = (),
+    combiner: Callable[[], Combiner | None] = lambda: None,
+    window: Window | None = None,
+) -> Ingest:
+    return Ingest(batches_as_packets(batches), transforms, combiner, window)
+
+
 def rows(ingest: Ingest) -> list[list[int]]:
-    return [items.column("n").to_pylist() for items in ingest]
+    return [packet.items.column("n").to_pylist() for packet in ingest]
 
 
 def test_batches_pass_and_are_counted() -> None:
-    ingest = Ingest([batch(1, 2), batch(), batch(3)], (), None)
-    assert rows(ingest) == [[1, 2], [3]] and ingest.items == 3
+    plain = ingest([batch(1, 2), batch(), batch(3)])
+    assert rows(plain) == [[1, 2], [3]] and plain.items == 3
 
 
 def test_transforms_run_in_order_and_may_leave_nothing() -> None:
-    ingest = Ingest([batch(1, 2), batch(3), batch(4, 6)], (evens, large_only), None)
-    # The second batch is empty after the first transform; none may be asked for its largest.
-    ingest._transforms = (large_only, evens)
-    assert rows(ingest) == [[4, 6]] and ingest.items == 2
+    """The first batch ends at the first transform, the second one is empty after the second."""
+    changed = ingest([batch(1, 2), batch(3), batch(4, 6)], (large_only, evens))
+    assert rows(changed) == [[4, 6]] and changed.items == 2
 
 
 def test_a_combiner_gives_one_batch_and_counts_what_went_in() -> None:
-    ingest = Ingest([batch(1, 2), batch(3)], (), Sum())
-    assert rows(ingest) == [[6]] and ingest.items == 3
-    empty = Ingest([], (), Sum())
+    combined = ingest([batch(1, 2), batch(3)], combiner=Sum)
+    assert rows(combined) == [[6]] and combined.items == 3
+    empty = ingest([], combiner=Sum)
     assert rows(empty) == [] and empty.items == 0
+
+
+def test_steps_and_panes_pass_transforms() -> None:
+    packets = [Packet(batch(1, 2), 1), Packet(batch(3), 2), Packet(batch(4), 3, 7)]
+    passed = list(Ingest(packets, (evens,)))
+    assert [(packet.items.column("n").to_pylist(), packet.step, packet.pane) for packet in passed] == [
+        ([2], 1, None),
+        ([4], 3, 7),
+    ]
+
+
+def test_items_of_different_steps_are_combined_apart() -> None:
+    """A punctuation stands between them: what is sent before it must be seen before it."""
+    packets = [Packet(batch(1, 2), 1), Packet(batch(3), 0), Packet(batch(4), 1)]
+    combined = Ingest(packets, (), Sum)
+    assert [(packet.items.column("n").to_pylist(), packet.step) for packet in combined] == [([3], 0), ([7], 1)]
+    assert combined.items == 4
+
+
+def timed(*pairs: tuple[float | None, int]) -> pa.RecordBatch:
+    return pa.record_batch({"at": pa.array([at for at, _ in pairs], pa.float64()), "n": [n for _, n in pairs]})
+
+
+HOPPING = Hopping(10, column="at")
+
+
+def test_items_of_different_panes_are_combined_apart_and_their_times_are_told() -> None:
+    combined = ingest([timed((1, 1), (12, 2)), timed((15, 4), (None, 8), (3, 16))], combiner=Sum, window=HOPPING)
+    assert [(packet.items.column("n").to_pylist(), packet.pane) for packet in combined] == [([17], 0), ([6], 1)]
+    assert (combined.items, combined.latest, combined.unplaced) == (4, 15, 1)
+
+
+def test_times_are_left_to_the_operator_where_nothing_is_combined() -> None:
+    plain = ingest([timed((1, 1), (12, 2), (None, 8))], window=HOPPING)
+    assert [packet.pane for packet in plain] == [None]
+    assert (plain.items, plain.latest, plain.unplaced) == (3, None, 0)
+
+
+def test_nothing_is_combined_for_windows_that_count_items() -> None:
+    counted = ingest([batch(1, 2), batch(3)], combiner=Sum, window=Hopping(4, by="count"))
+    assert rows(counted) == [[1, 2], [3]] and counted.items == 3
 
 
 def test_chunks_are_read_in_order() -> None:
@@ -63,4 +116,4 @@ def test_chunks_are_read_in_order() -> None:
     chunks = planner.chunks(planner.initial(), planner.discover())
     assert len(chunks) > 1
     one_by_one = [items for chunk in chunks for items in source.read(chunk)]
-    assert list(read_chunks(source, chunks)) == one_by_one
+    assert [packet.items for packet in read_chunks(source, chunks)] == one_by_one

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
 import pytest
 
+from afspark.bounds import Place
 from afspark.errors import OperatorFailed
 from afspark.model.states import HashTable, Matrix
+from afspark.model.windows import PaneReport
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, counts_as_failure
 from afspark.runtime.lifecycle import Hint
 from afspark.runtime.orders import Report, Status
-from afspark.runtime.roster import Member, Terms, Verdict, digests_agree, judge
+from afspark.runtime.roster import Member, Verdict, digests_agree, judge
+from afspark.runtime.terms import Strike, Terms
 from afspark.store import CompactionRule, ObjectRef
 
 STATES = {
@@ -23,7 +27,12 @@ STATES = {
 
 
 def terms(tolerance: Tolerance | None = None, *, keyed: bool = False, workers: int = 4) -> Terms:
-    return Terms(tolerance=tolerance or Approximate(800.0), states=STATES, workers=workers, keyed=keyed)
+    place = Place(workers=workers, keyed=keyed)
+    return Terms(tolerance=tolerance or Approximate(800.0), states=STATES, place=place)
+
+
+def strikes(count: int) -> tuple[Strike, ...]:
+    return tuple(Strike(taken={"counts": float(number)}) for number in range(1, count + 1))
 
 
 def ref(number: int, *, full: bool = False, cells: int = 10) -> ObjectRef:
@@ -40,6 +49,7 @@ def report(worker: int = 0, status: Status = Status.APPLIED, **facts: Any) -> Re
         (Status.APPLIED, True, Verdict.DONE),
         (Status.APPLIED, False, Verdict.DONE),
         (Status.FAILED, True, Verdict.FAIL),
+        (Status.BUSY, True, Verdict.RETRY),
         (Status.MISSING, True, Verdict.LOST),
         (Status.CONTRADICTORY, True, Verdict.REFUSE),
         (Status.MISPLACED, True, Verdict.RETRY),
@@ -56,43 +66,78 @@ def test_no_report_is_no_proof_of_a_loss() -> None:
 
 
 def test_thresholds_follow_partitioning_and_norm() -> None:
-    assert terms(keyed=False).theta(0) == {"counts": 100.0, "sums": 100.0, "keys": 0.0}
-    assert terms(keyed=True).theta(0) == {"counts": 400.0, "sums": 100.0, "keys": 0.0}
-    assert terms(keyed=True).theta(3) == {"counts": 50.0, "sums": 12.5, "keys": 0.0}
-    assert set(terms(MiniBatch()).theta(0).values()) == {0.0}
-    assert set(terms(Nothing()).theta(0).values()) == {math.inf}
+    assert terms(keyed=False).theta(()) == {"counts": 100.0, "sums": 100.0, "keys": 0.0}
+    assert terms(keyed=True).theta(()) == {"counts": 400.0, "sums": 100.0, "keys": 0.0}
+    assert terms(keyed=True).theta(strikes(3)) == {"counts": 50.0, "sums": 12.5, "keys": 0.0}
+    assert set(terms(MiniBatch()).theta(()).values()) == {0.0}
+    assert set(terms(Nothing()).theta(()).values()) == {math.inf}
+
+
+def test_the_place_in_a_pipeline_lowers_thresholds() -> None:
+    place = Place(workers=2, weight=1 / 4, fan_out=2, downstream=1)
+    agreed = Terms(tolerance=Approximate(1600.0, items=32), states=STATES, place=place)
+    assert agreed.theta(()) == {"counts": 50.0, "sums": 50.0, "keys": 0.0}
+    assert agreed.items(()) == 1.0 and agreed.items(strikes(2)) == 0.25
 
 
 def test_a_loss_begins_a_new_incarnation_and_halves() -> None:
     member = Member(worker=1, home="a", completed=3, chain=(ref(1),), hint=Hint.RESUME)
     lost = member.lost(terms(), "b")
     assert (lost.home, lost.incarnation, lost.failures, lost.completed, lost.hint) == ("b", 1, 1, 0, Hint.RECOVER)
-    assert lost.missing == {"counts": 100.0, "sums": 100.0, "keys": 0.0}
+    assert terms().missing(lost.strikes) == {"counts": 100.0, "sums": 100.0, "keys": 0.0}
     order = lost.order(7, terms(), 5)
     assert (order.batch, order.chain, order.fence, order.home) == (7, (ref(1),), 5, "b")
-    assert order.theta == terms().theta(1) and order.missing == lost.missing
+    assert order.theta == terms().theta(strikes(1)) and order.missing == terms().missing(lost.strikes)
+
+
+def test_losses_add_up_as_they_were() -> None:
+    """Each with the threshold that was in force, whatever is in force now."""
+    member = Member(worker=1, home="a", completed=3).lost(terms(), "a")
+    again = member.applied(report(), terms()).lost(terms(), "a")
+    assert terms(Approximate(8.0)).missing(again.strikes) == {"counts": 150.0, "sums": 150.0, "keys": 0.0}
+    assert terms().realised([again.strikes, member.strikes])["counts"] == 250.0
+    assert terms(keyed=True).realised([again.strikes, member.strikes])["counts"] == 150.0
+
+
+def test_the_first_batch_after_a_loss_is_told_of_it() -> None:
+    member = Member(worker=1, home="a", completed=3, waiting=4, strikes=strikes(1))
+    lost = member.lost(terms(), "a")
+    assert (lost.waiting, lost.lost_items) == (0, 4)
+    order = lost.order(7, terms())
+    assert order.lost == terms().theta(strikes(1)) and order.lost_items == 4
+    later = lost.applied(report(), terms()).order(8, terms())
+    assert later.lost is None and later.lost_items == 0
+    assert Member(worker=1, home="a").order(0, terms()).lost is None
+
+
+def test_feedback_in_no_backup_waits() -> None:
+    member = Member(worker=1, home="a", waiting=3)
+    sent = {"fed_back": {"source": 2, "other": 3}}
+    assert member.applied(report(**sent, feedback_durable=False), terms()).waiting == 5
+    assert member.applied(report(**sent), terms()).waiting == 0
 
 
 def test_an_incarnation_that_completed_nothing_costs_nothing() -> None:
     once = Member(worker=1, home="a", completed=3).lost(terms(), "a")
     twice = once.lost(terms(), "a")
-    assert (twice.incarnation, twice.failures, twice.missing) == (2, 1, once.missing)
+    assert (twice.incarnation, twice.failures, twice.strikes) == (2, 1, once.strikes)
     assert counts_as_failure(completed=1) and not counts_as_failure(completed=0)
 
 
 def test_nothing_is_missing_where_nothing_was_promised() -> None:
     lost = Member(worker=0, home="a", completed=1).lost(terms(Nothing()), "a")
-    assert all(math.isfinite(value) for value in lost.missing.values())
+    assert set(terms(Nothing()).missing(lost.strikes).values()) == {0.0}
+    assert set(terms(Nothing()).realised([lost.strikes]).values()) == {math.inf}
     assert lost.incarnation == 1
 
 
 def test_a_batch_extends_the_chain_and_a_full_image_replaces_it() -> None:
     member = Member(worker=0, home="a", chain=(ref(1), ref(2)), hint=Hint.RECOVER, recheck=True)
-    plain = member.applied(report())
+    plain = member.applied(report(), terms())
     assert (plain.chain, plain.completed, plain.hint, plain.recheck) == (member.chain, 1, Hint.RESUME, False)
-    partial = plain.applied(report(backup=ref(3)))
+    partial = plain.applied(report(backup=ref(3)), terms())
     assert partial.chain == (ref(1), ref(2), ref(3)) and partial.completed == 2
-    full = partial.applied(report(backup=ref(4, full=True)))
+    full = partial.applied(report(backup=ref(4, full=True)), terms())
     assert full.chain == (ref(4, full=True),) and full.previous == partial.chain
 
 
@@ -104,16 +149,20 @@ def test_orders_name_backups_only_for_recoveries() -> None:
 
 def test_a_full_image_is_ordered_when_the_rule_says_so() -> None:
     rule = CompactionRule(floor_cells=20)
-    agreed = Terms(tolerance=MiniBatch(), states=STATES, workers=1, keyed=False, compaction=rule)
+    agreed = Terms(tolerance=MiniBatch(), states=STATES, place=Place(), compaction=rule)
     assert not Member(worker=0, home="a", chain=(ref(1),)).order(1, agreed).full
     assert Member(worker=0, home="a", chain=(ref(1), ref(2))).order(1, agreed).full
 
 
 def test_a_record_says_what_the_next_driver_needs() -> None:
-    member = Member(worker=2, home="b", incarnation=3, failures=2, completed=5, chain=(ref(1),), previous=(ref(0),))
+    chains = {"chain": (ref(1),), "previous": (ref(0),)}
+    struck = strikes(2)
+    member = Member(worker=2, home="b", incarnation=3, strikes=struck, completed=5, waiting=7, **chains)
     record = member.record(terms())
     assert (record.worker, record.host, record.incarnation, record.failures, record.completed) == (2, "b", 3, 2, 5)
-    assert (record.chain, record.previous, record.theta) == ((ref(1),), (ref(0),), terms().theta(2))
+    assert (record.chain, record.previous, record.theta) == ((ref(1),), (ref(0),), terms().theta(struck))
+    assert record.waiting == 7
+    assert tuple(Strike.from_json(json.loads(json.dumps(strike))) for strike in record.strikes) == struck
 
 
 def test_digests_agree_only_if_all_workers_saw_the_same_outputs() -> None:
@@ -123,8 +172,18 @@ def test_digests_agree_only_if_all_workers_saw_the_same_outputs() -> None:
     assert digests_agree([report(0), report(1)])
 
 
+def test_digests_agree_only_if_senders_still_keep_what_was_applied() -> None:
+    """A sender that has lost its state and applied the batch again may keep something else now."""
+    applied = [report(worker, consumed={":0": "s", "a:0": "x", "a:1": "y"}) for worker in (0, 1)]
+    assert digests_agree(applied, {"a:0": "x", "a:1": "y"})
+    assert not digests_agree(applied, {"a:0": "x", "a:1": "z"})
+
+
 def test_reports_survive_the_segment_they_are_kept_in() -> None:
     kept = report(3, backup=ref(1), consumed={"0": "x"}, items=5, damaged=("object-9",), drift={"counts": 1.5})
-    assert Report.from_json(kept.to_json()) == kept
+    assert Report.from_json(json.loads(json.dumps(kept.to_json()))) == kept
+    seen = PaneReport(worker=3, latest=9.5, panes=frozenset({7, -1}), late=2, unplaced=1)
+    sent = report(3, panes=seen, produced={"all": "x"}, fed_back={"source": 2}, feedback_durable=False)
+    assert Report.from_json(json.loads(json.dumps(sent.to_json()))) == sent
     failed = report(status=Status.FAILED, error=OperatorFailed("no", batch=1, worker=0, trace=""))
     assert Report.from_json(failed.to_json()).error is None

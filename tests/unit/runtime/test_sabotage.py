@@ -12,8 +12,9 @@ import pytest
 from afspark.model.states.cells import CellState
 from afspark.policies import Approximate
 from afspark.runtime.faults import FaultPlan, Phase, Strike
-from afspark.runtime.roster import Terms, Verdict, judge
+from afspark.runtime.roster import Verdict, judge
 from afspark.runtime.segment import Segment
+from afspark.runtime.terms import Terms
 from afspark.store import Ledger, RecordLog, WorkerRecord
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import die
@@ -89,8 +90,9 @@ def killed_after_the_backup(make_rig: MakeRig) -> None:
 def task_goes_astray(make_rig: MakeRig) -> None:
     rig, truth = make_rig(tolerance=Approximate(400.0))
     rig.go(2)
-    rig.hosts.astray = {0: "b"}
+    rig.hosts.astray = {("job", 0): "b"}
     rig.go()
+    assert rig.hosts.astray == {}
     assert rig.counts() == truth and rig.ledger == []
 
 
@@ -140,7 +142,7 @@ def failures_do_not_count(patch: pytest.MonkeyPatch) -> None:
 
 def thresholds_stay(patch: pytest.MonkeyPatch) -> None:
     real = Terms.theta
-    patch.setattr(Terms, "theta", lambda terms, failures: real(terms, 0))
+    patch.setattr(Terms, "theta", lambda terms, strikes, pane=None: real(terms, (), pane))
 
 
 def ledger_forgets(patch: pytest.MonkeyPatch) -> None:
@@ -155,7 +157,7 @@ def _without_failures(member: Any, terms: Terms) -> Any:
         failures=0,
         completed=member.completed,
         host=member.home,
-        theta=terms.theta(0),
+        theta=terms.theta(()),
         chain=member.chain,
         previous=member.previous,
     )
@@ -181,7 +183,7 @@ def astray_means_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def digests_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("afspark.runtime.engine.digests_agree", lambda reports: True)
+    patch.setattr("afspark.runtime.engine.digests_agree", lambda reports, produced: True)
 
 
 def backups_never_arrive(patch: pytest.MonkeyPatch) -> None:
@@ -198,8 +200,15 @@ def loss_skips_the_batch(patch: pytest.MonkeyPatch) -> None:
     real = Segment.restored
 
     def restored(segment: Segment, version: int) -> None:
-        report = {"worker": segment.identity.worker, "status": "applied", "host": "a", "damaged": [], "backup": None}
-        (segment.directory / f"report-{version + 1}").write_text(json.dumps(report))
+        report = {
+            "worker": segment.identity.worker,
+            "status": "applied",
+            "host": "a",
+            "damaged": [],
+            "backup": None,
+            "panes": None,
+        }
+        (segment.directory / f"report-{version + 1}.").write_text(json.dumps(report))
         real(segment, version + 1)
 
     patch.setattr(Segment, "restored", restored)

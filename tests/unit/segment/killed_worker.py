@@ -41,7 +41,7 @@ def run(place: Path, cells: int) -> None:
                 segment.columns.grow("padding", 512 * (batch + 1))
             for part in range(PARTS):
                 state.add(touched(batch, part, cells), batch + 1)
-            segment.write_output(batch, b"rows of %d" % batch)
+            segment.keep(batch, "rows", b"rows of %d" % batch)
             segment.finish(batch, b"batch %d" % batch)
         say(str(batch))
 

@@ -18,8 +18,13 @@ from afspark.model.states import (
     HashTable,
     HeapColumns,
     Matrix,
+    Numeric,
+    Own,
+    OwnState,
+    Set,
     StateLimit,
     StateSpec,
+    Vector,
     cells,
     keys,
     register_state,
@@ -40,14 +45,23 @@ def opened(spec: Any) -> Any:
         (lambda: HashTable(key="text"), ["string", "int64"]),
         (lambda: HashTable(value="int32"), ["int64", "float64"]),
         (lambda: Matrix(rows=1, cols=1, value="str"), ["int64", "float64"]),
-        (lambda: HashTable(divergence="cosine"), ["max", "manhattan", "euclidean"]),
-        (lambda: spec_class("tree"), ["hashtable", "matrix"]),
+        (lambda: Set(key="text"), ["string", "int64"]),
+        (lambda: Numeric(value="int32"), ["int64", "float64"]),
+        (lambda: Vector(value="int32"), ["int64", "float64"]),
+        (lambda: HashTable(divergence="cosine"), ["max", "manhattan", "euclidean", "keys"]),
+        (lambda: HashTable(divergence="difference"), ["max", "manhattan", "euclidean", "keys"]),
+        (lambda: Matrix(rows=1, cols=1, divergence="keys"), ["max", "manhattan", "euclidean"]),
+        (lambda: Vector(divergence="keys"), ["max", "manhattan", "euclidean"]),
+        (lambda: Numeric(divergence="manhattan"), ["max"]),
+        (lambda: Set(divergence="max"), ["keys"]),
+        (lambda: Own(OwnState, divergence="keys"), ["manhattan", "max"]),
+        (lambda: spec_class("tree"), ["hashtable", "matrix", "numeric", "own", "set", "vector"]),
     ],
 )
 def test_unknown_names_are_refused(make: Any, allowed: list[str]) -> None:
     with pytest.raises(UsageError) as refused:
         make()
-    assert set(allowed) <= set(refused.value.allowed)
+    assert set(allowed) == set(refused.value.allowed)
 
 
 def test_other_bad_specifications() -> None:
@@ -55,6 +69,9 @@ def test_other_bad_specifications() -> None:
     for wrong in ((0, 1), (1, -1), (1.5, 1), (2**16, 2**16)):
         with pytest.raises(UsageError):
             Matrix(rows=wrong[0], cols=wrong[1])
+    for wrong in (-1, 1.5, True, 2**32):
+        with pytest.raises(UsageError):
+            Vector(size=wrong)
     wrong = "yes"
     with pytest.raises(UsageError):
         HashTable(exact=wrong)
@@ -124,7 +141,7 @@ def test_extreme_integers_differ_by_what_they_differ() -> None:
     assert grid.issue(0).num_rows == 2
 
 
-@pytest.mark.parametrize("divergence", Divergence)
+@pytest.mark.parametrize("divergence", Matrix.divergences)
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_values_that_are_not_finite_are_backed_up(divergence: Divergence, bad: float) -> None:
     grid = opened(Matrix(rows=1, cols=3, value="float64", divergence=divergence))
@@ -197,7 +214,8 @@ def test_kinds_of_string_keys(kind: pa.DataType) -> None:
 
 def test_inputs_that_cannot_work() -> None:
     words, numbers = opened(HashTable()), opened(HashTable(key="int64", value="int64"))
-    grid = opened(Matrix(rows=2, cols=2))
+    grid, line, number = opened(Matrix(rows=2, cols=2)), opened(Vector(size=2)), opened(Numeric())
+    members = opened(Set())
     attempts: tuple[Callable[[], object], ...] = (
         lambda: words.add([1, 2], 1),
         lambda: words.add(pa.array(["a", None]), 1),
@@ -214,13 +232,23 @@ def test_inputs_that_cannot_work() -> None:
         lambda: grid.add_at([0.5], 1),
         lambda: grid.add_dense(np.zeros((2, 3))),
         lambda: grid.add_dense(np.full((2, 2), 0.5)),
+        lambda: grid.merge_from(pa.record_batch({"index": [0], "value": [0.5]})),
+        lambda: line.add_at([-1], 1),
+        lambda: line.add_at([7], [1, 2]),
+        lambda: line.add_dense(np.ones((2, 2), np.int64)),
+        lambda: number.add([1, 2]),
+        lambda: number.put(0.5),
+        lambda: members.add([1]),
+        lambda: members.remove(pa.array(["a", None])),
+        lambda: members.merge_from(pa.record_batch({"key": ["a"], "value": [True]})),
         lambda: grid.issue(-1.0),
         lambda: grid.issue(math.nan),
     )
     for attempt in attempts:
         with pytest.raises(UsageError):
             attempt()
-    assert len(words) == len(numbers) == grid.values.sum() == grid.changed().num_rows == 0
+    assert words.size == numbers.size == members.size == grid.values.sum() == grid.changed().num_rows == 0
+    assert len(line) == 2 and line.values.sum() == number.value == 0
 
 
 def test_no_updates_once_pairs_are_issued() -> None:

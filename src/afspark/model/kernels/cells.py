@@ -11,8 +11,15 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
+from afspark.model.kernels.memory import prefetch
+
 SUM_BLOCK = 256
 """Terms summed at a stretch. Summing block by block keeps the rounding error of long sums small."""
+
+_AHEAD = 16
+"""How far ahead the cells of a table, which lie anywhere, are asked for. Written out in each loop: a function,
+even an inlined one, would count references to its arrays at every turn.
+"""
 
 
 def distance(a, b):  # type: ignore[no-untyped-def]
@@ -111,15 +118,27 @@ def move_shadows(cells, values, shadows):  # type: ignore[no-untyped-def]
         shadows[cells[i]] = values[cells[i]]
 
 
+@njit(cache=True, nogil=True, inline="always")
+def life(old, new, shadow):  # type: ignore[no-untyped-def]
+    """1 if a cell came to life (value or shadow not zero) by its new value, -1 if it died, else 0."""
+    return np.int64(shadow == 0) * (np.int64(new != 0) - np.int64(old != 0))
+
+
 @njit(cache=True, nogil=True)
-def fold_sums(journal, olds, values, shadows, squared):  # type: ignore[no-untyped-def]
-    """Power sums of the journalled cells against their shadows: of the old and of the present values."""
+def fold_sums(journal, olds, values, shadows, squared, counting):  # type: ignore[no-untyped-def]
+    """Power sums of the journalled cells against their shadows, of the old and of the present values; and how
+    many cells came to life in balance, if that is to be counted.
+    """
     before = 0.0
     after = 0.0
+    gained = np.int64(0)
     for start in range(0, len(journal), SUM_BLOCK):
         block_before = 0.0
         block_after = 0.0
         for i in range(start, min(start + SUM_BLOCK, len(journal))):
+            if counting and i + _AHEAD < len(journal):
+                prefetch(shadows, np.int64(journal[i + _AHEAD]))
+                prefetch(values, np.int64(journal[i + _AHEAD]))
             cell = journal[i]
             shadow = shadows[cell]
             b = distance(olds[i], shadow)
@@ -129,19 +148,63 @@ def fold_sums(journal, olds, values, shadows, squared):  # type: ignore[no-untyp
                 a *= a
             block_before += b
             block_after += a
+            if counting:
+                gained += life(olds[i], values[cell], shadow)
         before += block_before
         after += block_after
-    return before, after
+    return before, after, gained
 
 
 @njit(cache=True, nogil=True)
-def fold_max(journal, values, shadows):  # type: ignore[no-untyped-def]
-    """Largest distance of a journalled cell from its shadow."""
+def fold_max(journal, olds, values, shadows, counting):  # type: ignore[no-untyped-def]
+    """Largest distance of a journalled cell from its shadow; and how many cells came to life, if counted."""
     largest = 0.0
+    gained = np.int64(0)
     for i in range(len(journal)):
+        if counting and i + _AHEAD < len(journal):
+            prefetch(shadows, np.int64(journal[i + _AHEAD]))
+            prefetch(values, np.int64(journal[i + _AHEAD]))
         cell = journal[i]
         largest = max(largest, distance(values[cell], shadows[cell]))
-    return largest
+        if counting:
+            gained += life(olds[i], values[cell], shadows[cell])
+    return largest, gained
+
+
+@njit(cache=True, nogil=True)
+def fold_keys(journal, olds, values, shadows):  # type: ignore[no-untyped-def]
+    """Journalled cells that are zero or non-zero where their shadow is not, by the old and by the present
+    values; and how many cells came to life in balance.
+    """
+    before = np.int64(0)
+    after = np.int64(0)
+    gained = np.int64(0)
+    for i in range(len(journal)):
+        if i + _AHEAD < len(journal):
+            prefetch(shadows, np.int64(journal[i + _AHEAD]))
+            prefetch(values, np.int64(journal[i + _AHEAD]))
+        cell = journal[i]
+        durable = shadows[cell] != 0
+        before += np.int64((olds[i] != 0) != durable)
+        after += np.int64((values[cell] != 0) != durable)
+        gained += life(olds[i], values[cell], shadows[cell])
+    return before, after, gained
+
+
+@njit(cache=True, nogil=True)
+def key_changes(cells, values, shadows, out):  # type: ignore[no-untyped-def]
+    """``out[i]`` = 1 if cell ``cells[i]`` is zero where its shadow is not, or the other way round, else 0."""
+    for i in range(len(cells)):
+        out[i] = np.float64((values[cells[i]] != 0) != (shadows[cells[i]] != 0))
+
+
+@njit(cache=True, nogil=True)
+def count_key_changes(values, shadows):  # type: ignore[no-untyped-def]
+    """How many cells are zero where their shadow is not, or the other way round."""
+    count = np.int64(0)
+    for i in range(len(values)):
+        count += np.int64((values[i] != 0) != (shadows[i] != 0))
+    return count
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-"""Unaligned eight-byte loads from byte arrays, for kernels that hash and compare keys."""
+"""Memory access that Python has no words for: unaligned eight-byte loads from byte arrays, and prefetching."""
 
 from __future__ import annotations
 
@@ -28,6 +28,23 @@ def load64(typing_context: Any, data: Any, position: Any) -> Any:
         address = cgutils.gep_inbounds(builder, array.data, arguments[1])
         word = ir.IntType(64)
         return builder.load(builder.bitcast(address, word.as_pointer()), align=1)
+
+    return signature, codegen
+
+
+@intrinsic
+def prefetch(typing_context: Any, data: Any, position: Any) -> Any:
+    """Ask for the cache line of ``data[position]`` (contiguous array); a hint that needs no bounds."""
+    signature = types.void(data, types.int64)
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        address = builder.bitcast(builder.gep(array.data, [arguments[1]]), byte)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(function, [address, number(0), number(3), number(1)])
+        return context.get_dummy_value()
 
     return signature, codegen
 

@@ -11,19 +11,14 @@ alone, never on how the table grew. Entry 0 is not used: 0 marks a free slot.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
-from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
 
 from afspark.errors import InputError
 from afspark.model.kernels.arrow import Array, as_array, byte_buffers
 from afspark.model.kernels.hashing import FIRST, GOLDEN, hash_bytes, hash_strings, mix
-from afspark.model.kernels.memory import equal_bytes, load64, load_tail
+from afspark.model.kernels.memory import equal_bytes, load64, load_tail, prefetch
 
 SCHEMA = pa.schema([("word", pa.binary()), ("count", pa.int64()), ("hash", pa.uint64())])
 
@@ -46,23 +41,6 @@ _PAST_RETURN = np.uint64(0x7272727272727272)  # 0x80 - 14 in every byte
 _LOW32 = np.uint64(0xFFFFFFFF)
 _EIGHT, _SIXTEEN = np.uint64(8), np.uint64(16)
 _NONE, _ONE, _S7, _S32, _S56 = np.uint64(0), np.uint64(1), np.uint64(7), np.uint64(32), np.uint64(56)
-
-
-@intrinsic
-def prefetch(typing_context: Any, data: Any, position: Any) -> Any:
-    """Ask for the cache line of ``data[position]`` (contiguous array); a hint that needs no bounds."""
-    signature = types.void(data, types.int64)
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        address = builder.bitcast(builder.gep(array.data, [arguments[1]]), byte)
-        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        builder.call(function, [address, number(0), number(3), number(1)])
-        return context.get_dummy_value()
-
-    return signature, codegen
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -4,7 +4,11 @@ from afspark.model.divergence import Divergence
 from afspark.model.states.base import State, StateLimit, StateSpec, register_state, spec_class, state_kinds
 from afspark.model.states.columns import Columns, HeapColumns
 from afspark.model.states.matrix import Matrix, MatrixState
+from afspark.model.states.members import Set, SetState
+from afspark.model.states.numeric import Numeric, NumericState
+from afspark.model.states.own import Own, OwnState
 from afspark.model.states.table import HashTable, HashTableState
+from afspark.model.states.vector import Vector, VectorState
 
 __all__ = [
     "Columns",
@@ -14,9 +18,17 @@ __all__ = [
     "HeapColumns",
     "Matrix",
     "MatrixState",
+    "Numeric",
+    "NumericState",
+    "Own",
+    "OwnState",
+    "Set",
+    "SetState",
     "State",
     "StateLimit",
     "StateSpec",
+    "Vector",
+    "VectorState",
     "register_state",
     "spec_class",
     "state_kinds",

@@ -31,11 +31,16 @@ class StateSpec(ABC):
     """
 
     kind: ClassVar[str]
+    #: whether the shares of an operator that is partitioned by key hold different cells
+    disjoint: ClassVar[bool] = False
+    divergences: ClassVar[tuple[Divergence, ...]] = (Divergence.MAX, Divergence.MANHATTAN, Divergence.EUCLIDEAN)
+    """What this kind accepts as ``divergence``."""
+
     divergence: Divergence | str = Divergence.MAX
     exact: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "divergence", Divergence.parse(self.divergence))
+        object.__setattr__(self, "divergence", Divergence.parse(self.divergence, self.divergences))
         if not isinstance(self.exact, bool):
             raise UsageError(f"exact is True or False, got {self.exact!r}.", got=self.exact)
 
@@ -62,7 +67,11 @@ class StateSpec(ABC):
     def from_json(document: dict[str, Any]) -> StateSpec:
         """The specification that ``to_json`` described; ``UsageError`` for unknown kinds and fields."""
         fields = dict(document)
-        cls = spec_class(fields.pop("kind", None))
+        return spec_class(fields.pop("kind", None))._from_fields(fields)
+
+    @classmethod
+    def _from_fields(cls, fields: dict[str, Any]) -> StateSpec:
+        """The specification with these fields of its JSON object."""
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(set(fields) - known)
         if unknown:
@@ -152,12 +161,33 @@ class State(ABC):
 
     @abstractmethod
     def export(self) -> pa.RecordBatch:
-        """All cells (of a matrix: all non-zero ones) with their present values."""
+        """All non-zero cells with their present values."""
+
+    @abstractmethod
+    def merge_from(self, cells: pa.RecordBatch) -> None:
+        """Takes what another share exported into the open transaction: numbers are added, sets united."""
+
+    @property
+    def wants_rebuild(self) -> bool:
+        """Whether ``rebuild`` is worth its time; costs nothing to ask."""
+        return False
+
+    def rebuild(self) -> None:  # noqa: B027 - most kinds have nothing to gain
+        """Gives back what removed cells still occupy; between two transactions, that is after ``acknowledge``.
+
+        ``changed`` is empty afterwards. A process may be killed at any store, as anywhere else.
+        """
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Drops all columns of the state, in any phase; opening it again gives a fresh one. It cannot be rolled
+        back.
+        """
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """Number of cells."""
+        """Number of cells, removed ones included until they are rebuilt away."""
 
     @property
     @abstractmethod

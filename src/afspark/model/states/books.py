@@ -16,9 +16,9 @@ from afspark.model.kernels.cells import SUM_BLOCK
 
 _EPSILON = 2.0**-52
 _EXACT = 2.0**52
-_TINY = 2.0**-1000
-"""Stands for squares that underflow: without it a float state with tiny differences would seem exactly backed
-up.
+UNSEEN = 2.0**-1000
+"""Stands for differences that leave no trace in a power sum: squares that underflow, and values where only keys
+are counted. Without it a state with such differences would seem exactly backed up.
 """
 
 
@@ -44,7 +44,7 @@ def rounding(total: float, count: int, *, integers: bool) -> float:
         return 0.0 if total < _EXACT else _EPSILON * (2 * SUM_BLOCK + count / SUM_BLOCK) * total
     if count == 0:
         return 0.0
-    return _EPSILON * (2 * SUM_BLOCK + count / SUM_BLOCK) * total + _TINY
+    return _EPSILON * (2 * SUM_BLOCK + count / SUM_BLOCK) * total + UNSEEN
 
 
 def untouched(start: Balance, before: float, count: int, *, integers: bool) -> Balance:

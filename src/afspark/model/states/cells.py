@@ -15,19 +15,20 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from afspark.errors import UsageError
-from afspark.model.divergence import Divergence
 from afspark.model.kernels import cells as kernel
 from afspark.model.states import books
-from afspark.model.states.base import State, StateLimit, StateSpec
+from afspark.model.states.base import StateLimit, StateSpec
 from afspark.model.states.books import Balance
 from afspark.model.states.columns import Array, Columns
-from afspark.model.states.scalars import Phase, Scalars, Slot
+from afspark.model.states.measure import MEASURES, differences
+from afspark.model.states.resident import ResidentState
+from afspark.model.states.scalars import Phase, Slot
 
 BLOCK = 1 << 15
 """Cells updated at a stretch: few enough to stay in the cache between the steps of an update."""
@@ -38,25 +39,45 @@ _ID = np.dtype(np.uint32)
 _MOST_ATTEMPTS = 2**32 - 1
 
 
-class CellState(State):
+def roomy(wanted: int) -> int:
+    """Capacity to ask for when ``wanted`` elements are needed: growth by a quarter keeps appending cheap."""
+    return wanted + wanted // 4 + 64
+
+
+class CellState(ResidentState):
     """Transactions, divergence and backups over numbered cells; subclasses say what a cell number means."""
 
+    COLUMNS: ClassVar[tuple[str, ...]] = ("value", "shadow", "stamp", "journal", "old", "pending")
+    COUNTS_LIFE: ClassVar[bool] = False
+    """Whether ``Slot.LIVING`` is kept: the number of cells of which value or shadow is not 0."""
+
     def __init__(self, spec: StateSpec, columns: Columns, name: str, value: str, capacity: int) -> None:
-        self.spec = spec
-        self.name = name
-        self._columns = columns
+        super().__init__(spec, columns, name)
+        self._type = VALUE_TYPES[value]
         self._integers = value == "int64"
-        self._scalars = Scalars(columns, name)
-        self._values = columns.open(f"{name}.value", VALUE_TYPES[value], capacity)
-        self._shadows = columns.open(f"{name}.shadow", VALUE_TYPES[value], capacity)
-        self._stamps = columns.open(f"{name}.stamp", _ID, capacity)
-        self._journal = columns.open(f"{name}.journal", _ID, 0)
-        self._olds = columns.open(f"{name}.old", VALUE_TYPES[value], 0)
-        self._pending = columns.open(f"{name}.pending", _ID, 0)
+        self._measure = MEASURES[spec.distance]
+        self._open_arrays(capacity)
         self._settled: tuple[Balance, Balance] | None = None
         """Balance of the untouched cells and of the journalled ones; None while updates are not folded in."""
         if self._scalars[Slot.PHASE] == Phase.ACKNOWLEDGING:
             self._finish_acknowledging()
+
+    def _open_arrays(self, capacity: int) -> None:
+        columns, label = self._columns, self._label()
+        self._values = columns.open(f"{label}.value", self._type, capacity)
+        self._shadows = columns.open(f"{label}.shadow", self._type, capacity)
+        self._stamps = columns.open(f"{label}.stamp", _ID, capacity)
+        self._journal = columns.open(f"{label}.journal", _ID, 0)
+        self._olds = columns.open(f"{label}.old", self._type, 0)
+        self._pending = columns.open(f"{label}.pending", _ID, 0)
+
+    def _room_for_cells(self, count: int) -> None:
+        """Makes room for that many cells; new ones are zero."""
+        if count > min(len(self._values), len(self._shadows), len(self._stamps)):
+            label = self._label()
+            self._values = self._columns.grow(f"{label}.value", roomy(count))
+            self._shadows = self._columns.grow(f"{label}.shadow", roomy(count))
+            self._stamps = self._columns.grow(f"{label}.stamp", roomy(count))
 
     @property
     @abstractmethod
@@ -70,16 +91,32 @@ class CellState(State):
     def _load(self, image: pa.RecordBatch) -> None:
         """Writes the pairs of a backup into the values of a fresh state, outside any transaction."""
 
+    # What a kind keeps about its cells as a whole follows the transaction by these; all must be repeatable.
+
     def _extent_begin(self) -> None:
         """Remembers what ``_extent_rollback`` needs."""
 
     def _extent_rollback(self) -> None:
-        """Removes cells added since the transaction began; must be repeatable."""
+        """Removes cells added since the transaction began."""
+
+    def _extent_issue(self, cells: Array) -> None:
+        """These cells are about to be pending: remembers what ``_extent_acknowledge`` needs."""
+
+    def _extent_acknowledge(self) -> None:
+        """The pending cells are durable."""
+
+    def _extent_restore(self) -> None:
+        """All cells are as restored."""
+
+    def _complete(self, cells: Array, left: Balance, theta: float) -> tuple[Array, Balance]:
+        """The selected cells with what else a backup needs, and the balance once they are durable."""
+        return cells, left
 
     # Transactions
 
     def begin(self) -> None:
         scalars = self._scalars
+        self._require_kept()
         if scalars[Slot.PHASE] == Phase.ACKNOWLEDGING:
             self._finish_acknowledging()
         scalars[Slot.PHASE] = Phase.CLOSED
@@ -99,7 +136,7 @@ class CellState(State):
         scalars = self._scalars
         if scalars[Slot.PHASE] == Phase.ACKNOWLEDGING:
             self._finish_acknowledging()
-        if scalars[Slot.PHASE] == Phase.CLOSED:
+        if scalars[Slot.PHASE] not in (Phase.OPEN, Phase.ISSUED):
             return
         kernel.undo_cells(self._journal, self._olds, scalars[Slot.JOURNAL], self._values)
         self._extent_rollback()
@@ -110,25 +147,15 @@ class CellState(State):
         scalars[Slot.JOURNAL] = 0
         scalars[Slot.PHASE] = Phase.CLOSED
 
-    def _require_open(self) -> None:
-        phase = self._scalars[Slot.PHASE]
-        if phase != Phase.OPEN:
-            what = "pairs of this transaction are already issued" if phase == Phase.ISSUED else "no transaction is open"
-            raise UsageError(
-                f"State {self.name!r} takes no updates: {what}.",
-                remedy="Call begin() first.",
-                state=self.name,
-            )
-
     def _journal_room(self, more: int) -> int:
         """Makes room for ``more`` journal entries; returns the present count."""
         count = self._scalars[Slot.JOURNAL]
         wanted = min(count + more, self.size)
         self._settled = None
         if wanted > min(len(self._journal), len(self._olds)):
-            roomy = max(wanted, min(wanted + wanted // 4, self.size))
-            self._journal = self._columns.grow(f"{self.name}.journal", roomy)
-            self._olds = self._columns.grow(f"{self.name}.old", roomy)
+            room = max(wanted, min(roomy(wanted), len(self._values)))
+            self._journal = self._columns.grow(f"{self._label()}.journal", room)
+            self._olds = self._columns.grow(f"{self._label()}.old", room)
         return count
 
     def _touch(self, cells: Array) -> None:
@@ -164,17 +191,26 @@ class CellState(State):
         count = self._scalars[Slot.JOURNAL]
         journal = self._journal[:count]
         start = Balance(self._scalars.real(Slot.POWER_BEFORE), self._scalars.real(Slot.ERROR_BEFORE))
-        divergence = self.spec.distance
-        if divergence is Divergence.MAX:
-            rest = start
-            touched = Balance(kernel.fold_max(journal, self._values, self._shadows))
-        else:
-            squared = divergence is Divergence.EUCLIDEAN
-            before, after = kernel.fold_sums(journal, self._olds, self._values, self._shadows, squared)
-            rest = books.untouched(start, before, count, integers=self._integers)
-            touched = Balance(after, books.rounding(after, count, integers=self._integers))
-        self._write_balance(Slot.POWER, Slot.ERROR, books.combined(divergence, rest, touched))
+        fold = self._measure.fold(journal, self._olds, self._values, self._shadows, self.COUNTS_LIFE)
+        rest, touched = start, Balance(fold.after, self._rounding(fold.after, count))
+        if self._measure.adds_up:
+            rest = books.untouched(start, fold.before, count, integers=self._whole)
+        if self.COUNTS_LIFE:
+            self._scalars[Slot.LIVING] = self._scalars[Slot.LIVING_BEFORE] + fold.gained
+        self._write_balance(Slot.POWER, Slot.ERROR, books.combined(self.spec.distance, rest, touched))
         self._settled = (rest, touched)
+
+    @property
+    def _whole(self) -> bool:
+        """Whether every cell adds a whole number to the power sum."""
+        return self._integers or self._measure.counts
+
+    def _rounding(self, power: float, count: int) -> float:
+        """Bound on what is wrong with the power of ``count`` cells."""
+        if not self._measure.adds_up:
+            return 0.0
+        unseen = books.UNSEEN if self._measure.counts and count else 0.0
+        return books.rounding(power, count, integers=self._whole) + unseen
 
     def _write_balance(self, power: Slot, error: Slot, balance: Balance) -> None:
         self._scalars.set_real(power, balance.power)
@@ -185,29 +221,23 @@ class CellState(State):
 
     def divergence(self) -> float:
         values, shadows = self._values[: self.size], self._shadows[: self.size]
-        divergence = self.spec.distance
-        if divergence is Divergence.MAX:
-            return float(kernel.largest_distance(values, shadows))
-        return divergence.norm(kernel.total_distance(values, shadows, divergence is Divergence.EUCLIDEAN))
+        return self.spec.distance.norm(self._measure.total(values, shadows))
 
     # Backups
 
     def issue(self, theta: float, *, everything: bool = False) -> pa.RecordBatch | None:
-        if not theta >= 0:
-            raise UsageError(f"A threshold is at least 0, got {theta}.", got=theta)
-        if self._scalars[Slot.PHASE] not in (Phase.OPEN, Phase.ISSUED):
-            raise UsageError(
-                f"State {self.name!r} has no open transaction.", remedy="Call begin() first.", state=self.name
-            )
+        self._require_issuable(theta)
         self.settle()
         if theta == math.inf:
             return None
-        cells, left = self._select(0.0 if self.spec.exact else float(theta), everything)
+        limit = 0.0 if self.spec.exact else float(theta)
+        cells, left = self._complete(*self._select(limit, everything), limit)
         if len(cells) == 0:
             return None
         if len(cells) > len(self._pending):
-            self._pending = self._columns.grow(f"{self.name}.pending", len(cells))
+            self._pending = self._columns.grow(f"{self._label()}.pending", len(cells))
         self._pending[: len(cells)] = cells
+        self._extent_issue(cells)
         self._write_balance(Slot.POWER_AFTER, Slot.ERROR_AFTER, left)
         self._scalars[Slot.PENDING] = len(cells)
         self._scalars[Slot.PHASE] = Phase.ISSUED
@@ -221,26 +251,23 @@ class CellState(State):
         limit, low = divergence.raised(theta), divergence.raised(theta / 2)
         none = np.zeros(0, _ID)
         overall = books.combined(divergence, rest, touched)
-        # Squares of tiny differences underflow, so that at threshold 0 only the differences themselves tell.
+        # At threshold 0 only the differences themselves tell: squares of tiny ones underflow, counts ignore them.
         if not everything and overall.most <= limit and theta > 0:
             return none, overall
-        scan = everything or rest.most > (limit if divergence is Divergence.MAX else low)
+        scan = everything or rest.most > (low if self._measure.adds_up else limit)
         cells = np.arange(self.size, dtype=_ID) if scan else self._journal[: self._scalars[Slot.JOURNAL]]
         if scan:
             rest = Balance()
-        weights = np.empty(len(cells), np.float64)
-        kernel.distances(cells, self._values, self._shadows, weights)
         if theta == 0:
-            return cells[weights != 0.0], rest
-        if divergence is Divergence.EUCLIDEAN:
-            np.square(weights, out=weights)
+            return cells[differences(cells, self._values, self._shadows) != 0.0], rest
+        weights = self._measure.weights(cells, self._values, self._shadows)
         chosen = np.zeros(len(cells), np.bool_)
         left = books.combined(divergence, rest, self._remaining(weights, chosen))
         if left.most > limit:
-            if divergence is Divergence.MAX:
-                np.greater(weights, low, out=chosen)
-            else:
+            if self._measure.adds_up:
                 kernel.choose_largest(weights, max(low - rest.most, 0.0), chosen)
+            else:
+                np.greater(weights, low, out=chosen)
             left = books.combined(divergence, rest, self._remaining(weights, chosen))
         elif scan:
             self._write_balance(Slot.POWER, Slot.ERROR, left)
@@ -248,23 +275,25 @@ class CellState(State):
 
     def _remaining(self, weights: Array, chosen: Array) -> Balance:
         """The balance of the cells that are not chosen."""
-        if self.spec.distance is Divergence.MAX:
+        if not self._measure.adds_up:
             return Balance(float(np.max(weights, where=~chosen, initial=0.0)))
         power = float(kernel.sum_where(weights, chosen, False))
         count = len(weights) - int(np.count_nonzero(chosen))
-        return Balance(power, books.rounding(power, count, integers=self._integers))
+        return Balance(power, self._rounding(power, count))
 
     def acknowledge(self) -> None:
         if self._scalars[Slot.PHASE] in (Phase.ISSUED, Phase.ACKNOWLEDGING):
             self._scalars[Slot.PHASE] = Phase.ACKNOWLEDGING
             self._finish_acknowledging()
-        self._scalars[Slot.PHASE] = Phase.CLOSED
+        if self._scalars[Slot.PHASE] == Phase.OPEN:
+            self._scalars[Slot.PHASE] = Phase.CLOSED
 
     def _finish_acknowledging(self) -> None:
         scalars = self._scalars
         kernel.move_shadows(self._pending[: scalars[Slot.PENDING]], self._values, self._shadows)
         scalars.set_real(Slot.POWER, scalars.real(Slot.POWER_AFTER))
         scalars.set_real(Slot.ERROR, scalars.real(Slot.ERROR_AFTER))
+        self._extent_acknowledge()
         # The pending count stays until the next begin: dump and a repeated move give the same with it.
         scalars[Slot.PHASE] = Phase.CLOSED
 
@@ -282,16 +311,11 @@ class CellState(State):
                 remedy="Restore before the first transaction.",
                 state=self.name,
             )
-        schema = self.spec.pairs_schema
         for image in images:
-            if not image.schema.equals(schema):
-                raise UsageError(
-                    f"A backup of state {self.name!r} has another schema: {image.schema}.",
-                    remedy=f"Expected {schema}.",
-                    state=self.name,
-                )
+            self._require_schema(image)
             self._load(image)
         self._shadows[: self.size] = self._values[: self.size]
+        self._extent_restore()
 
     @abstractmethod
     def _is_fresh(self) -> bool: ...

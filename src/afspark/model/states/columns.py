@@ -34,6 +34,9 @@ class Columns(Protocol):
     def length(self, name: str) -> int:
         """Number of elements, 0 if the column does not exist."""
 
+    def names(self) -> list[str]:
+        """The columns there are."""
+
 
 class HeapColumns(Columns):
     """Columns in process memory, for tests, simulations and the driver."""
@@ -67,6 +70,9 @@ class HeapColumns(Columns):
 
     def length(self, name: str) -> int:
         return len(self._arrays[name]) if name in self._arrays else 0
+
+    def names(self) -> list[str]:
+        return sorted(self._arrays)
 
     def arrays(self) -> dict[str, Array]:
         """The columns by name (the arrays themselves)."""

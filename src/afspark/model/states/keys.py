@@ -19,6 +19,7 @@ from afspark.model.kernels import hashing
 from afspark.model.kernels import table as kernel
 from afspark.model.kernels.arrow import byte_buffers
 from afspark.model.states.base import StateLimit
+from afspark.model.states.cells import roomy
 from afspark.model.states.columns import Array, Columns
 from afspark.model.states.inputs import as_byte_keys, as_integer_keys
 from afspark.model.states.scalars import Scalars, Slot
@@ -31,10 +32,8 @@ MOST_KEY_BYTES = 2**31 - 1
 _FIRST_BITS = 10
 _ID = np.dtype(np.uint32)
 
-
-def roomy(wanted: int) -> int:
-    """Capacity to ask for when ``wanted`` elements are needed: growth by a quarter keeps appending cheap."""
-    return wanted + wanted // 4 + 64
+COLUMNS = ("key", "hash", "offset", "heap", *(f"index.{bits}" for bits in range(_FIRST_BITS, 34)))
+"""Suffixes of all columns that keys may have."""
 
 
 class Keys(ABC):
@@ -53,9 +52,10 @@ class Keys(ABC):
         return self._columns.open(f"{self._name}.index.{bits}", _ID, 1 << bits)[: 1 << bits]
 
     def _drop_other_indices(self, bits: int) -> None:
-        for other in range(_FIRST_BITS, 34):
-            if other != bits:
-                self._columns.drop(f"{self._name}.index.{other}")
+        prefix = f"{self._name}.index."
+        for name in self._columns.names():
+            if name.startswith(prefix) and name != f"{prefix}{bits}":
+                self._columns.drop(name)
 
     @property
     def _shift(self) -> np.uint64:

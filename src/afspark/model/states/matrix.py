@@ -5,19 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 
 from afspark.errors import UsageError
-from afspark.model.kernels import cells as cell_kernel
-from afspark.model.kernels import matrix as kernel
+from afspark.model.states.arrays import MOST_CELLS, ArrayState, pairs_schema, whole_number
 from afspark.model.states.base import StateSpec, one_of, register_state
-from afspark.model.states.cells import BLOCK, VALUE_TYPES, CellState
+from afspark.model.states.cells import VALUE_TYPES
 from afspark.model.states.columns import Array, Columns
-from afspark.model.states.inputs import as_cells, as_values, converted, plain
-from afspark.model.states.scalars import Slot
-
-MOST_CELLS = 2**32 - 1
+from afspark.model.states.inputs import converted, plain
 
 
 @register_state
@@ -25,7 +20,7 @@ MOST_CELLS = 2**32 - 1
 class Matrix(StateSpec):
     """``rows`` x ``cols`` numbers ("int64" or "float64"), zero at first; at most 2^32 - 1 cells.
 
-    Sums outside int64 raise ``StateLimit``. A vector is a matrix of one row.
+    Sums outside int64 raise ``StateLimit``.
 
     >>> from afspark.model.states import HeapColumns, Matrix
     >>> sketch = Matrix(rows=2, cols=3, divergence="manhattan").open(HeapColumns(), "sketch")
@@ -45,10 +40,8 @@ class Matrix(StateSpec):
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("value type", self.value, VALUE_TYPES)
-        sides: tuple[tuple[str, object], ...] = (("rows", self.rows), ("cols", self.cols))
-        for what, number in sides:
-            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-                raise UsageError(f"{what} is a whole number of at least 1, got {number!r}.", got=number)
+        whole_number("rows", self.rows, 1)
+        whole_number("cols", self.cols, 1)
         if self.rows * self.cols > MOST_CELLS:
             raise UsageError(
                 f"A matrix of {self.rows} x {self.cols} has more than {MOST_CELLS} cells.",
@@ -61,10 +54,10 @@ class Matrix(StateSpec):
 
     @property
     def pairs_schema(self) -> pa.Schema:
-        return pa.schema([("index", pa.int64()), ("value", pa.type_for_alias(self.value))])
+        return pairs_schema(self.value)
 
 
-class MatrixState(CellState):
+class MatrixState(ArrayState):
     """One worker's share of a matrix. Cell number = row * cols + column."""
 
     spec: Matrix
@@ -79,11 +72,7 @@ class MatrixState(CellState):
     @property
     def values(self) -> Array:
         """The present values as a read-only view of shape (rows, cols); it follows later updates."""
-        view = self._values[: self.size].reshape(self.spec.rows, self.spec.cols)
-        view.flags.writeable = False
-        return view
-
-    # Updates
+        return self._view().reshape(self.spec.rows, self.spec.cols)
 
     def add_dense(self, delta: Any) -> None:
         """Adds a matrix of the same shape (or its flat form); the cells where it is not zero count as
@@ -96,18 +85,7 @@ class MatrixState(CellState):
                 f"A delta has shape ({self.spec.rows}, {self.spec.cols}), got {given.shape}.",
                 got=given.shape,
             )
-        deltas = converted("A delta", given, VALUE_TYPES[self.spec.value]).reshape(-1)
-        add = kernel.add_span_integers if self._integers else kernel.add_span_floats
-        attempt = self._scalars[Slot.ATTEMPT]
-        for start in range(0, self.size, BLOCK):
-            span = deltas[start : start + BLOCK]
-            count = self._journal_room(len(span))
-            count = kernel.journal_span(
-                span, start, self._values, self._stamps, attempt, self._journal, self._olds, count
-            )
-            self._scalars[Slot.JOURNAL] = count
-            if add(span, start, self._values):
-                self._overflow()
+        self._add_span(converted("A delta", given, self._type).reshape(-1))
 
     def add_at(self, index: Any, values: Any) -> None:
         """Adds ``values`` (one per cell, or one for all) at flat cell numbers, which may repeat."""
@@ -116,37 +94,3 @@ class MatrixState(CellState):
     def put_at(self, index: Any, values: Any) -> None:
         """Overwrites cells; of several values for one cell the last wins."""
         self._update(index, values, self._put)
-
-    def _update(self, index: Any, values: Any, apply: Any) -> None:
-        self._require_open()
-        cells = as_cells(index)
-        if not cell_kernel.all_within(cells, self.size):
-            raise UsageError(
-                f"Cell indices must be in 0..{self.size - 1}, got {cells.min()}..{cells.max()}.",
-                size=self.size,
-            )
-        amounts, step = as_values(values, VALUE_TYPES[self.spec.value], len(cells))
-        for start in range(0, len(cells), BLOCK):
-            block = cells[start : start + BLOCK]
-            self._touch(block)
-            apply(block, amounts[start : start + BLOCK] if step else amounts, step)
-
-    def _is_fresh(self) -> bool:
-        return not self._values.any()
-
-    def _load(self, image: pa.RecordBatch) -> None:
-        cells = as_cells(image.column("index"))
-        if not cell_kernel.all_within(cells, self.size):
-            raise UsageError(f"A backup of state {self.name!r} has cells outside the matrix.", state=self.name)
-        self._put(cells, image.column("value").to_numpy(zero_copy_only=False), 1)
-
-    # Reading
-
-    def export(self) -> pa.RecordBatch:
-        values = self._values[: self.size]
-        cells = np.flatnonzero(values)
-        return self._pairs(cells, values[cells])
-
-    def _pairs(self, cells: Array | None, values: Array) -> pa.RecordBatch:
-        index = np.arange(self.size) if cells is None else cells.astype(np.int64)
-        return pa.record_batch([pa.array(index), pa.array(values)], schema=self.spec.pairs_schema)

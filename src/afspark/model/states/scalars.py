@@ -33,19 +33,34 @@ class Slot(enum.IntEnum):
     ERROR = 11
     ERROR_BEFORE = 12
     ERROR_AFTER = 13
+    LIVING = 14
+    LIVING_BEFORE = 15
+    LIVING_AFTER = 16
+    GENERATION = 17
+    GENERATION_AFTER = 18
+    ENTRIES_AFTER = 19
+    INDEX_BITS_AFTER = 20
+    REBUILDING = 21
+    DURABLE = 22
+    DURABLE_AFTER = 23
+    CURRENT = 24
+    BEFORE = 25
 
 
 class Phase(enum.IntEnum):
     """Where a transaction stands.
 
     CLOSED: nothing to undo. OPEN: updates are journalled. ISSUED: pairs are pending, updates are refused.
-    ACKNOWLEDGING: shadows are being moved; whoever finds this finishes it.
+    ACKNOWLEDGING: shadows are being moved. REBUILT: a new generation of columns is complete and takes over.
+    DISCARDING: all columns are being dropped. Whoever finds one of these three finishes it.
     """
 
     CLOSED = 0
     OPEN = 1
     ISSUED = 2
     ACKNOWLEDGING = 3
+    REBUILT = 4
+    DISCARDING = 5
 
 
 class Scalars:

@@ -24,6 +24,16 @@ def distances(values: Array, shadows: Array) -> Array:
     return np.array([distance(a, b) for a, b in zip(values.tolist(), shadows.tolist(), strict=True)], np.float64)
 
 
+def key_changes(values: Array, shadows: Array) -> Array:
+    """1 where exactly one of value and shadow is zero."""
+    return ((values != 0) ^ (shadows != 0)).astype(np.float64)
+
+
+def living(values: Array, shadows: Array) -> int:
+    """Cells of which value or shadow is not zero."""
+    return int(np.count_nonzero((values != 0) | (shadows != 0)))
+
+
 def first_touches(cells: Array, known: Array) -> Array:
     """The distinct cells that are not among ``known``, in order of appearance."""
     _, first = np.unique(cells, return_index=True)

@@ -1,5 +1,6 @@
 """Resident state of one worker in files that outlive its processes."""
 
+from afspark.runtime.segment.address import SegmentAddress
 from afspark.runtime.segment.cache import SegmentCache, process_cache
 from afspark.runtime.segment.columns import MappedColumns
 from afspark.runtime.segment.header import examine
@@ -9,6 +10,7 @@ from afspark.runtime.segment.segment import Segment
 __all__ = [
     "MappedColumns",
     "Segment",
+    "SegmentAddress",
     "SegmentCache",
     "SegmentRoot",
     "Survivor",

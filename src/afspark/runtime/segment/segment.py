@@ -6,8 +6,9 @@
         meta.json       whose state this is; written last
         header          one page: incarnation, version, mark; carries the lock
         columns/        one mapped file per column
-        report-<t>      what the worker reported for its newest batch
-        out-<t>.arrow   the outputs of its newest batch
+        report-<t>.     what the worker reported for its newest batch
+        out-<t>-<port>  what it keeps for others of its two newest batches
+        note            what has to be remembered until the next batch ends
 
 A batch is applied in this order, under the lock; the states' journals make every kill between two steps
 recoverable::
@@ -18,7 +19,7 @@ recoverable::
         for state in states: state.acknowledge(); state.begin()     # version t-1, not marked
         segment.begin(t)                                            # marked: rollback() undoes from here
         ...                                                         # journalled updates
-        segment.write_output(t, data)
+        segment.keep(t, port, data)
         segment.finish(t, report)                                   # version t, not marked
 
 States begin *before* the mark is set: a mark promises that every journal belongs to the batch that was
@@ -37,6 +38,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from urllib.parse import quote
 
 from afspark.errors import SegmentError
 from afspark.runtime.lifecycle import NONE_APPLIED, RESTORING, Absent, Foreign, Identity, Present
@@ -49,6 +51,9 @@ LOCK_SECONDS = 10.0
 """How long creating and destroying wait for a process that still works on the segment."""
 
 _COLUMNS = "columns"
+_REPORT = "report-"
+_OUT = "out-"
+_NOTE = "note"
 
 T = TypeVar("T")
 
@@ -200,10 +205,31 @@ class Segment:
         self._sweep(keep=batch - 1)
         self._store(batch - 1, marked=True)
 
-    def write_output(self, batch: int, data: bytes | memoryview) -> None:
-        """Keeps the outputs of the batch being applied, for a task that is tried again."""
-        self._require(batch - 1, marked=True)
-        self._write(_output_name(batch), data)
+    def keep(self, batch: int, port: str, data: bytes | memoryview) -> None:
+        """Keeps something for other stages: of the batch being applied, or of the last one while it is restored."""
+        if self.version == RESTORING:
+            self._require_lock()
+        else:
+            self._require(batch - 1, marked=True)
+        self._write(_output_name(batch, port), data)
+
+    def kept(self, batch: int, port: str) -> bytes | None:
+        """What the applied ``batch`` keeps for others, also while the next one is applied; None if nothing."""
+        if self.version not in (batch, batch + 1):
+            raise self._unexpected(f"version {batch} or {batch + 1}")
+        return self._read(_output_name(batch, port))
+
+    def note(self, text: str | None) -> None:
+        """Remembers a text until it is replaced; None forgets it."""
+        self._require_lock()
+        if text is None:
+            (self.directory / _NOTE).unlink(missing_ok=True)
+        else:
+            self._write(_NOTE, text.encode())
+
+    def noted(self) -> str | None:
+        found = self._read(_NOTE)
+        return None if found is None else found.decode()
 
     def finish(self, batch: int, report: bytes | memoryview) -> None:
         """Keeps the report, then makes ``batch`` the version with one store."""
@@ -228,14 +254,12 @@ class Segment:
 
     def report(self, batch: int) -> bytes:
         """The report kept for the applied ``batch``."""
-        data = self._read(batch, _report_name(batch))
+        if (self.version, self.marked) != (batch, False):
+            raise self._unexpected(f"version {batch} without mark")
+        data = self._read(_report_name(batch))
         if data is None:
             raise SegmentError(f"{self.directory} has lost its report of batch {batch}.", path=str(self.directory))
         return data
-
-    def outputs(self, batch: int) -> bytes | None:
-        """The outputs kept for the applied ``batch``; None if it had none."""
-        return self._read(batch, _output_name(batch))
 
     def destroy(self, timeout_seconds: float = LOCK_SECONDS) -> None:
         """Removes the folder and closes the segment. Raises `SegmentBusy` like `lock`."""
@@ -290,19 +314,17 @@ class Segment:
             temporary.write_bytes(data)
         os.replace(temporary, self.directory / name)
 
-    def _read(self, batch: int, name: str) -> bytes | None:
-        if (self.version, self.marked) != (batch, False):
-            raise self._unexpected(f"version {batch} without mark")
+    def _read(self, name: str) -> bytes | None:
         try:
             return (self.directory / name).read_bytes()
         except FileNotFoundError:
             return None
 
     def _sweep(self, keep: int) -> None:
-        kept = {_report_name(keep), _output_name(keep)}
+        kept = (_report_name(keep), f"{_OUT}{keep}-", f"{_OUT}{keep - 1}-")
         with os.scandir(self.directory) as entries:
             for entry in entries:
-                if entry.name.startswith(("report-", "out-")) and entry.name not in kept:
+                if entry.name.startswith((_REPORT, _OUT)) and not entry.name.startswith(kept):
                     os.unlink(entry.path)
 
 
@@ -338,8 +360,8 @@ def _build(directory: Path, identity: Identity, incarnation: int, version: int) 
 
 
 def _report_name(batch: int) -> str:
-    return f"report-{batch}"
+    return f"{_REPORT}{batch}."
 
 
-def _output_name(batch: int) -> str:
-    return f"out-{batch}.arrow"
+def _output_name(batch: int, port: str) -> str:
+    return f"{_OUT}{batch}-{quote(port, safe='')}"

@@ -1,0 +1,185 @@
+"""The part that tables and sets share: cells by key, of which those with value 0 count as not there.
+
+Cell number = order of first appearance of the key. A key that is removed keeps its cell, with value 0. Once
+its removal is durable too, the cell is dead; when most cells are, ``rebuild`` copies the living ones into
+columns of a new generation.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from afspark.model.kernels import table as kernel
+from afspark.model.states import keys as key_columns
+from afspark.model.states.base import StateSpec
+from afspark.model.states.cells import BLOCK, CellState, roomy
+from afspark.model.states.columns import Array, Columns, HeapColumns
+from afspark.model.states.keys import ByteKeys, IntegerKeys, KeyBlock
+from afspark.model.states.scalars import Scalars, Slot
+
+KEY_TYPES: dict[str, pa.DataType] = {"string": pa.binary(), "int64": pa.int64()}
+
+REBUILD_FLOOR = 4096
+"""Cells below which a rebuild gains nothing."""
+
+_ZERO = np.zeros(1, np.int64)
+
+
+class KeyedState(CellState):
+    """Keys, their cells, and the count of those that live (value or shadow not 0)."""
+
+    COLUMNS: ClassVar[tuple[str, ...]] = (*CellState.COLUMNS, *key_columns.COLUMNS)
+    COUNTS_LIFE: ClassVar[bool] = True
+
+    def __init__(self, spec: StateSpec, columns: Columns, name: str, key: str, value: str) -> None:
+        self._key = key
+        super().__init__(spec, columns, name, value, 0)
+
+    def _open_arrays(self, capacity: int) -> None:
+        super()._open_arrays(max(capacity, self.size))
+        self._keys = self._open_keys(self._label(), self._scalars)
+
+    def _open_keys(self, label: str, scalars: Scalars) -> ByteKeys | IntegerKeys:
+        kind: type[ByteKeys | IntegerKeys] = ByteKeys if self._key == "string" else IntegerKeys
+        return kind(self._columns, label, scalars)
+
+    @property
+    def size(self) -> int:
+        return self._scalars[Slot.ENTRIES]
+
+    def __len__(self) -> int:
+        """Number of keys that are there, counted by a scan."""
+        return int(np.count_nonzero(self._values[: self.size]))
+
+    # Updates
+
+    def _update(self, prepared: KeyBlock, amounts: Array, step: int, apply: Any) -> None:
+        for start in range(0, len(prepared), BLOCK):
+            stop = min(start + BLOCK, len(prepared))
+            cells = self._cells(prepared.slice(start, stop))
+            self._touch(cells)
+            apply(cells, amounts[start:stop] if step else amounts, step)
+
+    def remove(self, keys: Any, hashes: Array | None = None) -> None:
+        """Takes keys out; those that are not there are ignored, and a key may come several times."""
+        self._require_open()
+        prepared = self._keys.prepare(keys, hashes)
+        zero = _ZERO.astype(self._type)
+        for start in range(0, len(prepared), BLOCK):
+            found = self._keys.find(prepared.slice(start, min(start + BLOCK, len(prepared))))
+            cells = found[found != kernel.ABSENT]
+            self._touch(cells)
+            self._put(cells, zero, 0)
+
+    def _cells(self, block: KeyBlock) -> Array:
+        """Cell numbers of the keys; new cells are zero.
+
+        Cells beyond the published number always are: their values are journalled before they change, so an
+        undone transaction put them back; shadows move only for cells that stay; old stamps are of other
+        attempts.
+        """
+        cells, entries = self._keys.locate(block)
+        self._room_for_cells(entries)
+        self._scalars[Slot.ENTRIES] = entries
+        return cells
+
+    # Transactions
+
+    def _extent_begin(self) -> None:
+        self._scalars[Slot.ENTRIES_BEFORE] = self.size
+        self._scalars[Slot.LIVING_BEFORE] = self._scalars[Slot.LIVING]
+
+    def _extent_rollback(self) -> None:
+        self._keys.erase_from(self._scalars[Slot.ENTRIES_BEFORE])
+        self._scalars[Slot.LIVING] = self._scalars[Slot.LIVING_BEFORE]
+
+    def _extent_issue(self, cells: Array) -> None:
+        # A pending cell differs from its shadow, so one with value 0 has lived by its shadow alone.
+        zeros = len(cells) - int(np.count_nonzero(self._values[cells]))
+        self._scalars[Slot.LIVING_AFTER] = self._scalars[Slot.LIVING] - zeros
+
+    def _extent_acknowledge(self) -> None:
+        self._scalars[Slot.LIVING] = self._scalars[Slot.LIVING_AFTER]
+
+    def _extent_restore(self) -> None:
+        self._scalars[Slot.LIVING] = len(self)
+
+    # Backups
+
+    def _is_fresh(self) -> bool:
+        return self.size == 0
+
+    def _load_pairs(self, keys: pa.Array, values: Array) -> None:
+        """Puts values to keys; a zero takes no new cell."""
+        present = values != 0
+        if not present.all():
+            cells = self._keys.find(self._keys.prepare(keys.filter(pa.array(~present)), None))
+            self._values[cells[cells != kernel.ABSENT]] = 0
+            keys, values = keys.filter(pa.array(present)), values[present]
+        prepared = self._keys.prepare(keys, None)
+        if self.size == 0:
+            self._keys.reserve_for(prepared)
+        self._put(self._cells(prepared), np.ascontiguousarray(values), 1)
+
+    # Dead cells
+
+    @property
+    def wants_rebuild(self) -> bool:
+        return self.size >= REBUILD_FLOOR and 2 * self._scalars[Slot.LIVING] < self.size
+
+    def rebuild(self) -> None:
+        label = self._next_generation()
+        try:
+            self._copy_living(label)
+        except BaseException:
+            self._drop_leftovers()
+            raise
+        self._switch_generation()
+        self._open_arrays(self.size)
+
+    def _copy_living(self, label: str) -> None:
+        """Writes the columns of the next generation, and what the scalars will say of it."""
+        values, shadows = self._values[: self.size], self._shadows[: self.size]
+        living = np.flatnonzero((values != 0) | (shadows != 0)).astype(np.uint32)
+        draft = Scalars(HeapColumns(), self.name)
+        keys = self._open_keys(label, draft)
+        block = keys.prepare(self._keys.take(living), None)
+        keys.reserve_for(block)
+        _, entries = keys.locate(block)
+        for column, source in (("value", values), ("shadow", shadows)):
+            self._columns.open(f"{label}.{column}", self._type, roomy(entries))[:entries] = source[living]
+        self._scalars[Slot.ENTRIES_AFTER] = entries
+        self._scalars[Slot.INDEX_BITS_AFTER] = draft[Slot.INDEX_BITS]
+
+    def _finish_rebuilding(self) -> None:
+        scalars = self._scalars
+        scalars[Slot.ENTRIES] = scalars[Slot.LIVING] = scalars[Slot.ENTRIES_AFTER]
+        scalars[Slot.INDEX_BITS] = scalars[Slot.INDEX_BITS_AFTER]
+        super()._finish_rebuilding()
+
+    # Reading
+
+    def _get(self, keys: Any, hashes: Array | None) -> Array:
+        cells = self._keys.find(self._keys.prepare(keys, hashes))
+        values = np.empty(len(cells), self._values.dtype)
+        kernel.values_or_zero(cells, self._values, values)
+        return values
+
+    def contains(self, keys: Any, hashes: Array | None = None) -> Array:
+        """Whether each key is there (boolean array)."""
+        present: Array = self._get(keys, hashes) != 0
+        return present
+
+    def export(self) -> pa.RecordBatch:
+        values = self._values[: self.size]
+        cells = np.flatnonzero(values).astype(np.uint32)
+        if len(cells) == self.size:
+            return self._pairs(None, values.copy())
+        return self._pairs(cells, values[cells])
+
+    @property
+    def memory(self) -> int:
+        return super().memory + self._keys.memory

@@ -1,0 +1,105 @@
+"""What the conformance checks are run on: specifications with random updates, for every built-in kind."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from afspark.model.states.base import StateSpec
+from afspark.model.states.matrix import Matrix, MatrixState
+from afspark.model.states.members import Set, SetState
+from afspark.model.states.numeric import Numeric, NumericState
+from afspark.model.states.table import HashTable, HashTableState
+from afspark.model.states.vector import Vector, VectorState
+
+Random = np.random.Generator
+Update = Callable[[Any, Random], None]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A specification, and a function that makes one random update (by the given generator only) in an open
+    transaction.
+    """
+
+    spec: StateSpec
+    update: Update
+
+    def __str__(self) -> str:
+        fields = self.spec.to_json()
+        return "-".join(str(value) for key, value in fields.items() if key != "exact" or value)
+
+
+def builtin_subjects() -> Iterator[Subject]:
+    """Every built-in kind with every combination of its types and divergences."""
+    for value in ("int64", "float64"):
+        for divergence, key in itertools.product(HashTable.divergences, ("string", "int64")):
+            yield Subject(HashTable(key=key, value=value, divergence=divergence), update_table)
+        for divergence in Matrix.divergences:
+            yield Subject(Matrix(rows=7, cols=13, value=value, divergence=divergence), update_array)
+            yield Subject(Vector(size=3, value=value, divergence=divergence), update_array)
+        yield Subject(Numeric(value=value, divergence="difference"), update_number)
+    for key in ("string", "int64"):
+        yield Subject(Set(key=key), update_set)
+    yield Subject(HashTable(exact=True, divergence="manhattan"), update_table)
+    yield Subject(HashTable(exact=True, divergence="keys"), update_table)
+    yield Subject(Matrix(rows=7, cols=13, exact=True, divergence="euclidean"), update_array)
+    yield Subject(Vector(exact=True), update_array)
+    yield Subject(Set(exact=True), update_set)
+
+
+def amounts(value: str, count: int, random: Random) -> np.ndarray[Any, Any]:
+    """Small and large amounts of either sign, some of them zero."""
+    scale = 10.0 ** random.integers(0, 4)
+    drawn = random.normal(0.0, scale, count) * (random.random(count) < 0.9)
+    return np.rint(drawn).astype(np.int64) if value == "int64" else drawn
+
+
+def keys_for(key: str, numbers: np.ndarray[Any, Any]) -> Any:
+    """Keys of that type, one for each number; strings of different lengths."""
+    if key == "int64":
+        return numbers
+    return pa.array([b"k" * int(number % 23) + str(number).encode() for number in numbers], pa.binary())
+
+
+def _some_keys(key: str, random: Random) -> Any:
+    count = int(random.integers(0, 200))
+    return keys_for(key, random.integers(0, int(random.choice([20, 300, 5000])), count))
+
+
+def update_table(table: HashTableState, random: Random) -> None:
+    """Adds to, overwrites or removes keys of which some are new and some repeat."""
+    keys = _some_keys(table.spec.key, random)
+    way = random.random()
+    if way < 0.2:
+        table.remove(keys)
+        return
+    (table.add if way < 0.7 else table.put)(keys, amounts(table.spec.value, len(keys), random))
+
+
+def update_set(members: SetState, random: Random) -> None:
+    """Adds or removes keys of which some are new and some repeat."""
+    (members.add if random.random() < 0.6 else members.remove)(_some_keys(members.spec.key, random))
+
+
+def update_array(array: MatrixState | VectorState, random: Random) -> None:
+    """One of the three ways to update a matrix or vector; a vector may grow a little."""
+    reach = array.size + (int(random.integers(0, 9)) if isinstance(array, VectorState) else 0)
+    way = random.integers(0, 3)
+    if way == 0:
+        delta = amounts(array.spec.value, reach, random) * (random.random(reach) < random.random())
+        array.add_dense(delta.astype(array.values.dtype))
+        return
+    count = int(random.integers(0, 60)) if reach else 0
+    cells = random.integers(0, max(reach, 1), count)
+    (array.add_at if way == 1 else array.put_at)(cells, amounts(array.spec.value, count, random))
+
+
+def update_number(number: NumericState, random: Random) -> None:
+    """Adds to, or overwrites, the number."""
+    (number.add if random.random() < 0.8 else number.put)(amounts(number.spec.value, 1, random)[0])

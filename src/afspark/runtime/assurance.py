@@ -1,0 +1,70 @@
+"""What a user is told of errors: the thresholds in force, and the bounds that failures so far have realised."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from afspark.model.windows import Decaying
+from afspark.runtime.crew import Crew
+
+START = "window_start"
+
+
+def realised(crew: Crew, window: int | None = None) -> dict[str, float]:
+    """Per state, the most that failures so far can have changed it (in one window); 0 before any.
+
+    With panes and without ``window``: the worst of those that are open or were closed by the last batch.
+    """
+    terms, strikes = crew.workforce.terms, [member.strikes for member in crew.workforce.members]
+    kind = crew.node.window
+    if window is not None:
+        return terms.realised(strikes, window=window)
+    if isinstance(kind, Decaying):
+        latest = crew.agenda.latest
+        return terms.realised(strikes, tick=None if latest is None else kind.pane(latest))
+    if kind is None:
+        return terms.realised(strikes)
+    windows = {pane + later for pane in crew.workforce.calendar.exposed for later in range(kind.panes)}
+    found = [terms.realised(strikes, window=one) for one in windows]
+    return {name: max((bound[name] for bound in found), default=0.0) for name in terms.states}
+
+
+def in_force(crew: Crew) -> list[dict[str, Any]]:
+    """θ, l and γ of every worker, and why; with panes also those of the panes that failures have struck."""
+    terms = crew.workforce.terms
+    entries = []
+    for member in crew.workforce.members:
+        entry: dict[str, Any] = {
+            "operator": crew.name,
+            "worker": member.worker,
+            "host": member.home,
+            "incarnation": member.incarnation,
+            "failures": member.failures,
+            **terms.thresholds(member.strikes).to_json(),
+        }
+        if terms.paned:
+            entry["panes"] = {
+                pane: terms.thresholds(member.strikes, pane).to_json() for pane in terms.pane_thetas(member.strikes)
+            }
+        entries.append(entry)
+    return entries
+
+
+def with_bounds(frame: DataFrame, crew: Crew) -> DataFrame:
+    """The rows with the bound of their operator (and window): column ``bound``, or one per state."""
+    names = list(crew.workforce.terms.states)
+    columns = {name: "bound" if len(names) == 1 else f"bound_{name}" for name in names}
+    kind = crew.node.window
+    if kind is None or START not in frame.columns:
+        bounds = realised(crew)
+        return frame.withColumns({columns[name]: F.lit(float(bounds[name])) for name in names})
+    closings = [step.punctuation for step in crew.workforce.programme if step.own and not step.punctuation.last]
+    by_window = {float(one.start): realised(crew, one.window) for one in closings}
+    for name, column in columns.items():
+        pairs = [(F.lit(start), F.lit(float(bounds[name]))) for start, bounds in by_window.items()]
+        frame = frame.withColumn(column, F.create_map(*chain.from_iterable(pairs))[F.col(START)])
+    return frame

@@ -1,0 +1,35 @@
+"""A worker's segment as its task sees it, before it is known whether there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from afspark.runtime.lifecycle import Found, Identity
+from afspark.runtime.segment.cache import process_cache
+from afspark.runtime.segment.header import examine
+from afspark.runtime.segment.segment import Segment
+
+
+@dataclass(frozen=True)
+class SegmentAddress:
+    """The segment in ``directory`` (implements `residence.Address`)."""
+
+    directory: Path
+
+    def examine(self) -> Found:
+        return examine(self.directory)
+
+    @contextmanager
+    def create(self, identity: Identity, incarnation: int) -> Iterator[Segment]:
+        """A new segment in place of whatever is there, closed again at the end."""
+        segment = Segment.create(self.directory, identity, incarnation, restoring=True)
+        try:
+            yield segment
+        finally:
+            segment.close()
+
+    def open(self) -> Segment | None:
+        return process_cache().get(self.directory)

@@ -1,0 +1,292 @@
+"""One worker's work on one batch: items, punctuation and feedback meet the operator, in the programme's order.
+
+Knows nothing of Spark, segments or stores: what it changes are states in a transaction, what it makes is an `Output`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from afspark.errors import UsageError
+from afspark.model.operator import Operator, Outbox, WorkerContext
+from afspark.model.windows import Decayed, Decaying, PaneReport, Part, Sliding, Split, late, scale, split
+from afspark.runtime.exchange import Packet, Parcel, pack_packets, pack_parts
+from afspark.runtime.ingest import Ingest
+from afspark.runtime.orders import Mission, Order
+from afspark.runtime.panes import Pane, Panes, merged
+from afspark.runtime.programme import Step
+
+#: Ports of what a worker keeps for others: items for all operators downstream, rows for the sink, closed windows.
+ALL = "all"
+ROWS = "rows"
+WINDOWS = "windows"
+
+
+def items_for(successor: str) -> str:
+    """The port of items for one operator only."""
+    return f"to-{successor}"
+
+
+def feedback_for(target: str) -> str:
+    """The port of feedback to an operator upstream."""
+    return f"back-{target}"
+
+
+class Feed:
+    """The items of one worker in one batch: what it reads itself, and the parcels that others sent."""
+
+    def __init__(
+        self, direct: Iterable[tuple[str, Ingest]] = (), inbox: Iterable[Parcel] = (), *, size: int = 0
+    ) -> None:
+        self._direct = list(direct)
+        parcels = sorted(inbox, key=lambda parcel: (parcel.origin, parcel.partition))
+        self._waiting = [(parcel, list(parcel.packets())) for parcel in parcels if not parcel.feedback]
+        self._feedback = [parcel for parcel in parcels if parcel.feedback]
+        self._parcels = [parcel for parcel, _ in self._waiting]
+        self.bytes = size + sum(parcel.size for parcel in parcels)
+        self.consumed = {parcel.label: parcel.digest for parcel in parcels}
+
+    @property
+    def items(self) -> int:
+        received = sum(parcel.items for parcel in self._parcels)
+        return received + sum(ingest.items for _, ingest in self._direct)
+
+    @property
+    def unplaced(self) -> int:
+        received = sum(parcel.unplaced for parcel in self._parcels)
+        return received + sum(ingest.unplaced for _, ingest in self._direct)
+
+    def latest(self) -> list[float]:
+        times = [ingest.latest for _, ingest in self._direct] + [parcel.latest for parcel in self._parcels]
+        return [time for time in times if time is not None]
+
+    def feedback(self) -> Iterator[tuple[str, Packet]]:
+        for parcel in self._feedback:
+            for packet in parcel.packets():
+                yield parcel.origin, packet
+
+    def before(self, step: Step) -> Iterator[tuple[str, Packet]]:
+        """What was sent before the punctuation of ``step``, and has not been given out yet."""
+        for parcel, packets in self._waiting:
+            last = step.after.get(parcel.origin)
+            while last is not None and packets and packets[0].step <= last:
+                yield parcel.origin, packets.pop(0)
+
+    def rest(self) -> Iterator[tuple[str, Packet]]:
+        for parcel, packets in self._waiting:
+            while packets:
+                yield parcel.origin, packets.pop(0)
+        for origin, ingest in self._direct:
+            for packet in ingest:
+                yield origin, packet
+
+
+@dataclass
+class Output:
+    """What a batch made besides its changes of state."""
+
+    #: what is kept for others, by port
+    kept: dict[str, bytes] = field(default_factory=dict)
+    #: feedback by receiver
+    feedback: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    panes: PaneReport | None = None
+
+
+class _Outbox(Outbox):
+    def __init__(self, operator: str, successors: tuple[str, ...]) -> None:
+        self.operator, self.successors = operator, successors
+        self.step = 0
+        self.sent: dict[str, list[Packet]] = {}
+        self.feedback: dict[str, list[pa.RecordBatch]] = {}
+
+    def send(self, items: pa.RecordBatch, *, to: str) -> None:
+        if to not in self.successors:
+            raise UsageError(
+                f"{self.operator!r} sends items to {to!r}, which does not read from it.",
+                remedy=f"It can send to {', '.join(self.successors) or 'nobody'}.",
+            )
+        self._put(items_for(to), items)
+
+    def feed_back(self, items: pa.RecordBatch, *, to: str) -> None:
+        if items.num_rows:
+            self.feedback.setdefault(to, []).append(items)
+
+    def put(self, items: pa.RecordBatch | None) -> None:
+        """What the operator has returned."""
+        if items is not None:
+            self._put(ALL, items)
+
+    def _put(self, port: str, items: pa.RecordBatch) -> None:
+        if items.num_rows:
+            self.sent.setdefault(port, []).append(Packet(items, self.step))
+
+
+class Shift:
+    """Runs the operator over a feed. ``probe`` is called between any two pieces of work."""
+
+    def __init__(
+        self, mission: Mission, order: Order, operator: Operator, panes: Panes, probe: Callable[[], None] = lambda: None
+    ) -> None:
+        self.operator, self.specs, self.panes, self.order = operator, operator.states(), panes, order
+        self.window, self.calendar, self.workers = mission.window, order.calendar, mission.workers
+        self.keeps_items = mission.appends or bool(mission.successors)
+        self.probe = probe
+        self.outbox = _Outbox(mission.operator_name, mission.successors)
+        self.context = WorkerContext(
+            worker=order.worker,
+            workers=mission.workers,
+            batch=order.batch,
+            missing=order.missing,
+            lost=order.lost or {},
+            lost_items=order.lost_items,
+            outbox=self.outbox,
+        )
+        self.output = Output()
+        self.seen = self.calendar.agenda.blank(order.worker)
+        self._begun: dict[Pane, Mapping[str, Any]] = {}
+        self._closed: list[tuple[Any, pa.RecordBatch]] = []
+
+    def run(self, feed: Feed) -> Output:
+        self.operator.context = self.context
+        if self.order.lost is not None:
+            for pane in self.panes:
+                self.operator.on_recover(self._view(pane), self.context)
+        for origin, packet in feed.feedback():
+            self.context.input = origin
+            self._each_open(partial(self.operator.on_feedback, packet.items))
+            self.probe()
+        for number, step in enumerate(self.order.programme):
+            self.outbox.step = number
+            for origin, packet in feed.before(step):
+                self._take(origin, packet)
+            self._finish_open()
+            self._punctuate(step)
+            self.probe()
+        self.outbox.step = len(self.order.programme)
+        for origin, packet in feed.rest():
+            self._take(origin, packet)
+        self._finish_open()
+        self.probe()
+        return self._collected(feed)
+
+    # --- items ----------------------------------------------------------------------------------------------
+
+    def _take(self, origin: str, packet: Packet) -> None:
+        self.context.input = origin
+        for pane, items in self._placed(packet):
+            self.outbox.put(self.operator.process(items, self._states(pane)))
+        self.probe()
+
+    def _placed(self, packet: Packet) -> Iterator[tuple[Pane, pa.RecordBatch]]:
+        """The items by pane, without those that are too late for theirs."""
+        window = self.window
+        if window is None:
+            yield None, packet.items
+            return
+        if packet.pane is not None:
+            divided = Split(parts=[Part(packet.pane, packet.items)], items=packet.items.num_rows)
+        else:
+            divided = split(window, packet.items, now=self.calendar.now, seen=self.seen.seen, workers=self.workers)
+        kept, too_late = late(window, self.calendar.agenda, divided.parts)
+        self.seen = self.seen.noting(divided, kept, too_late)
+        for part in kept:
+            yield part.pane, part.items
+
+    # --- states ---------------------------------------------------------------------------------------------
+
+    def _view(self, pane: Pane) -> Mapping[str, Any]:
+        """The states as the operator sees them: a decaying one in the units of its tick."""
+        if isinstance(self.window, Decaying):
+            tick = self._tick if pane is None else pane
+            factor = scale(self.window, tick, self.calendar.base)
+            return {name: Decayed(state, factor) for name, state in self.panes.of(None).items()}
+        return self.panes.of(pane)
+
+    @property
+    def _tick(self) -> int:
+        """The newest tick known."""
+        assert self.window is not None
+        latest = self.calendar.agenda.latest
+        known = [*self.seen.panes, *([] if latest is None else [self.window.pane(latest)])]
+        return max(known, default=self.calendar.base)
+
+    def _states(self, pane: Pane) -> Mapping[str, Any]:
+        """The states for items of a pane; the operator is told of the first of them."""
+        if pane not in self._begun:
+            # One pane at a time, so that an operator can keep what belongs to it in attributes.
+            self._end_open()
+            self._begun[pane] = self._view(pane)
+            self.context.missing = self.order.pane_missing.get(pane or 0, self.order.missing)
+            self.operator.begin(self._begun[pane], self.context)
+        return self._begun[pane]
+
+    def _finish_open(self) -> None:
+        # An operator without windows expects begin and finish in every batch, with or without items.
+        if self.window is None and not self._begun and self.outbox.step == len(self.order.programme):
+            self._states(None)
+        self._end_open()
+
+    def _end_open(self) -> None:
+        for states in self._begun.values():
+            self.outbox.put(self.operator.finish(states))
+        self._begun.clear()
+
+    def _each_open(self, act: Callable[[Mapping[str, Any]], pa.RecordBatch | None]) -> None:
+        """For what is not bound to a pane: every open one, or the only set of states.
+
+        Where no pane is open the operator is told all the same, with empty states that nobody keeps.
+        """
+        panes = [pane for pane in self.panes if pane is None or not self._is_closed(pane)]
+        for pane in panes:
+            self.outbox.put(act(self._view(pane)))
+        if not panes:
+            self.outbox.put(act(merged(self.specs, ())))
+
+    def _is_closed(self, pane: int) -> bool:
+        first = self.calendar.agenda.first_open
+        return first is not None and pane < first
+
+    # --- punctuation ----------------------------------------------------------------------------------------
+
+    def _punctuate(self, step: Step) -> None:
+        punctuation = step.punctuation
+        if not step.own:
+            self._each_open(partial(self.operator.on_punctuation, punctuation))
+            return
+        states = self._window_states(punctuation.window)
+        for name, state in states.items():
+            self._closed.append(([punctuation.window, punctuation.start, punctuation.end, name], state.export()))
+        self.outbox.put(self.operator.on_punctuation(punctuation, states))
+
+    def _window_states(self, window: int) -> Mapping[str, Any]:
+        """The states of the window that ends with pane ``window``."""
+        if isinstance(self.window, Decaying):
+            return self._view(window)
+        first = window - self.window.panes + 1 if isinstance(self.window, Sliding) else window
+        present = [self.panes.of(pane) for pane in self.panes if pane is not None and first <= pane <= window]
+        if isinstance(self.window, Sliding) or not present:
+            return merged(self.specs, present)
+        return present[0]
+
+    # --- the end --------------------------------------------------------------------------------------------
+
+    def _collected(self, feed: Feed) -> Output:
+        output = self.output
+        if self.window is not None:
+            times = [*feed.latest(), *([] if self.seen.latest is None else [self.seen.latest])]
+            output.panes = replace(
+                self.seen, latest=max(times, default=None), unplaced=self.seen.unplaced + feed.unplaced
+            )
+        output.feedback = self.outbox.feedback
+        if self.keeps_items:
+            output.kept = {port: pack_packets(packets) for port, packets in self.outbox.sent.items()}
+        for target, batches in self.outbox.feedback.items():
+            output.kept[feedback_for(target)] = pack_packets([Packet(batch) for batch in batches])
+        if self._closed:
+            output.kept[WINDOWS] = pack_parts(self._closed)
+        return output

@@ -1,0 +1,199 @@
+"""The agreement all workers of an operator run under: which thresholds are in force, and why. Pure.
+
+Without windows every failure of a worker counts for ever. With hopping and sliding windows a threshold belongs to
+a pane, and a failure counts for the panes that were open at its moment; a decaying state forgets by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from afspark.bounds import Failure, Place, divides_among_copies, failures_in_force, realised
+from afspark.model.states import StateSpec
+from afspark.model.windows import Decaying, Sliding, Window, scale
+from afspark.policies import Thresholds, Tolerance, thresholds_in_force
+from afspark.runtime.orders import Calendar
+from afspark.runtime.panes import label, parse_label
+from afspark.store import CompactionRule
+
+Strikes = Sequence["Strike"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strike:
+    """A counted failure: what it may have taken, by state (``state@pane`` where there are panes).
+
+    ``panes`` is the range that was open, None without panes. For decaying states ``tick`` says when it was.
+    """
+
+    taken: Mapping[str, float]
+    panes: tuple[int, int] | None = None
+    tick: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"taken": dict(self.taken), "panes": self.panes, "tick": self.tick}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Strike:
+        panes = data.get("panes")
+        return cls(taken=data["taken"], panes=(panes[0], panes[1]) if panes else None, tick=data.get("tick", 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """Tolerance, states, place and window of an operator."""
+
+    tolerance: Tolerance
+    states: Mapping[str, StateSpec]
+    place: Place
+    window: Window | None = None
+    compaction: CompactionRule = field(default_factory=CompactionRule)
+
+    @property
+    def workers(self) -> int:
+        return self.place.workers
+
+    @property
+    def keyed(self) -> bool:
+        return self.place.keyed
+
+    @property
+    def paned(self) -> bool:
+        return self.window is not None and not isinstance(self.window, Decaying)
+
+    @property
+    def decaying(self) -> bool:
+        return isinstance(self.window, Decaying)
+
+    @property
+    def _panes(self) -> int:
+        return self.window.panes if isinstance(self.window, Sliding) else 1
+
+    # --- thresholds -----------------------------------------------------------------------------------------
+
+    def thresholds(self, strikes: Strikes, pane: int | None = None) -> Thresholds:
+        """Everything in force for a worker with these failures (for one pane), and why."""
+        failures = self._counted(strikes, pane)
+        found = thresholds_in_force(
+            self.tolerance, self.states, failures=failures, place=self.place, decaying=self.decaying
+        )
+        if self._panes == 1:
+            return found
+        theta = {name: value / self._panes for name, value in found.theta.items()}
+        why = f"{found.why}, divided among the {self._panes} panes of a window"
+        return Thresholds(theta=theta, items=found.items, unacked=found.unacked, why=why)
+
+    def theta(self, strikes: Strikes, pane: int | None = None) -> dict[str, float]:
+        """Thresholds per state; with panes and without ``pane``: those of a pane no failure has struck."""
+        return dict(self.thresholds(strikes, pane).theta)
+
+    def pane_thetas(self, strikes: Strikes) -> dict[int, dict[str, float]]:
+        """Thresholds of the panes that failures count for."""
+        return {pane: self.theta(strikes, pane) for pane in self._affected(strikes)}
+
+    def items(self, strikes: Strikes) -> float:
+        """l: how many feedback items may wait without a backup."""
+        return self.tolerance.items_allowance(failures=len(strikes), place=self.place, decaying=self.decaying)
+
+    def _counted(self, strikes: Strikes, pane: int | None) -> int:
+        if not self.paned:
+            return 0 if self.decaying else len(strikes)
+        if pane is None:
+            return 0
+        failures = [Failure(*strike.panes) for strike in strikes if strike.panes is not None]
+        assert self.window is not None
+        return failures_in_force(self.window.kind, failures, pane, self._panes)
+
+    def _affected(self, strikes: Strikes) -> list[int]:
+        ranges = [strike.panes for strike in strikes if strike.panes is not None]
+        return sorted({pane for first, last in ranges for pane in range(first, last + self._panes)})
+
+    # --- losses ---------------------------------------------------------------------------------------------
+
+    def strike(self, strikes: Strikes, calendar: Calendar) -> Strike:
+        """The record of a failure that strikes now."""
+        if self.decaying:
+            return Strike(taken=self._taken(self.theta(strikes)), tick=self._tick(calendar))
+        if not self.paned:
+            return Strike(taken=self._taken(self.theta(strikes)))
+        touched = calendar.exposed
+        if not touched:
+            return Strike(taken={})
+        taken = {
+            label(name, pane): most for pane in touched for name, most in self._taken(self.theta(strikes, pane)).items()
+        }
+        return Strike(taken=taken, panes=(min(touched), max(touched)))
+
+    def _taken(self, theta: Mapping[str, float]) -> dict[str, float]:
+        """Nothing is promised where nothing is kept."""
+        return dict(theta) if self.tolerance.recovers else dict.fromkeys(self.states, 0.0)
+
+    def last_loss(self, strikes: Strikes) -> dict[str, float]:
+        """What the newest failure may have taken, by state."""
+        return dict(strikes[-1].taken) if strikes else dict.fromkeys(self.states, 0.0)
+
+    def missing(self, strikes: Strikes, tick: int | None = None) -> dict[str, float]:
+        """What all failures may have taken from a state without panes; of a decaying one, what is left at ``tick``."""
+        totals = dict.fromkeys(self.states, 0.0)
+        for strike in strikes:
+            for name in totals:
+                left = 1.0
+                if isinstance(self.window, Decaying) and tick is not None:
+                    left = scale(self.window, tick, strike.tick)
+                totals[name] += strike.taken.get(name, 0.0) * left
+        return totals
+
+    def pane_missing(self, strikes: Strikes) -> dict[int, dict[str, float]]:
+        """What failures may have taken from the states of each pane they struck."""
+        found: dict[int, dict[str, float]] = {}
+        for strike in strikes:
+            for name, most in strike.taken.items():
+                state, pane = parse_label(name)
+                if pane is not None:
+                    totals = found.setdefault(pane, dict.fromkeys(self.states, 0.0))
+                    totals[state] += most
+        return found
+
+    def window_missing(self, strikes: Strikes, window: int) -> dict[str, float]:
+        """What failures may have taken from the window that ends with pane ``window``."""
+        if self.decaying:
+            return self.missing(strikes, tick=window)
+        panes = self.pane_missing(strikes)
+        first = window - self._panes + 1
+        return {
+            name: math.fsum(panes[pane][name] for pane in range(first, window + 1) if pane in panes)
+            for name in self.states
+        }
+
+    def remembered(self, strikes: Strikes, calendar: Calendar) -> tuple[Strike, ...]:
+        """The failures that still matter: not those whose panes no open window needs."""
+        first = calendar.needed_from
+        if not self.paned or first is None:
+            return tuple(strikes)
+        # A sliding window reaches back; thresholds of new panes depend on failures inside their window.
+        return tuple(strike for strike in strikes if strike.panes is None or strike.panes[1] >= first)
+
+    def realised(
+        self, per_worker: Sequence[Strikes], *, window: int | None = None, tick: int | None = None
+    ) -> dict[str, float]:
+        """Per state, the most that the failures so far can have changed it (in one window); 0 before any."""
+        bounds = {}
+        for name, spec in self.states.items():
+            if not self.tolerance.recovers:
+                bounds[name] = math.inf if any(per_worker) else 0.0
+                continue
+            losses = [
+                (self.missing(strikes, tick) if window is None else self.window_missing(strikes, window))[name]
+                for strikes in per_worker
+            ]
+            adds_up = divides_among_copies(keyed=self.keyed and spec.disjoint, divergence=spec.distance.value)
+            bounds[name] = realised(losses, adds_up=adds_up)
+        return bounds
+
+    def _tick(self, calendar: Calendar) -> int:
+        assert self.window is not None
+        latest = calendar.agenda.latest
+        return calendar.base if latest is None else self.window.pane(latest)

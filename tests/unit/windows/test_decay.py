@@ -1,0 +1,103 @@
+"""States that fade."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from afspark.errors import UsageError
+from afspark.model.states import HashTable, HeapColumns, Matrix
+from afspark.model.windows import Decayed, Decaying, check_decayable, needs_rebase, scale
+
+HALF = Decaying(0.5, 1, by="processing")
+
+
+def opened(spec: Any) -> Any:
+    state = spec.open(HeapColumns(), "s")
+    state.begin()
+    return state
+
+
+def test_factors_stay_finite() -> None:
+    assert scale(HALF, 3, 3) == 1
+    assert scale(HALF, 0, 2000) < math.inf
+    assert scale(HALF, 2000, 0) == 0 and needs_rebase(HALF, 2000, 0)
+    assert not needs_rebase(HALF, 330, 0) and needs_rebase(HALF, 340, 0)
+    assert not needs_rebase(HALF, 0, 340)
+
+
+def test_only_real_numbers_decay() -> None:
+    check_decayable(Matrix(rows=1, cols=2, value="float64"))
+    for spec in (HashTable(), Matrix(rows=1, cols=2)):
+        with pytest.raises(UsageError) as refused:
+            check_decayable(spec)
+        assert refused.value.value == "int64" and "float64" in refused.value.remedy
+        with pytest.raises(UsageError):
+            Decayed(opened(spec), 1.0)
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, math.inf, math.nan])
+def test_factors_that_are_none(factor: float) -> None:
+    with pytest.raises(UsageError):
+        Decayed(opened(HashTable(value="float64")), factor)
+
+
+def test_tables() -> None:
+    table = opened(HashTable(value="float64"))
+    view = Decayed(table, 0.25)
+    view.add(["a", "b"], [1, 2])
+    view.add(pa.array(["a"]), values=pa.array([1.0]))
+    view.put(["c"], 5.0)
+    assert view.get(["a", "b", "c", "d"]).tolist() == [2, 2, 5, 0]
+    assert table.get(["a", "b", "c"]).tolist() == [8, 8, 20]
+    assert view.contains(["a", "d"]).tolist() == [True, False]
+    assert view.export().to_pydict() == {"key": [b"a", b"b", b"c"], "value": [2, 2, 5]}
+    assert view.changed().schema.equals(table.spec.pairs_schema)
+    assert len(view) == 3 and view.spec == table.spec
+    table.settle()
+    assert view.divergence() == view.drift() == 5
+    with pytest.raises(UsageError):
+        view.add(["a"], ["x"])
+
+
+def test_matrices() -> None:
+    matrix = opened(Matrix(rows=2, cols=2, value="float64"))
+    view = Decayed(matrix, 0.5)
+    view.add_at([0, 3], 1)
+    view.put_at([1], [7])
+    view.add_dense(np.ones((2, 2)))
+    assert view.values.tolist() == [[2, 8], [1, 2]]
+    assert matrix.values.tolist() == [[4, 16], [2, 4]]
+
+
+def test_a_single_number() -> None:
+    class Number:
+        spec = HashTable(value="float64")
+        value = 0.0
+
+        def add(self, amount: float) -> None:
+            self.value += float(amount)
+
+    number = Number()
+    Decayed(number, 0.5).add(3)
+    assert number.value == 6 and Decayed(number, 0.25).value == 1.5
+
+
+def test_a_state_moves_to_a_newer_base_with_its_backups() -> None:
+    table = opened(HashTable(value="float64"))
+    table.add(["a", "b"], [4.0, 6.0])
+    backups = [table.issue(0)]
+    table.acknowledge()
+    table.begin()
+    cells = table.export()
+    table.put(cells["key"], cells["value"].to_numpy() * scale(HALF, 1, 0))
+    backups.append(table.issue(0, everything=True))
+    table.acknowledge()
+    assert table.divergence() == 0
+    recovered = HashTable(value="float64").open(HeapColumns(), "s")
+    recovered.restore(backups)
+    assert Decayed(recovered, scale(HALF, 2, 1)).get(["a", "b"]).tolist() == [1, 1.5]
