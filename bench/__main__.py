@@ -35,7 +35,9 @@ class Bench:
 
     def __init__(self, folder: Path, batches: int, rounds: int) -> None:
         self.rounds = rounds
-        self.spark = af.session("local[2]", app_name="bench", config={"spark.ui.enabled": "false", "spark.driver.memory": DRIVER_MEMORY})
+        self.spark = af.session(
+            "local[2]", app_name="bench", config={"spark.ui.enabled": "false", "spark.driver.memory": DRIVER_MEMORY}
+        )
         self.text = text_files(folder, batches)
         self.packets = packet_files(folder, batches, PACKETS_PER_FILE)
         # A batch is one file for everybody.
