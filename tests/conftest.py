@@ -19,7 +19,11 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 _TESTS = Path(__file__).parent
 _LAYERS = ["unit", "contract", "property", "spark", "cluster"]
-_MARKERS = {"spark": [pytest.mark.spark], "cluster": [pytest.mark.spark, pytest.mark.cluster]}
+# With several processes (-n), all tests of a group run in one of them: a JVM and a cluster are started once.
+_MARKERS = {
+    "spark": [pytest.mark.spark, pytest.mark.xdist_group("spark")],
+    "cluster": [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("cluster")],
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
