@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -162,6 +163,14 @@ def test_no_failure_counts_twice() -> None:
 def test_items_wait_for_the_incarnation_that_holds_them(losses: list[Loss], waiting: int) -> None:
     members, _ = call(5, records=[record(0, waiting=4), record(1)], losses=losses, survivors=[survivor(0, 4)])
     assert members[0].waiting == waiting
+
+
+def test_the_next_driver_knows_how_many_items_went() -> None:
+    """The first one died between the loss and the batch that would have told the operator."""
+    before, after = replace(loss(0), items=9), replace(loss(0, 1), items=4)
+    records = [record(0, incarnation=1, strikes=(taken(20.0),)), record(1)]
+    members, _ = call(5, records=records, losses=[before, after])
+    assert members[0].order(5, terms()).lost_items == 4
 
 
 @pytest.mark.parametrize(("limit", "recheck"), [(40.0, True), (80.0, False), (160.0, False)])

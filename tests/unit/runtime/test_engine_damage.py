@@ -110,6 +110,22 @@ def test_damage_is_not_forgotten_when_the_recovering_process_dies(make_rig: Make
     assert rig.counts()["all"] == before["all"] + 80, "a chain with a hole in it was continued"
 
 
+def test_damage_that_is_met_while_nothing_is_processed_is_told(make_rig: MakeRig) -> None:
+    """Results are asked for between two batches; the recovery they need is all that happens."""
+    rig, truth = make_rig(tolerance=MiniBatch())
+    rig.go(3)
+    truncate(rig.objects(worker=0)[2])
+    rig.lose(0)
+    rig.driver.ready()
+    assert not rig.ledger[0].recovery.covered
+    assert rig.counts()["all"] == truth["all"] * 5 // 12
+    rig.go(1)
+    before = rig.counts()
+    rig.lose(0)
+    rig.go(1)
+    assert rig.counts()["all"] == before["all"] + 80, "a chain with a hole in it was continued"
+
+
 def test_a_damaged_full_image_is_replaced_by_the_chain_before_it(
     make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def test_the_first_batch_after_a_loss_is_told_of_it() -> None:
     assert (lost.waiting, lost.lost_items) == (0, 4)
     order = lost.order(7, terms())
     assert order.lost == terms().theta(strikes(1)) and order.lost_items == 4
+    assert lost.lost(terms(), "a").order(7, terms()).lost_items == 4, "an incarnation that was never told took them"
     later = lost.applied(report(), terms()).order(8, terms())
     assert later.lost is None and later.lost_items == 0
     assert Member(worker=1, home="a").order(0, terms()).lost is None

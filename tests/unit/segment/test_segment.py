@@ -281,11 +281,20 @@ def test_restoring_counts_until_it_ends(place: Path, identity: Identity) -> None
         lambda segment: segment.step_back(0),
         lambda segment: segment.attach("a", len),
         lambda segment: segment.raise_fence(1),
+        lambda segment: segment.note("x"),
+        lambda segment: segment.note(None),
     ],
 )
 def test_changes_need_the_lock(segment: Segment, change) -> None:
     with pytest.raises(SegmentError):
         change(segment)
+
+
+def test_restoring_needs_the_lock(place: Path, identity: Identity) -> None:
+    segment = Segment.create(place, identity, 1, restoring=True)
+    for change in (lambda: segment.keep(3, "back-a", b"x"), lambda: segment.restored(3)):
+        with pytest.raises(SegmentError):
+            change()
 
 
 def test_fence_only_rises(segment: Segment, identity: Identity) -> None:
