@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from pyspark import RDD, SparkContext
-from pyspark.serializers import CPickleSerializer
+from pyspark.serializers import CPickleSerializer, PairDeserializer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, StructType
 
@@ -118,6 +118,39 @@ def anchor(sc: SparkContext, homes: Sequence[str]) -> RDD[int]:
 def anchor_frame(spark: SparkSession, homes: Sequence[str]) -> DataFrame:
     """The same as a DataFrame with the column ``worker``, made in the JVM without a Python stage."""
     return _anchor_frame(spark, spark.sparkContext.applicationId, tuple(homes))
+
+
+def mailed(sc: SparkContext, homes: Sequence[str], items: RDD[tuple[int, Any]]) -> RDD[tuple[int, tuple[int, Any]]]:
+    """The items (worker, content), shuffled to the workers' homes: pairs of a worker's number and an item for it.
+
+    Every partition of ``items`` holds exactly one item for every worker. A shuffled partition has no preferred
+    host; zipped with an anchor of as many elements it has. That happens in the JVM, on what Python has pickled, so
+    that no item passes through a Python process on the way.
+    """
+    slots = _slots(sc, sc.applicationId, tuple(homes), items.getNumPartitions())
+    inbox = items.partitionBy(len(homes), int)
+    pairs = slots.zip(inbox._jrdd)
+    return RDD(pairs, sc, PairDeserializer(CPickleSerializer(), inbox._jrdd_deserializer))  # type: ignore[no-untyped-call]
+
+
+@lru_cache(maxsize=16)
+def _slots(sc: SparkContext, application: str, homes: tuple[str, ...], elements: int) -> Any:
+    """Like `_anchor`, with the worker's number ``elements`` times in each partition."""
+    jvm: Any = sc._jvm
+    scala = jvm.scala.jdk.javaapi.CollectionConverters
+    pickle: Any = CPickleSerializer()
+    numbers, preferred = jvm.java.util.ArrayList(), jvm.java.util.HashMap()
+    for worker, home in enumerate(homes):
+        hosts = jvm.java.util.ArrayList()
+        hosts.add(home)
+        preferred.put(worker, scala.asScala(hosts).toSeq())
+        for _ in range(elements):
+            numbers.add(bytearray(pickle.dumps(worker)))
+    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
+    places = getattr(jvm.scala.collection.immutable.HashMap, "from")(scala.asScala(preferred))
+    context, seq = sc._jsc.sc(), scala.asScala(numbers).toSeq()
+    rdd = jvm.org.apache.spark.rdd.ParallelCollectionRDD(context, seq, len(homes), places, tag)
+    return jvm.org.apache.spark.api.java.JavaRDD.fromRDD(rdd, tag)
 
 
 @lru_cache(maxsize=16)

@@ -25,7 +25,7 @@ from afspark.runtime.faults import Phase, forget_strikes, strike
 from afspark.runtime.host import spark_host
 from afspark.runtime.ingest import Ingest, batches_as_packets, read_chunks
 from afspark.runtime.orders import Mission, Order, Report, Status
-from afspark.runtime.placement import anchor
+from afspark.runtime.placement import anchor, mailed
 from afspark.runtime.segment import SegmentRoot
 from afspark.runtime.segment.reading import kept_by
 from afspark.runtime.shift import ALL, Feed, feedback_for, items_for
@@ -103,9 +103,12 @@ def run_stage(
     if not sent:
         return homes.map(_without_mail).mapPartitions(task).collect()
     items = sent[0] if len(sent) == 1 else sc.union(sent)
-    # Zipping with the anchor is what gives the shuffled partitions a preferred host: one element a side.
-    inbox = items.partitionBy(mission.workers, _by_number).mapPartitions(_gather)
-    return homes.zip(inbox).mapPartitions(task).collect()
+    if any(isinstance(inlet, FrameInlet) for inlet in inlets):
+        # A partition of a DataFrame may be empty and then sends nothing at all, so parcels are gathered first.
+        inbox = items.partitionBy(mission.workers, _by_number).mapPartitions(_gather)
+        return homes.zip(inbox).mapPartitions(task).collect()
+    mail = mailed(sc, [order.home for order in orders], items).mapPartitions(_collected)
+    return mail.mapPartitions(task).collect()
 
 
 def run_orders(sc: SparkContext, mission: Mission, work: Work, orders: Sequence[Order]) -> list[Report]:
@@ -224,6 +227,13 @@ def _by_number(worker: int) -> int:
 
 def _gather(addressed: Iterable[Addressed]) -> Iterator[list[Parcel]]:
     yield [parcel for _, parcel in addressed]
+
+
+def _collected(mail: Iterable[tuple[int, Addressed]]) -> Iterator[tuple[int, list[Parcel]]]:
+    """All mail of a partition, which is of one worker."""
+    received = list(mail)
+    if received:
+        yield received[0][0], [parcel for _, (_, parcel) in received]
 
 
 def _without_mail(worker: int) -> tuple[int, list[Parcel]]:

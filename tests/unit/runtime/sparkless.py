@@ -111,6 +111,11 @@ class Hosts:
         homes = list(homes)
         return Rdd(self, len(homes), lambda i: [i], homes)
 
+    def mailed(self, sc: Any, homes: Iterable[str], items: Rdd) -> Rdd:
+        homes = list(homes)
+        inbox = items.partitionBy(len(homes), int)
+        return Rdd(self, len(homes), lambda i: [(i, row) for row in inbox.compute(i)], homes, inbox.needs)
+
     def place(self, kind: str, partition: int, home: str | None) -> str:
         host = self.astray.pop((kind, partition), home)
         return host if host in self.slots else min(self.slots)
@@ -258,6 +263,7 @@ class Rig:
         #: the operator whose stage was started last
         self.stage = ""
         patch.setattr(stages, "anchor", hosts.anchor)
+        patch.setattr(stages, "mailed", hosts.mailed)
         patch.setattr(workforce, "slots_by_host", lambda sc: dict(hosts.slots))
         patch.setattr(engine, "driver_host", lambda sc: "driver")
         patch.setattr(engine, "run_stage", self._run_stage)
