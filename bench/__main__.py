@@ -16,11 +16,13 @@ from rich.console import Console
 
 import afspark as af
 from bench.environment import environment
-from bench.inputs import packet_files, text_files
+from bench.inputs import BATCH_BYTES, packet_files, text_files
 from bench.interleave import interleave
+from bench.profile import profile
 from bench.statecost import cost_by_size, recovery
 from bench.streams import native, native_packets, native_words, ours
 from bench.tables import print_all
+from bench.upkeep import upkeep
 
 #: Parquet files of about 40 MB, like the text files.
 PACKETS_PER_FILE = 6_800_000
@@ -117,6 +119,26 @@ class Bench:
             for name, contest in (("wordcount", text), ("heavy-hitters", packets))
         }
 
+    def upkeep(self) -> list[dict[str, Any]]:
+        """What keeping the divergence costs, next to the updates."""
+        return upkeep()
+
+    def profile(self) -> dict[str, Any]:
+        """Where the time of a batch goes."""
+        words = af.Approximate(theta=WORDS_THETA)
+        counted = partial(self._text().apply, workers=2, tolerance=words)
+        operator = partial(af.HeavyHitters, keys=("src", "dst"), weight="bytes", threshold=10_000_000)
+        heavy = partial(self._packets().apply, workers=2, tolerance=af.Approximate(theta=BYTES_THETA))
+        runs: dict[str, tuple[Callable[[], af.StreamWriter], int]] = {
+            "WordCount, results at the end": (lambda: counted(af.WordCount()).writeStream, BATCH_BYTES),
+            "WordCount, changed rows every batch": (
+                lambda: counted(af.WordCount()).writeStream.outputMode("update").format("noop"),
+                BATCH_BYTES,
+            ),
+            "heavy hitters, results at the end": (lambda: heavy(operator()).writeStream, self.packet_bytes),
+        }
+        return {name: profile(writer, size) for name, (writer, size) in runs.items()}
+
     def state(self) -> dict[str, Any]:
         """The state stage alone."""
         return {
@@ -139,7 +161,7 @@ def _against_best_native(contest: Any) -> dict[str, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("suites", nargs="*", default=["tolerance", "native", "state"], help="which suites to run")
+    parser.add_argument("suites", nargs="*", default=["tolerance", "native", "profile", "state", "upkeep"], help="which suites to run")
     parser.add_argument("--batches", type=int, default=14, help="40 MB files per run (default 14)")
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds (default 5)")
     parser.add_argument("--inputs", type=Path, default=Path(tempfile.gettempdir()) / "afspark-bench-inputs")

@@ -15,7 +15,7 @@ Made by `make bench`, which runs all contenders interleaved, several rounds in o
 
 METHOD = """## How it is measured
 
-- Input: generated once, the same files for everybody, one 40 MB text file or one Parquet file of 2.5 million packets a batch, read from the page cache.
+- Input: generated once, the same files for everybody, one 40 MB text file or one 40 MB Parquet file (6.8 million packets) a batch, read from the page cache.
 - Time: Spark's own `triggerExecution` of all batches but the first two, plus, for results asked for at the end, the time to compute and write all of them to a sink that discards them.
 - Native: `groupBy().count()` and `groupBy(keys).sum(weight)` in update mode with Spark's exactly-once checkpoint, two shuffle partitions, the same checkpoint file manager; state store HDFS-backed and RocksDB with changelog checkpointing; the better one counts.
 - Ratios are medians of the ratios within a round.
@@ -29,8 +29,12 @@ def render(document: dict[str, Any]) -> str:
         parts.append(_tolerance(document["tolerance"]))
     if "native" in document:
         parts.append(_native(document["native"]))
+    if "profile" in document:
+        parts.append(_profile(document["profile"]))
     if "state" in document:
         parts.append(_state(document["state"]))
+    if "upkeep" in document:
+        parts.append(_upkeep(document["upkeep"]))
     return "".join(parts) + METHOD
 
 
@@ -69,6 +73,31 @@ def _native(suite: dict[str, Any]) -> str:
         text += f"**{algorithm}**\n\n" + _contest(part["figures"])
         text += "".join(f"- {name}: **{value:.2f}**\n" for name, value in part["ratios"].items()) + "\n"
     return text
+
+
+def _profile(suite: dict[str, dict[str, float]]) -> str:
+    text = (
+        "## Where a batch's time goes\n\nMilliseconds a batch, medians; workers' parts are those of the slower one. "
+        "What is outside workers in the stages is Spark's scheduling, starting Python tasks and, with rows every batch, "
+        "reading and combining on the sending side and the shuffle.\n\n"
+    )
+    names = list(suite)
+    text += "| part | " + " | ".join(names) + " |\n|---|" + "---|" * len(names) + "\n"
+    for part in suite[names[0]]:
+        text += f"| {part} | " + " | ".join(f"{suite[name][part]:.0f}" for name in names) + " |\n"
+    return text + "\n"
+
+
+def _upkeep(rows: list[dict[str, Any]]) -> str:
+    text = (
+        "## What keeping the divergence costs\n\nOne core, a million updates a transaction; the share is the time to "
+        "fold them into the divergence over the time of the updates.\n\n"
+        "| state | divergence | million updates a second | upkeep |\n|---|---|---|---|\n"
+    )
+    for row in rows:
+        rate, share = row["million_updates_per_second"], row["upkeep_share"]
+        text += f"| {row['state']} | {row['divergence']} | {rate:,.1f} | {share:.0%} |\n"
+    return text + "\n"
 
 
 def _state(suite: dict[str, Any]) -> str:

@@ -15,6 +15,10 @@ def print_all(document: dict[str, Any], console: Console) -> None:
             console.print(_contest(f"{suite}: {algorithm}", part["figures"]))
             ratios = part.get("ratios") or {key: value for key, value in part.items() if key != "figures"}
             console.print(_ratios(ratios))
+    for name, parts in document.get("profile", {}).items():
+        console.print(_rows(f"a batch of {name}, ms", [parts]))
+    if "upkeep" in document:
+        console.print(_rows("divergence upkeep", document["upkeep"]))
     state = document.get("state")
     if state:
         for kind, rows in state["cost_by_size"].items():
@@ -53,5 +57,11 @@ def _rows(title: str, rows: list[dict[str, Any]]) -> Table:
     for column in rows[0]:
         table.add_column(column.replace("_", " "), justify="right")
     for row in rows:
-        table.add_row(*(f"{value:,.3f}" if isinstance(value, float) else f"{value:,}" for value in row.values()))
+        table.add_row(*(_cell(value) for value in row.values()))
     return table
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.3f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

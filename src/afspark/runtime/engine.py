@@ -32,6 +32,7 @@ from afspark.runtime.roster import digests_agree
 from afspark.runtime.shift import ALL, items_for
 from afspark.runtime.sources import Chunk, Planner, Source, share
 from afspark.runtime.stages import FrameInlet, Inlet, OutputInlet, SourceInlet, run_orders, run_stage, strike_workers
+from afspark.runtime.worker import Clock
 from afspark.runtime.workforce import Workforce
 from afspark.store import CommitRecord, Ledger, QueryIdentity, RecordLog, Store, seal
 from afspark.store.epochs import newest_batch, read_history
@@ -183,14 +184,17 @@ class Engine:
     ) -> BatchProgress:
         started = time.perf_counter()
         self._open_day(now, ending=ending, last=last)
+        clock = Clock({})
         apply = partial(self._apply, batch, frame, slices)
-        tries = self._delivered(apply, deliver, batch)
+        tries = self._delivered(apply, deliver, batch, clock)
         self._strike(batch, Phase.COMMITTING)
         recovered = [entry for crew in self.crews for entry in crew.workforce.advance(crew.reports)]
         entrances = [crew for crew in self.crews if self._reads_source(crew.node)]
         for name in self.totals:
             self.totals[name] += sum(getattr(report, name) for crew in entrances for report in crew.reports)
+        committing = time.perf_counter()
         self._commit(batch, ending=ending, ended=last)
+        clock.lap("record", committing)
         for crew in self.crews:
             crew.close_day()
         self._committed = batch
@@ -202,6 +206,7 @@ class Engine:
             recovered=recovered,
             tries=tries,
             seconds=time.perf_counter() - started,
+            parts=clock.seconds,
         )
 
     def _open_day(self, now: float, *, ending: bool, last: bool) -> None:
@@ -218,10 +223,14 @@ class Engine:
         for name, programme in programmes(inputs, closings).items():
             self.crew(name).workforce.programme = programme
 
-    def _delivered(self, apply: Callable[[], int], deliver: Callable[[int], None], batch: int) -> int:
+    def _delivered(
+        self, apply: Callable[[], int], deliver: Callable[[int], None], batch: int, clock: Clock
+    ) -> int:
         """Applies and delivers. A failed delivery is tried again only if a worker turns out to be lost."""
         while True:
+            started = time.perf_counter()
             tries = apply()
+            started = clock.lap("stages", started)
             losses = len(self.ledger.entries())
             try:
                 deliver(batch)
@@ -230,6 +239,7 @@ class Engine:
                 if len(self.ledger.entries()) == losses:
                     raise
                 continue
+            clock.lap("sinks", started)
             return tries
 
     def _apply(self, batch: int, frame: DataFrame | None, slices: Slices) -> int:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from afspark.bounds import Place, weights
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Transform
-from afspark.model.windows import Agenda, Decaying, Window, check_decayable
+from afspark.model.windows import Agenda, Decaying, Sliding, Window, check_decayable
 from afspark.policies import MiniBatch, Tolerance, refuse_if_unfit
 from afspark.runtime.faults import FaultPlan
 from afspark.runtime.sources import Source
@@ -73,6 +73,13 @@ class Node:
                 raise UsageError(f"{state!r} cannot be the name of a state.", remedy="Use letters, digits and _.")
         if self.window is not None:
             Agenda.start(self.window, workers=self.workers)
+        if isinstance(self.window, Sliding):
+            for state, spec in specs.items():
+                if not spec.mergeable:
+                    raise UsageError(
+                        f"The panes of a sliding window cannot be added up for the state {state!r}.",
+                        remedy="Use one of the primitives, or a hopping window.",
+                    )
         if isinstance(self.window, Decaying):
             for spec in specs.values():
                 check_decayable(spec)

@@ -36,6 +36,8 @@ class BatchProgress:
     items: int
     bytes: int
     seconds: float
+    #: where they went: the stages, the sinks, the commit record
+    parts: Mapping[str, float]
     #: objects written, cells and bytes in them
     backups: Mapping[str, int]
     #: recoveries that this batch completed
@@ -63,6 +65,7 @@ def summarise(
     recovered: Sequence[Entry],
     tries: int,
     seconds: float,
+    parts: Mapping[str, float],
 ) -> BatchProgress:
     """The progress of a batch from its reports; ``entrances`` are the operators that read from sources."""
     reports = [report for crew in crews for report in crew.reports]
@@ -73,6 +76,7 @@ def summarise(
         items=sum(report.items for report in entering),
         bytes=sum(report.bytes for report in entering),
         seconds=seconds,
+        parts=parts,
         backups={
             "count": len(written),
             "cells": sum(ref.cells for ref in written),

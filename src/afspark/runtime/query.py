@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,9 @@ from afspark.runtime.engine import Engine
 from afspark.runtime.progress import BatchProgress, Totals
 from afspark.runtime.results import changed_rows, closed_windows, current_results, current_shares, sent_items
 from afspark.runtime.stages import release_segments
+
+#: How many batches are remembered, as Spark does.
+RECENT = 100
 
 Deliver = Callable[[DataFrame, int], None]
 
@@ -42,7 +46,7 @@ class Query:
         self._batch_lock = threading.Lock()
         self._stopping = False
         self._failure: BaseException | None = None
-        self._last: BatchProgress | None = None
+        self._recent: deque[BatchProgress] = deque(maxlen=RECENT)
         self.totals = Totals()
 
     # --- Spark's habits -------------------------------------------------------------------------------------
@@ -67,7 +71,12 @@ class Query:
     @property
     def lastProgress(self) -> dict[str, Any] | None:
         """The last committed batch: items, bytes, backups, recoveries, thresholds per worker."""
-        return self._last.to_json() if self._last else None
+        return self._recent[-1].to_json() if self._recent else None
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:
+        """The same of the last hundred batches, oldest first."""
+        return [progress.to_json() for progress in self._recent]
 
     @property
     def spark_query(self) -> StreamingQuery:
@@ -140,8 +149,7 @@ class Query:
             if self._spark_query.isActive:
                 raise UsageError("The query is still running.", remedy="Stop it, or await its termination, first.")
             for progress in self._engine.end(self._hand_on):
-                self._last = progress
-                self.totals.add(progress)
+                self._note(progress)
 
     def ledger(self) -> list[dict[str, Any]]:
         """Every loss of this query since its checkpoint was made, oldest first."""
@@ -187,13 +195,16 @@ class Query:
             self._refuse_if_stopping()
         try:
             self._refuse_if_stopping()
-            self._last = self._engine.run(batch, frame, self._hand_on)
-            self.totals.add(self._last)
+            self._note(self._engine.run(batch, frame, self._hand_on))
         except Exception as error:
             self._failure = self._failure or (None if self._stopping else error)
             raise
         finally:
             self._batch_lock.release()
+
+    def _note(self, progress: BatchProgress) -> None:
+        self._recent.append(progress)
+        self.totals.add(progress)
 
     def _refuse_if_stopping(self) -> None:
         if self._stopping:

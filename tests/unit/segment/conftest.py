@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from afspark.runtime.lifecycle import Identity
+from afspark.runtime.segment import Segment
 
 
 @pytest.fixture
@@ -16,3 +17,8 @@ def identity() -> Identity:
 def place(tmp_path: Path) -> Path:
     """Where a segment is to be."""
     return tmp_path / "host" / "q" / "count-0"
+
+
+@pytest.fixture
+def segment(place: Path, identity: Identity) -> Segment:
+    return Segment.create(place, identity, 0)

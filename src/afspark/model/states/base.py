@@ -33,6 +33,8 @@ class StateSpec(ABC):
     kind: ClassVar[str]
     #: whether the shares of an operator that is partitioned by key hold different cells
     disjoint: ClassVar[bool] = False
+    #: whether shares and panes can be added up
+    mergeable: ClassVar[bool] = True
     divergences: ClassVar[tuple[Divergence, ...]] = (Divergence.MAX, Divergence.MANHATTAN, Divergence.EUCLIDEAN)
     """What this kind accepts as ``divergence``."""
 

@@ -58,6 +58,7 @@ class Own(StateSpec):
     """
 
     kind: ClassVar[str] = "own"
+    mergeable: ClassVar[bool] = False
     divergences: ClassVar[tuple[Divergence, ...]] = (Divergence.MANHATTAN, Divergence.MAX)
     cls: type[OwnState]
     args: tuple[Any, ...]
