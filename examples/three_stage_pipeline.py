@@ -151,7 +151,7 @@ def run(spark, log: Path, tolerance: af.Tolerance, faults: FaultPlan):
         .foreachBatch(take_windows)
         .option("bounds", True)
         .option("checkpointLocation", tempfile.mkdtemp())
-        .option("batchBytes", 40_000)
+        .option("batchBytes", 80_000)
         .trigger(availableNow=True)
         .also(toplist.writeStream.outputMode("append").foreachBatch(take_top))
         .inject(faults)
@@ -177,7 +177,7 @@ def main() -> None:
     exact, truth, _ = run(spark, log, af.MiniBatch(), FaultPlan())
     exact.release()
 
-    failures = FaultPlan(frozenset({Strike(4, Phase.BETWEEN), Strike(7, Phase.APPLYING)}))
+    failures = FaultPlan(frozenset({Strike(2, Phase.BETWEEN), Strike(3, Phase.APPLYING)}))
     query, windows, top = run(spark, log, af.Approximate(theta=200), failures)
 
     print("\n".join(largest(windows)))
