@@ -76,8 +76,7 @@ class Counts(af.Operator):
         return pa.record_batch({"path": cells.column("key").cast(pa.string()), "count": cells.column("value")})
 
     def on_punctuation(self, punctuation, states):
-        if not punctuation.last:
-            return self.rows(states["counts"].export())
+        return None if punctuation.last else self.rows(states["counts"].export())
 
 
 class TopList(af.Operator):
@@ -120,7 +119,7 @@ def write_log(folder: Path) -> None:
     folder.mkdir()
     for number in range(20):
         times = number * 10 + np.sort(draw.integers(0, 10, 1_000))
-        if number % 5 == 4:
+        if number in (9, 14, 19):
             times[-3:] -= 60
         paths, millis = draw.zipf(1.5, 1_000) % 30, draw.exponential(200, 1_000).astype(int)
         lines = (f"{t} /page/{p} {m}\n" for t, p, m in zip(times, paths, millis, strict=True))
@@ -187,7 +186,9 @@ def main() -> None:
     wrong = {key: abs(truth.get(key, (0,))[0] - windows.get(key, (0,))[0]) for key in truth | windows}
     print(f"losses: {len(query.ledger())}; largest error of {len(wrong)} counts: {max(wrong.values())}, promised: 200")
     print(f"backups: {query.totals.backups['bytes']} bytes, exact: {exact.totals.backups['bytes']} bytes")
-    print(query.tolerance()[2])
+    for entry in query.tolerance():
+        if entry["worker"] == 0:
+            print({name: entry[name] for name in ("operator", "failures", "theta", "items", "why")})
     query.release()
 
 
