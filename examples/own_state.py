@@ -32,8 +32,7 @@ class Visitors(af.Operator):
         return {"seen": af.Own(Bits, BITS)}
 
     def process(self, items, states):
-        numbers = items.column("visitor").to_numpy().astype(np.uint64)
-        states["seen"].own.set((numbers * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - 14))
+        states["seen"].own.set(scattered(items.column("visitor").to_numpy()))
 
     def results(self, shares):
         images = [image for share in shares for image in share.cells["seen"].column("image").to_pylist()]
@@ -43,6 +42,14 @@ class Visitors(af.Operator):
         missing = sum(share.missing["seen"] for share in shares)
         found = np.count_nonzero(bits)
         return pa.table({"visitors": [estimate(found)], "at_most": [estimate(found + missing)]})
+
+
+def scattered(numbers: np.ndarray) -> np.ndarray:
+    """A bit for each number, as if by chance, but the same in every process: never use Python's ``hash`` here."""
+    mixed = numbers.astype(np.uint64)
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(factor)
+    return mixed >> np.uint64(64 - 14)
 
 
 def estimate(bits_set: float) -> float:
