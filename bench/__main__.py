@@ -161,7 +161,9 @@ def _against_best_native(contest: Any) -> dict[str, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("suites", nargs="*", default=["tolerance", "native", "profile", "state", "upkeep"], help="which suites to run")
+    parser.add_argument(
+        "suites", nargs="*", default=["tolerance", "native", "profile", "state", "upkeep"], help="which suites to run"
+    )
     parser.add_argument("--batches", type=int, default=14, help="40 MB files per run (default 14)")
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds (default 5)")
     parser.add_argument("--inputs", type=Path, default=Path(tempfile.gettempdir()) / "afspark-bench-inputs")

@@ -11,7 +11,14 @@ from typing import Any
 import afspark as af
 from bench.streams import WARM_BATCHES
 
-PARTS = ("spark bookkeeping", "stages: outside workers", "workers: read, combine, update", "workers: backup", "sink", "record")
+PARTS = (
+    "spark bookkeeping",
+    "stages: outside workers",
+    "workers: read, combine, update",
+    "workers: backup",
+    "sink",
+    "record",
+)
 
 
 def profile(writer: Callable[[], af.StreamWriter], batch_bytes: int) -> dict[str, float]:

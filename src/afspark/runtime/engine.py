@@ -223,9 +223,7 @@ class Engine:
         for name, programme in programmes(inputs, closings).items():
             self.crew(name).workforce.programme = programme
 
-    def _delivered(
-        self, apply: Callable[[], int], deliver: Callable[[int], None], batch: int, clock: Clock
-    ) -> int:
+    def _delivered(self, apply: Callable[[], int], deliver: Callable[[int], None], batch: int, clock: Clock) -> int:
         """Applies and delivers. A failed delivery is tried again only if a worker turns out to be lost."""
         while True:
             started = time.perf_counter()
