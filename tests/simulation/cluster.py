@@ -14,9 +14,10 @@ from py4j.protocol import Py4JJavaError
 
 from afspark.errors import SegmentError
 from afspark.model.operator import Operator
-from afspark.runtime import engine, stages, worker, workforce
+from afspark.runtime import engine, pipeline, stages, worker, workforce
 from afspark.runtime.orders import Mission, Order, Report
 from afspark.runtime.shift import Feed
+from afspark.store import reading
 from tests.simulation.memory import MemoryAddress, MemoryRoot, census
 from tests.simulation.world import world
 
@@ -129,6 +130,20 @@ class Faults:
         return False
 
 
+class OneByOne:
+    """Stands for a pool of threads."""
+
+    def __init__(self, threads: int) -> None: ...
+
+    def __enter__(self) -> OneByOne:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def map(self, task: Callable[[Any], Any], given: Iterable[Any]) -> Iterator[Any]:
+        return map(task, given)
+
+
 @contextmanager
 def spark() -> Iterator[None]:
     """The engine runs in the world at work while this is open."""
@@ -148,6 +163,8 @@ def spark() -> Iterator[None]:
         (workforce, "time", clock),
         (engine, "driver_host", lambda sc: "driver"),
         (engine, "time", clock),
+        (reading, "ThreadPoolExecutor", OneByOne),
+        (pipeline, "_check_picklable", lambda name, operator: None),
     ]
     with ExitStack() as stack:
         for owner, name, value in seams:
