@@ -67,9 +67,7 @@ class Rdd:
             here.point("a task is sent")
             host = home if home in here.slots else min(here.slots)
             assert host is not None
-            if not here.quiet and here.failures > 0 and here.rng.random() < 0.02:
-                here.say(f"partition {partition} is forgotten on {host}")
-                here.zombies.append(partial(here.attempt, host, task))
+            if here.forgets(host, task):
                 continue
             ended, rows = here.attempt(host, task)
             if ended:

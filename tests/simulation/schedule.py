@@ -68,6 +68,8 @@ class Schedule:
     failures: int
     rate: float
     corrupts: bool
+    #: loses all state before almost every batch
+    relentless: bool
 
     @cached_property
     def spec(self) -> StateSpec:
@@ -93,7 +95,7 @@ class Schedule:
         return (
             f"{self.combination}, {self.workers} workers{' keyed' if self.keyed else ''}, {self.window}, "
             f"{self.tolerance}, {len(self.batches)} batches, up to {self.failures} failures"
-            f"{', corrupt objects' if self.corrupts else ''}{', ends' if self.ends else ''}"
+            f"{', relentless' if self.relentless else ''}{', corrupt objects' if self.corrupts else ''}{', ends' if self.ends else ''}"
         )
 
 
@@ -121,6 +123,7 @@ def draw(seed: int) -> Schedule:
         failures=rng.choice((0, 1, 2, 4, 6, 8)),
         rate=rng.choice((0.5, 1.0, 2.0)),
         corrupts=rng.random() < 0.12,
+        relentless=rng.random() < 0.12,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 #: Where a failure may strike twice as easily is rare otherwise: a worker that is being recovered.
@@ -37,6 +38,7 @@ class World:
         self.destroyed: set[str] = set()
         self.lost_segments = 0
         self.zombies: list[Callable[[], Any]] = []
+        self.woken = 0
         self.now = 0.0
         self.host = "driver"
         self.task: tuple[str, str, int] | None = None
@@ -143,6 +145,18 @@ class World:
         self.dying = True
         raise how
 
+    def forgets(self, host: str, task: Callable[[], Any]) -> bool:
+        """Whether a task is forgotten: it will wake as a zombie. Often because its host cannot be reached."""
+        if self.quiet or self.failures <= 0 or self.rng.random() >= 0.03:
+            return False
+        self.failures -= 1
+        self.zombies.append(partial(self.attempt, host, task))
+        if len(self.slots) > 1 and self.rng.random() < 0.6:
+            del self.slots[host]
+            self.away[host] = self.rng.randrange(3)
+        self.say(f"a task is forgotten on {host}{'' if host in self.slots else ', which is away'}")
+        return True
+
     # --- tasks ----------------------------------------------------------------------------------------------
 
     def attempt(self, host: str, task: Callable[[], Any]) -> tuple[bool, Any]:
@@ -159,9 +173,10 @@ class World:
 
     def wake_zombies(self) -> None:
         """Tasks that everybody has forgotten may still be under way."""
-        if self.quiet or self.dying or not self.zombies or self.rng.random() > 0.15:
+        if self.quiet or self.dying or not self.zombies or self.rng.random() > 0.25:
             return
         zombie = self.zombies.pop(self.rng.randrange(len(self.zombies)))
+        self.woken += 1
         self.say("a zombie wakes")
         with self.in_peace():
             self.say(f"the zombie says {zombie()}")
