@@ -169,6 +169,8 @@ class Simulation:
             return
         chain = rng.choice(chains)
         name = (chain[-1] if rng.random() < 0.7 else rng.choice(chain)).name
+        if name in self.world.destroyed:
+            return
         full = f"afspark/{name}"
         data = self.store.objects.get(full, b"")
         match rng.randrange(3):
