@@ -29,20 +29,20 @@ def _run(seeds: range | list[int], *, verbose: bool, keep_going: bool) -> int:
         except Broken as error:
             broken += 1
             if verbose:
-                print("\n".join(error.trace))
-            print(error, flush=True)
+                print("\n".join(error.trace))  # noqa: T201
+            print(error, flush=True)  # noqa: T201
             if not keep_going:
                 return 1
             continue
         if verbose:
-            print("\n".join(outcome.trace))
+            print("\n".join(outcome.trace))  # noqa: T201
         batches += outcome.batches
         losses += outcome.losses
         spent = time.perf_counter() - started
         if spent - told > 2 or number == len(seeds):
             told = spent
             speed = f"{number / spent:.0f}/s, {1000 * spent / batches:.2f} ms a batch"
-            print(f"{number} schedules, {batches} batches, {losses} losses, {broken} broken; {speed}", flush=True)
+            print(f"{number} schedules, {batches} batches, {losses} losses, {broken} broken; {speed}", flush=True)  # noqa: T201
     return 1 if broken else 0
 
 

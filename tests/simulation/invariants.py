@@ -44,15 +44,17 @@ def state_is_within_bounds(engine: Engine, truth: Truth, schedule: Schedule) -> 
 
 
 def windows_are_complete(
-    engine: Engine, expected: dict[int, Cells], delivered: dict[int, Cells], bounds: dict[int, float], schedule: Schedule
+    engine: Engine,
+    expected: dict[int, Cells],
+    delivered: dict[int, Cells],
+    bounds: dict[int, float],
+    schedule: Schedule,
 ) -> float:
     """A batch delivers exactly the windows that ended before it, each within its bound."""
     assert delivered.keys() == expected.keys(), f"windows {sorted(delivered)} delivered, {sorted(expected)} ended"
     if not covered(engine):
         return 0.0
-    return max(
-        (_within(schedule, delivered[one], expected[one], bounds[one], one) for one in expected), default=0.0
-    )
+    return max((_within(schedule, delivered[one], expected[one], bounds[one], one) for one in expected), default=0.0)
 
 
 def _within(schedule: Schedule, got: Cells, true: Cells, bound: float, window: int | None = None) -> float:

@@ -95,7 +95,8 @@ class Schedule:
         return (
             f"{self.combination}, {self.workers} workers{' keyed' if self.keyed else ''}, {self.window}, "
             f"{self.tolerance}, {len(self.batches)} batches, up to {self.failures} failures"
-            f"{', relentless' if self.relentless else ''}{', corrupt objects' if self.corrupts else ''}{', ends' if self.ends else ''}"
+            f"{', relentless' if self.relentless else ''}{', corrupt objects' if self.corrupts else ''}"
+            f"{', ends' if self.ends else ''}"
         )
 
 

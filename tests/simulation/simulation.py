@@ -61,9 +61,7 @@ class Outcome:
 class Simulation:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-        self.world = World(
-            schedule.seed, hosts=schedule.hosts, failures=schedule.failures, rate=schedule.rate
-        )
+        self.world = World(schedule.seed, hosts=schedule.hosts, failures=schedule.failures, rate=schedule.rate)
         self.store = MemoryStore(self.world)
         self.pipeline = pipeline(schedule)
         self.truth = Truth(schedule)
