@@ -56,4 +56,4 @@ class MemoryStore(Store):
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
-            self.objects.pop(name, None)
+            self.objects.pop(check_name(name), None)
