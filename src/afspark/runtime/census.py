@@ -63,7 +63,7 @@ def muster(
             home=next((s.host for s in usable if s.incarnation == expected and s.host in slots), ""),
             incarnation=expected,
             strikes=strikes,
-            completed=record.completed if record and record.incarnation == expected else 0,
+            completed=_completed(batch, terms, record, own_losses, expected, usable),
             chain=record.chain if record else (),
             previous=record.previous if record else (),
             waiting=record.waiting if record and record.incarnation == expected else 0,
@@ -80,6 +80,22 @@ def muster(
                 undeclared.append(worker)
         members.append(member)
     return _housed(members, slots), undeclared
+
+
+def _completed(
+    batch: int,
+    terms: Terms,
+    record: WorkerRecord | None,
+    losses: Sequence[Loss],
+    expected: int,
+    usable: Sequence[Survivor],
+) -> int:
+    """Batches that the expected incarnation has completed, as far as is known."""
+    if record is not None:
+        return record.completed if record.incarnation == expected else 0
+    # Without records nobody knows. What it held would be lost with it, so a loss has to count.
+    held = not losses or any(survivor.incarnation == expected for survivor in usable)
+    return int(batch > 0 and held and not terms.tolerance.recovers)
 
 
 def _housed(members: Sequence[Member], slots: Mapping[str, int]) -> list[Member]:

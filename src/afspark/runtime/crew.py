@@ -82,9 +82,15 @@ class Crew:
         seen = [report.panes for report in self.reports if report.panes is not None]
         self.agenda = calendar.agenda.after(window, seen)
         self.base = calendar.base
-        for report in seen:
-            self.counters.late += report.late
-            self.counters.unplaced += report.unplaced
+        self.counters = self._counted()
+
+    def _counted(self) -> Counters:
+        """The counters with the batch at work."""
+        seen = [report.panes for report in self.reports if report.panes is not None]
+        return Counters(
+            late=self.counters.late + sum(report.late for report in seen),
+            unplaced=self.counters.unplaced + sum(report.unplaced for report in seen),
+        )
 
     def _base(self, now: float) -> tuple[int, float]:
         window = self.node.window
@@ -110,7 +116,7 @@ class Crew:
         agenda = self.agenda
         if window is not None:
             agenda = calendar.agenda.after(window, [one.panes for one in self.reports if one.panes is not None])
-        return {"agenda": agenda.to_json(), "base": calendar.base if window else None, **self.counters.to_json()}
+        return {"agenda": agenda.to_json(), "base": calendar.base if window else None, **self._counted().to_json()}
 
     def restore(self, found: Mapping[str, Any] | None) -> None:
         window = self.node.window

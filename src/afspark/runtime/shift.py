@@ -255,6 +255,12 @@ class Shift:
 
     def _punctuate(self, step: Step) -> None:
         punctuation = step.punctuation
+        if punctuation.last:
+            # No window of its own: all of them have ended before, and with panes there is nothing left.
+            paned = self.window is not None and not isinstance(self.window, Decaying)
+            remains = merged(self.specs, []) if paned else self._view(None)
+            self.outbox.put(self.operator.on_punctuation(punctuation, remains))
+            return
         if not step.own:
             self._each_open(partial(self.operator.on_punctuation, punctuation))
             return

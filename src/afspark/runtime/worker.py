@@ -147,6 +147,8 @@ class _Task:
         if action in (Action.APPLY, Action.ROLL_BACK_THEN_APPLY) and self.order.apply:
             return self._apply(home, panes)
         if action not in (Action.CREATE, Action.RECOVER):
+            # Whoever asked for the state alone may complete its recovery in the ledger.
+            self.damaged = tuple(json.loads(home.noted() or "[]"))
             return self._answer(Status.APPLIED, action.value)
         return self._answer(Status.BUSY, action.value)
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import UsageError
+from afspark.model.divergence import Divergence
 from afspark.model.states import StateSpec
 from afspark.model.states.columns import Array
 from afspark.model.states.inputs import plain
@@ -54,6 +55,13 @@ def check_decayable(spec: StateSpec) -> None:
             remedy="Declare the state with value='float64'.",
             kind=spec.kind,
             value=value,
+        )
+    if spec.distance is Divergence.KEYS:
+        raise UsageError(
+            f"A {spec.kind} whose divergence counts keys cannot decay: a missing key stays missing.",
+            remedy="Use the divergence 'max', 'manhattan' or 'euclidean'.",
+            kind=spec.kind,
+            divergence=spec.distance.value,
         )
 
 

@@ -1,0 +1,1 @@
+"""A simulator without Spark: the real engine, policies, states and store code under seeded random failures."""

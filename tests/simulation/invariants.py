@@ -1,0 +1,108 @@
+"""What must hold after every batch, whatever was killed."""
+
+from __future__ import annotations
+
+from afspark.model.distances import distance
+from afspark.model.windows import Decaying
+from afspark.policies import MiniBatch, Nothing
+from afspark.runtime.assurance import realised
+from afspark.runtime.engine import Engine
+from afspark.store import load_chain
+from tests.simulation import observe
+from tests.simulation.schedule import Schedule
+from tests.simulation.truth import Cells, Truth, summed
+from tests.simulation.world import World
+
+ROUNDING = 1e-9
+
+
+def covered(engine: Engine) -> bool:
+    """Whether the ledger claims that bounds cover every loss so far."""
+    return all(entry.recovery is None or entry.recovery.covered for entry in engine.ledger.entries())
+
+
+def state_is_within_bounds(engine: Engine, truth: Truth, schedule: Schedule) -> float:
+    """The resident states differ from the truth by no more than the realised bound, and that is within Θ."""
+    if not covered(engine):
+        return 0.0
+    crew = engine.crew()
+    window = schedule.window
+    if window is None:
+        return _within(schedule, observe.states(crew).get(0, {}), truth.panes.get(0, {}), realised(crew)["state"])
+    if isinstance(window, Decaying):
+        if crew.base is None:
+            return 0.0
+        tick = crew.base if crew.agenda.latest is None else window.pane(crew.agenda.latest)
+        return _within(schedule, observe.at_tick(crew, tick), truth.at_tick(tick), realised(crew)["state"])
+    panes, united = observe.states(crew), schedule.spec.kind == "set"
+    worst = 0.0
+    for number in truth.open_windows:
+        inside = [panes[pane] for pane in range(number - window.panes + 1, number + 1) if pane in panes]
+        bound = realised(crew, number)["state"]
+        worst = max(worst, _within(schedule, summed(inside, united), truth.of_window(number), bound, number))
+    return worst
+
+
+def windows_are_complete(
+    engine: Engine,
+    expected: dict[int, Cells],
+    delivered: dict[int, Cells],
+    bounds: dict[int, float],
+    schedule: Schedule,
+) -> float:
+    """A batch delivers exactly the windows that ended before it, each within its bound."""
+    assert delivered.keys() == expected.keys(), f"windows {sorted(delivered)} delivered, {sorted(expected)} ended"
+    if not covered(engine):
+        return 0.0
+    return max((_within(schedule, delivered[one], expected[one], bounds[one], one) for one in expected), default=0.0)
+
+
+def _within(schedule: Schedule, got: Cells, true: Cells, bound: float, window: int | None = None) -> float:
+    true = {key: value for key, value in true.items() if value}
+    apart = distance(schedule.combination.divergence, got, true)
+    where = "" if window is None else f" in window {window}"
+    assert apart <= bound * (1 + ROUNDING), f"off by {apart}{where}, the realised bound is {bound}: {got} for {true}"
+    if isinstance(schedule.tolerance, MiniBatch):
+        assert apart == 0, f"an exact policy is off by {apart}{where}"
+    if not isinstance(schedule.tolerance, Nothing) and not isinstance(schedule.window, Decaying):
+        most = schedule.tolerance.promise()
+        assert most is not None and bound <= most * (1 + ROUNDING), f"bound {bound}{where} is above the limit {most}"
+    return apart
+
+
+def items_are_accounted_for(engine: Engine, truth: Truth) -> None:
+    """Late + kept + unplaced = all."""
+    counters = engine.crew().counters
+    assert truth.late + truth.kept + truth.unplaced == truth.items
+    if engine.log.newest() is None:
+        return  # Where nothing is kept, a new driver counts anew.
+    assert engine.totals["items"] == truth.items, f"{engine.totals['items']} items counted, {truth.items} came"
+    if engine.crew().node.window is not None:
+        assert (counters.late, counters.unplaced) == (truth.late, truth.unplaced), (
+            f"{counters} counted, but {truth.late} were late and {truth.unplaced} without a time"
+        )
+
+
+def ledger_is_complete(engine: Engine, world: World) -> None:
+    """One entry per lost incarnation; nothing is called damaged but what the schedule destroyed."""
+    entries = engine.ledger.entries()
+    for member in engine.crew().workforce.members:
+        lost = [entry.loss.incarnation for entry in entries if entry.loss.worker == member.worker]
+        assert sorted(lost) == list(range(member.incarnation)), (
+            f"worker {member.worker} is at incarnation {member.incarnation}, the ledger tells of {lost}"
+        )
+    for entry in entries:
+        if entry.recovery is not None:
+            odd = set(entry.recovery.damaged) - world.destroyed
+            assert not odd, f"{odd} called damaged, which nobody destroyed"
+
+
+def nothing_named_is_missing(engine: Engine, world: World) -> None:
+    """What the newest record names is there and sound, unless the schedule destroyed it."""
+    record = engine.log.newest()
+    if record is None:
+        return
+    for workers in record.operators.values():
+        for one in workers:
+            damaged = {damage.name for damage in load_chain(engine.store, one.chain, one.previous).damaged}
+            assert damaged <= world.destroyed, f"{damaged - world.destroyed} of worker {one.worker} is damaged"

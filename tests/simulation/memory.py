@@ -1,0 +1,201 @@
+"""A worker's resident state on the heap (see `segment.Segment`, which does the same with files)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from afspark.errors import SegmentError
+from afspark.model.states import HeapColumns
+from afspark.runtime.lifecycle import RESTORING, Absent, Found, Identity, Present
+from afspark.runtime.segment import Survivor
+from tests.simulation.world import world
+
+Place = tuple[str, str, int]
+
+
+class RiskyColumns(HeapColumns):
+    """Columns whose owner may die whenever one comes, grows or goes."""
+
+    def grow(self, name: str, length: int) -> np.ndarray[Any, Any]:
+        if name in self._arrays and length > len(self._arrays[name]):
+            world().point(f"growing {name}")
+        return super().grow(name, length)
+
+    def drop(self, name: str) -> None:
+        if name in self._arrays:
+            world().point(f"dropping {name}")
+        super().drop(name)
+
+    @property
+    def memory(self) -> int:
+        return sum(array.nbytes for array in self._arrays.values())
+
+    def copy(self) -> RiskyColumns:
+        twin = RiskyColumns()
+        twin._arrays = {name: array.copy() for name, array in self._arrays.items()}
+        return twin
+
+
+class MemorySegment:
+    """Implements `residence.Residence`. Every change of its header is a step at which its process may die."""
+
+    def __init__(self, identity: Identity, incarnation: int) -> None:
+        self.identity, self.incarnation = identity, incarnation
+        self.version, self.marked, self.fence = RESTORING, False, 0
+        self.columns = RiskyColumns()
+        self.files: dict[str, bytes] = {}
+        self._attached: dict[str, Any] = {}
+
+    def left_behind(self) -> MemorySegment:
+        """What a new process finds when the one at work has died."""
+        twin = MemorySegment(self.identity, self.incarnation)
+        twin.version, twin.marked, twin.fence = self.version, self.marked, self.fence
+        twin.columns, twin.files = self.columns.copy(), dict(self.files)
+        return twin
+
+    def found(self) -> Present:
+        return Present(self.identity, self.incarnation, self.version, self.marked, self.fence)
+
+    @contextmanager
+    def lock(self, timeout_seconds: float) -> Iterator[MemorySegment]:
+        try:
+            yield self
+        except BaseException:
+            self._attached.clear()
+            raise
+
+    def attach(self, key: str, make: Callable[[Any], Any]) -> Any:
+        if key not in self._attached:
+            self._attached[key] = make(self.columns)
+        return self._attached[key]
+
+    def raise_fence(self, fence: int) -> None:
+        self.fence = max(self.fence, fence)
+
+    def restored(self, version: int) -> None:
+        self._require(RESTORING, marked=False)
+        self._store(version, False, "restored")
+
+    def begin(self, batch: int) -> None:
+        self._require(batch - 1, marked=False)
+        self._sweep(batch - 1)
+        self._store(batch - 1, True, "begin")
+
+    def keep(self, batch: int, port: str, data: bytes) -> None:
+        if self.version != RESTORING:
+            self._require(batch - 1, marked=True)
+        self._write(f"out-{batch}-{port}", data)
+
+    def kept(self, batch: int, port: str) -> bytes | None:
+        if self.version not in (batch, batch + 1):
+            raise SegmentError(f"at version {self.version}, not {batch} or the one after")
+        return self.files.get(f"out-{batch}-{port}")
+
+    def note(self, text: str | None) -> None:
+        if text is None:
+            self.files.pop("note", None)
+        else:
+            self._write("note", text.encode())
+
+    def noted(self) -> str | None:
+        found = self.files.get("note")
+        return None if found is None else found.decode()
+
+    def finish(self, batch: int, report: bytes) -> None:
+        self._require(batch - 1, marked=True)
+        self._write(f"report-{batch}.", report)
+        self._store(batch, False, "finish")
+        self._sweep(batch)
+
+    def clear_mark(self) -> None:
+        self._require(self.version, marked=True)
+        self._store(self.version, False, "clear_mark")
+
+    def step_back(self, batch: int) -> None:
+        self._require(batch, marked=False)
+        self._store(batch - 1, True, "step_back")
+
+    def report(self, batch: int) -> bytes:
+        self._require(batch, marked=False)
+        return self.files[f"report-{batch}."]
+
+    def _store(self, version: int, marked: bool, what: str) -> None:
+        world().point(f"before {what}")
+        self.version, self.marked = version, marked
+        world().point(f"after {what}")
+
+    def _write(self, name: str, data: bytes) -> None:
+        world().point(f"before writing {name}")
+        self.files[name] = bytes(data)
+
+    def _require(self, version: int, *, marked: bool) -> None:
+        if (self.version, self.marked) != (version, marked):
+            raise SegmentError(f"at version {self.version}, mark {self.marked}; expected {version}, {marked}")
+
+    def _sweep(self, keep: int) -> None:
+        kept = (f"report-{keep}.", f"out-{keep}-", f"out-{keep - 1}-", "note")
+        self.files = {name: data for name, data in self.files.items() if name.startswith(kept)}
+
+
+class MemoryAddress:
+    """Implements `residence.Address` in the world's memory."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        world().task = place
+
+    def examine(self) -> Found:
+        found = world().memory.get(self.place)
+        return Absent() if found is None else found.found()
+
+    @contextmanager
+    def create(self, identity: Identity, incarnation: int) -> Iterator[MemorySegment]:
+        here = world()
+        here.recovering = incarnation > 0
+        old = here.memory.get(self.place)
+        if old is not None and old.identity == identity and old.incarnation > incarnation:
+            raise SegmentError(f"{self.place} is of incarnation {old.incarnation}, newer than {incarnation}")
+        here.point("before creation")
+        made = here.memory[self.place] = MemorySegment(identity, incarnation)
+        here.point("after creation")
+        yield made
+        here.recovering = False
+        # A segment is closed after its creation: what was built on its columns is built again.
+        made._attached.clear()
+
+    def open(self) -> MemorySegment | None:
+        found: MemorySegment | None = world().memory.get(self.place)
+        return found
+
+
+class MemoryRoot:
+    """Stands for `SegmentRoot`."""
+
+    def __init__(self, base: str | None, host: str) -> None:
+        self.host = host
+
+    def directory(self, query_id: str, operator: str, worker: int) -> Place:
+        return (self.host, operator, worker)
+
+
+def census(hosts: list[str]) -> list[Survivor]:
+    """What is left on these hosts."""
+    return [
+        Survivor(
+            operator=operator,
+            worker=worker,
+            workers=segment.identity.workers,
+            fingerprint=segment.identity.fingerprint,
+            incarnation=segment.incarnation,
+            version=segment.version,
+            marked=segment.marked,
+            host=host,
+            directory="",
+        )
+        for (host, operator, worker), segment in sorted(world().memory.items())
+        if host in hosts
+    ]

@@ -1,0 +1,239 @@
+"""One schedule from its first batch to its last: drivers come and go, and every promise is checked on the way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from afspark.errors import CheckpointError, SegmentError, StoreNotWritable
+from afspark.runtime.assurance import realised
+from afspark.runtime.crew import Crew
+from afspark.runtime.engine import Engine
+from afspark.runtime.pipeline import RunOptions
+from afspark.store import claim
+from tests.simulation import invariants, observe
+from tests.simulation.cluster import Context, Faults, spark
+from tests.simulation.program import pipeline
+from tests.simulation.schedule import Schedule, draw
+from tests.simulation.storage import MemoryStore
+from tests.simulation.truth import Cells, Truth
+from tests.simulation.world import DriverKilled, World, entered
+
+#: More drivers than any schedule has failures for.
+DRIVERS = 40
+
+
+class SinkFailed(Exception):
+    """The sink could not read what a worker kept; the engine stops the query if it finds nobody lost."""
+
+
+#: After these the query is started again, by Spark's retries or by its user.
+STOPPED = (DriverKilled, StoreNotWritable, SinkFailed)
+
+
+class Broken(AssertionError):
+    """A schedule broke a promise; the message says how to see it again."""
+
+    def __init__(self, seed: int, why: str, trace: list[str]) -> None:
+        super().__init__(f"seed {seed}: {why}\nreplay: python -m tests.simulation --seed {seed} -v")
+        self.seed, self.why, self.trace = seed, why, trace
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What a sink got for a batch: closed windows, and the bound that was promised for each."""
+
+    windows: dict[int, Cells]
+    bounds: dict[int, float]
+
+
+@dataclass
+class Outcome:
+    """What a schedule has been through, for those who count."""
+
+    batches: int = 0
+    losses: int = 0
+    drivers: int = 0
+    worst: float = 0.0
+    trace: list[str] = field(default_factory=list)
+
+
+class Simulation:
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.world = World(schedule.seed, hosts=schedule.hosts, failures=schedule.failures, rate=schedule.rate)
+        self.store = MemoryStore(self.world)
+        self.pipeline = pipeline(schedule)
+        self.truth = Truth(schedule)
+        self.engine: Engine | None = None
+        self.deliveries: dict[int, list[Delivery]] = {}
+        self.outcome = Outcome(trace=self.world.trace)
+
+    @property
+    def crew(self) -> Crew:
+        assert self.engine is not None
+        return self.engine.crew()
+
+    def run(self) -> Outcome:
+        self.world.say(self.schedule.describe())
+        read = 0
+        for batch, chunks in enumerate(self.schedule.batches):
+            read += len(chunks)
+            self._begin(batch, read)
+            self._through(batch)
+            self.truth.apply(batch)
+            self._look(batch)
+        last = len(self.schedule.batches)
+        if self.schedule.ends:
+            last = self._end(last)
+        self._look(last - 1, finally_=True)
+        return self.outcome
+
+    # --- Spark's part ---------------------------------------------------------------------------------------
+
+    def _begin(self, batch: int, read: int) -> None:
+        self.world.now = max(self.world.now, self.schedule.times[batch])
+        self.world.new_batch()
+        if self.schedule.relentless and batch and self.world.rng.random() < 0.8:
+            self.world.lose(list(self.world.memory), "the relentless strikes")
+        self.world.say(f"batch {batch}")
+        head = json.dumps({"batchTimestampMs": round(self.schedule.times[batch] * 1000)})
+        self.store.objects[f"offsets/{batch}"] = f"v1\n{head}\n{json.dumps({'chunks': read})}".encode()
+        self._decay()
+
+    def _through(self, batch: int) -> None:
+        """Runs the batch, with as many drivers as it takes."""
+        for _ in range(DRIVERS):
+            try:
+                self._driver().run(batch, None, self._deliver)
+                self.world.point("before Spark's commit")
+                self.store.objects[f"commits/{batch}"] = b"v1\n{}"
+                return
+            except STOPPED:
+                self._bury()
+            except CheckpointError as error:
+                self._excuse(error)
+                self._bury()
+        raise AssertionError(f"batch {batch} never ended")
+
+    def _end(self, batch: int) -> int:
+        """Ends the stream; the number of batches run so far."""
+        self.world.say("the stream ends")
+        self.truth.end(batch)
+        for _ in range(DRIVERS):
+            try:
+                engine = self._driver()
+                engine.end(self._deliver)
+                after = engine._next_batch()
+                for number in range(batch, after):
+                    self._check_deliveries(number)
+                return after
+            except STOPPED:
+                self._bury()
+            except CheckpointError as error:
+                self._excuse(error)
+                self._bury()
+        raise AssertionError("the stream never ended")
+
+    def _driver(self) -> Engine:
+        if self.engine is None:
+            self.outcome.drivers += 1
+            self.world.say(f"driver {self.outcome.drivers} starts")
+            store = self.store.below("afspark")
+            with self.world.in_peace():
+                identity = claim(store, self.pipeline.fingerprint(), self.pipeline.settings())
+            options = RunOptions(checkpoint="memory:", host_grace_seconds=0.0, faults=Faults())  # type: ignore[arg-type]
+            self.engine = Engine(Context(), self.pipeline, options, identity, self.store)  # type: ignore[arg-type]
+        return self.engine
+
+    def _excuse(self, error: CheckpointError) -> None:
+        """A zombie that had to create its state can do so after a loss; the engine refuses what it then finds."""
+        if not (self.world.woken and "behind" in str(error)):
+            raise error
+        self.world.say(f"the query stops: {error}")
+
+    def _bury(self) -> None:
+        self.world.dying = False
+        self.world.task, self.world.host = None, "driver"
+        self.engine = None
+
+    def _decay(self) -> None:
+        """Objects rot: mostly the newest one of a worker."""
+        rng = self.world.rng
+        if not self.schedule.corrupts or self.engine is None or not self.engine.crews or rng.random() > 0.4:
+            return
+        chains = [member.chain for member in self.crew.workforce.members if member.chain]
+        if not chains:
+            return
+        chain = rng.choice(chains)
+        name = (chain[-1] if rng.random() < 0.7 else rng.choice(chain)).name
+        if name in self.world.destroyed:
+            return
+        full = f"afspark/{name}"
+        data = self.store.objects.get(full, b"")
+        match rng.randrange(3):
+            case 0:
+                self.store.objects.pop(full, None)
+            case 1:
+                self.store.objects[full] = data[: len(data) // 2]
+            case _:
+                middle = len(data) // 2
+                self.store.objects[full] = data[:middle] + bytes([data[middle] ^ 255]) + data[middle + 1 :]
+        self.world.destroyed.add(name)
+        self.world.say(f"{name} is destroyed")
+
+    # --- the sink -------------------------------------------------------------------------------------------
+
+    def _deliver(self, batch: int) -> None:
+        self.world.point("before delivery")
+        windows = {}
+        if self.schedule.window is not None:
+            try:
+                windows = observe.closed_windows(self.crew, batch)
+            except SegmentError as error:
+                raise SinkFailed(str(error)) from error
+        bounds = {number: realised(self.crew, number)["state"] for number in windows}
+        self.deliveries.setdefault(batch, []).append(Delivery(windows, bounds))
+        self.world.say(f"  batch {batch} is delivered, windows {sorted(windows)}")
+        self.world.point("after delivery")
+
+    # --- what must hold -------------------------------------------------------------------------------------
+
+    def _look(self, batch: int, *, finally_: bool = False) -> None:
+        self.outcome.batches += 1
+        with self.world.in_peace():
+            if finally_:
+                self._driver().ready()
+            assert self.engine is not None
+            self._check_deliveries(batch)
+            invariants.ledger_is_complete(self.engine, self.world)
+            if finally_:
+                invariants.nothing_named_is_missing(self.engine, self.world)
+            else:
+                invariants.items_are_accounted_for(self.engine, self.truth)
+            if observe.at_home(self.crew, batch):
+                self._note(invariants.state_is_within_bounds(self.engine, self.truth, self.schedule))
+            self.outcome.losses = len(self.engine.ledger.entries())
+
+    def _check_deliveries(self, batch: int) -> None:
+        assert self.engine is not None
+        for delivery in self.deliveries.get(batch, []):
+            self._note(
+                invariants.windows_are_complete(
+                    self.engine, self.truth.closed.get(batch, {}), delivery.windows, delivery.bounds, self.schedule
+                )
+            )
+
+    def _note(self, worst: float) -> None:
+        self.outcome.worst = max(self.outcome.worst, worst)
+
+
+def simulate(seed: int) -> Outcome:
+    """Runs one schedule; raises `Broken` if a promise was not kept."""
+    with spark():
+        simulation = Simulation(draw(seed))
+        try:
+            with entered(simulation.world):
+                return simulation.run()
+        except Exception as error:
+            raise Broken(seed, f"{type(error).__name__}: {error}", simulation.world.trace) from error

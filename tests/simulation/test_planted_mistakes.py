@@ -1,0 +1,121 @@
+"""The simulator finds mistakes: each is planted in the real code, and a bounded number of schedules must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from afspark.model.states.cells import CellState
+from afspark.runtime import census, lifecycle, worker
+from afspark.runtime.lifecycle import Action, Hint, Position
+from afspark.runtime.panes import Panes
+from afspark.runtime.terms import Terms
+from tests.simulation.simulation import Broken, simulate
+
+#: How many schedules may pass before a mistake is found.
+MOST = 400
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def backup_counted_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
+    """Shadows move when pairs are issued, and a failed write is taken for a success."""
+    real = CellState.issue
+
+    def issue(self: CellState, theta: float, *, everything: bool = False) -> Any:
+        pairs = real(self, theta, everything=everything)
+        if pairs is not None and self.name.startswith("state"):
+            self._shadows[: self.size] = self._values[: self.size]
+        return pairs
+
+    patch.setattr(CellState, "issue", issue)
+
+
+def threshold_not_halved(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Terms, "_counted", lambda self, strikes, pane: 0)
+
+
+def replayed_batch_applied_twice(patch: pytest.MonkeyPatch) -> None:
+    """A retried task that finds its batch applied applies it again."""
+    real = worker._Task._carry_out
+
+    def carry_out(self: Any, action: Action, home: Any, panes: Panes) -> Any:
+        if action is Action.ALREADY_APPLIED and self.order.apply:
+            home.version = self.order.batch - 1
+            action = Action.APPLY
+        return real(self, action, home, panes)
+
+    patch.setattr(worker._Task, "_carry_out", carry_out)
+
+
+def zombies_backup_accepted(patch: pytest.MonkeyPatch) -> None:
+    """Backups are named by worker and batch alone, so that a late one replaces what a record names."""
+    patch.setattr(
+        worker,
+        "object_name",
+        lambda epoch, operator, number, incarnation, batch, token: f"objects/{operator}/{number:05d}-{batch:012d}",
+    )
+
+
+def half_applied_batch_kept(patch: pytest.MonkeyPatch) -> None:
+    """A batch that was interrupted is applied on top of its own half."""
+    patch.setitem(lifecycle.TRANSITIONS, (Position.HALFWAY, Hint.RESUME), Action.ROLL_BACK_THEN_APPLY)
+    patch.setattr(Panes, "rollback", lambda self: None)
+
+
+def chain_forgotten_by_a_new_driver(patch: pytest.MonkeyPatch) -> None:
+    """A restarted driver recovers from nothing."""
+    real = census.muster
+
+    def muster(**given: Any) -> Any:
+        members, undeclared = real(**given)
+        return [replace(member, chain=(), previous=()) for member in members], undeclared
+
+    patch.setattr("afspark.runtime.workforce.muster", muster)
+
+
+def damage_not_told(patch: pytest.MonkeyPatch) -> None:
+    """Damaged backups are passed over in silence."""
+    real = worker.load_chain
+    patch.setattr(worker, "load_chain", lambda *given: replace(real(*given), damaged=()))
+
+
+MISTAKES: list[Plant] = [
+    backup_counted_before_it_is_durable,
+    threshold_not_halved,
+    replayed_batch_applied_twice,
+    zombies_backup_accepted,
+    half_applied_batch_kept,
+    chain_forgotten_by_a_new_driver,
+    damage_not_told,
+]
+
+
+def found_by(seeds: Iterator[int]) -> int | None:
+    """The first seed that breaks a promise."""
+    for seed in seeds:
+        try:
+            simulate(seed)
+        except Broken:
+            return seed
+    return None
+
+
+def test_a_failing_seed_tells_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    replayed_batch_applied_twice(monkeypatch)
+    seed = found_by(iter(range(MOST)))
+    assert seed is not None
+    with pytest.raises(Broken, match=f"python -m tests.simulation --seed {seed} -v"):
+        simulate(seed)
+
+
+@pytest.mark.parametrize("plant", MISTAKES, ids=lambda plant: plant.__name__)
+def test_a_planted_mistake_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        plant(patch)
+        seed = found_by(iter(range(MOST)))
+    assert seed is not None, f"{MOST} schedules did not notice: {plant.__doc__ or plant.__name__}"
+    simulate(seed)
