@@ -150,10 +150,7 @@ class Engine:
         batch = self._next_batch()
         self._ready(batch)
         for crew in self.crews:
-<<<<<<< HEAD
-=======
             # A loss found now strikes what the last batch left behind, not what it had found.
->>>>>>> sim
             crew.open_day(0.0)
         self._revive(batch, complete=True)
         return self.crews
