@@ -79,6 +79,12 @@ def _anchor(sc: Any, homes: Iterable[str]) -> Rdd:
     return Rdd(list(homes), lambda partition: [partition])
 
 
+def _mailed(sc: Any, homes: Iterable[str], items: Rdd) -> Rdd:
+    places = list(homes)
+    inbox = items.partitionBy(len(places), int)
+    return Rdd(places, lambda partition: [(partition, row) for row in inbox.compute(partition)])
+
+
 class Context:
     """What the engine asks of a SparkContext."""
 
@@ -150,6 +156,7 @@ def spark() -> Iterator[None]:
     )
     seams: list[tuple[Any, str, Any]] = [
         (stages, "anchor", _anchor),
+        (stages, "mailed", _mailed),
         (stages, "kept_by", kept_by),
         (stages, "serve", partial(_serve, worker.serve)),
         (worker, "spark_host", lambda driver: world().host),
