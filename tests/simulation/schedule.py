@@ -113,9 +113,7 @@ def draw(seed: int) -> Schedule:
         seed=seed,
         combination=combination,
         workers=workers,
-        # Known (seed 2622 without this line): shares of one number overlap whatever the key of its items, but the
-        # thresholds take keyed shares for disjoint and leave out the division by n. Elsewhere here cells are keys.
-        keyed=rng.random() < 0.4 and combination.primitive != "numeric",
+        keyed=rng.random() < 0.4,
         window=window,
         tolerance=rng.choices((Approximate(theta), MiniBatch(), Nothing()), (8, 2, 1))[0],
         theta=theta,
