@@ -18,7 +18,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 _TESTS = Path(__file__).parent
-_LAYERS = ["unit", "contract", "property", "spark", "cluster"]
+_LAYERS = ["unit", "contract", "property", "simulation", "spark", "cluster"]
 # With several processes (-n), all tests of a group run in one of them: a JVM and a cluster are started once.
 _MARKERS = {
     "spark": [pytest.mark.spark, pytest.mark.xdist_group("spark")],

@@ -193,7 +193,8 @@ class Workforce:
             theta=dict(self.terms.theta(member.strikes)),
             failures=member.failures,
             strike=successor.strikes[-1].to_json() if counted else {},
-            items=successor.lost_items,
+            # Items of an incarnation that completed nothing are in the entry of the one before it.
+            items=member.waiting if member.completed else 0,
         )
         self._recovering[member.worker] = self.ledger.declare(loss)
         self._passed_over[member.worker] = self._gap
