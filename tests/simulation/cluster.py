@@ -15,7 +15,8 @@ from py4j.protocol import Py4JJavaError
 from afspark.errors import SegmentError
 from afspark.model.operator import Operator
 from afspark.runtime import engine, pipeline, stages, worker, workforce
-from afspark.runtime.orders import Mission, Order, Report
+from afspark.runtime.orders import Mission
+from afspark.runtime.segment.reading import Order, Report, Residents
 from afspark.runtime.shift import Feed
 from afspark.store import reading
 from tests.simulation.memory import MemoryAddress, MemoryRoot, census
@@ -114,10 +115,10 @@ def _serve(serve: Any, mission: Mission, order: Order, operator: Operator, feed:
     return report
 
 
-def kept_by(mission: Mission, number: int, batch: int, port: str) -> bytes:
+def kept_by(residents: Residents, number: int, batch: int, port: str) -> bytes:
     """See `segment.reading.kept_by`."""
-    segment = world().memory.get((world().host, mission.operator_name, number))
-    if segment is None:
+    segment = world().memory.get((world().host, residents.mission.operator_name, number))
+    if segment is None or segment.found().incarnation != residents.incarnations[number]:
         raise SegmentError(f"Worker {number} has no state on {world().host}.")
     return segment.kept(batch, port) or b""
 

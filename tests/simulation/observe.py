@@ -59,7 +59,7 @@ def closed_windows(crew: Crew, batch: int) -> dict[int, Cells]:
     for member in crew.workforce.members:
         before, here.host = here.host, member.home
         try:
-            for label, cells in open_parts(kept_by(crew.mission, member.worker, batch, WINDOWS)):
+            for label, cells in open_parts(kept_by(crew.residents, member.worker, batch, WINDOWS)):
                 found[label[0]].append(plain(cells))
         finally:
             here.host = before

@@ -17,20 +17,20 @@ START = "window_start"
 def realised(crew: Crew, window: int | None = None) -> dict[str, float]:
     """Per state, the most that failures so far can have changed it (in one window); 0 before any.
 
-    With panes and without ``window``: the worst of those that are open or were closed by the last batch.
+    With panes and without ``window``: all panes that failures have struck and that still matter, taken together.
+    What operators upstream have lost is in their bounds, not in this one.
     """
     terms, strikes = crew.workforce.terms, [member.strikes for member in crew.workforce.members]
     kind = crew.node.window
     if window is not None:
         return terms.realised(strikes, window=window)
     if isinstance(kind, Decaying):
-        latest = crew.agenda.latest
-        return terms.realised(strikes, tick=None if latest is None else kind.pane(latest))
+        return terms.realised(strikes, tick=crew.latest_tick)
     if kind is None:
         return terms.realised(strikes)
-    windows = {pane + later for pane in crew.workforce.calendar.exposed for later in range(kind.panes)}
-    found = [terms.realised(strikes, window=one) for one in windows]
-    return {name: max((bound[name] for bound in found), default=0.0) for name in terms.states}
+    if not terms.tolerance.recovers:
+        return terms.realised(strikes)
+    return terms.pane_sum(strikes)
 
 
 def in_force(crew: Crew) -> list[dict[str, Any]]:

@@ -16,19 +16,28 @@ from afspark.runtime.stages import run_on_workers
 from afspark.runtime.terms import Strike, Terms
 from afspark.store import Loss, WorkerRecord
 
+CENSUS_TRIES = 5
+
 
 def take_census(
     sc: SparkContext, *, hosts: Sequence[str], query_id: str, segments: str | None, driver_host: str
 ) -> list[Survivor]:
     """The query's segments on all hosts; those of dead applications are removed on the way."""
 
-    def look(_: int) -> list[Survivor]:
-        root = SegmentRoot(segments, spark_host(driver_host))
+    def look(_: int) -> list[tuple[str, list[Survivor]]]:
+        host = spark_host(driver_host)
+        root = SegmentRoot(segments, host)
         root.clean()
-        return root.census(query_id)
+        return [(host, root.census(query_id))]
 
-    found = run_on_workers(sc, hosts, look)
-    return list({(s.host, s.operator, s.worker): s for s in found}.values())
+    heard: dict[str, list[Survivor]] = {}
+    for _ in range(CENSUS_TRIES):
+        # A task may end up on another host than it was meant for; what nobody has looked at is not empty.
+        silent = [host for host in hosts if host not in heard]
+        if not silent:
+            break
+        heard |= dict(run_on_workers(sc, silent, look))
+    return [survivor for survivors in heard.values() for survivor in survivors]
 
 
 def muster(

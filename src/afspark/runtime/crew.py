@@ -10,6 +10,7 @@ from afspark.model.windows import Agenda, Decaying, Punctuation, needs_rebase, s
 from afspark.runtime.orders import Calendar, Mission, Report
 from afspark.runtime.pipeline import Node
 from afspark.runtime.progress import Counters
+from afspark.runtime.segment.reading import Residents
 from afspark.runtime.stages import Work
 from afspark.runtime.workforce import Workforce
 
@@ -33,6 +34,10 @@ class Crew:
     @property
     def mission(self) -> Mission:
         return self.workforce.mission
+
+    @property
+    def residents(self) -> Residents:
+        return Residents(self.mission, tuple(member.incarnation for member in self.workforce.members))
 
     @property
     def work(self) -> Work:
@@ -103,6 +108,18 @@ class Crew:
         if needs_rebase(window, tick, self.base):
             return tick, scale(window, tick, self.base)
         return self.base, 1.0
+
+    @property
+    def latest_tick(self) -> int | None:
+        """The newest tick of a decaying state."""
+        window, latest = self.node.window, self.agenda.latest
+        return window.pane(latest) if isinstance(window, Decaying) and latest is not None else None
+
+    @property
+    def first_needed(self) -> int | None:
+        """The first pane that an open window needs, as of the last committed batch."""
+        window, first = self.node.window, self.agenda.first_open
+        return None if window is None or first is None else first - window.panes + 1
 
     @property
     def waits(self) -> bool:

@@ -34,7 +34,7 @@ from afspark.runtime.sources import Chunk, Planner, Source, share
 from afspark.runtime.stages import FrameInlet, Inlet, OutputInlet, SourceInlet, run_orders, run_stage, strike_workers
 from afspark.runtime.worker import Clock
 from afspark.runtime.workforce import Workforce
-from afspark.store import CommitRecord, Ledger, QueryIdentity, RecordLog, Store, seal
+from afspark.store import CommitRecord, Ledger, QueryIdentity, RecordLog, Store, seal, unseal
 from afspark.store.epochs import newest_batch, read_history
 
 #: How often a batch is tried before the query gives up; Spark has retried its tasks before.
@@ -81,7 +81,8 @@ class Engine:
         }
         self.crews: list[Crew] = []
         self.totals = {"items": 0, "bytes": 0}
-        self.ended = False
+        #: every operator was told that the stream has ended
+        self.told = False
         self._committed: int | None = None
 
     # --- for a pipeline of one operator ---------------------------------------------------------------------
@@ -130,17 +131,47 @@ class Engine:
         of Spark, which will run none any more.
         """
         done: list[BatchProgress] = []
+        self._refuse_if_unfinished()
         batch = self._next_batch()
         self._ready(batch)
-        # Durable first: from here on Spark must not run a batch of the number that ends the stream.
-        self.store.put(f"{ENDING}/intent", seal({"kind": "ending", "batch": batch}, {}))
+        now = self._intended(batch)
         while not self.ended:
             # From the last record alone it must follow what this batch is, so that a killed driver can repeat it.
-            last = not any(crew.waits for crew in self.crews)
-            done.append(self._run(batch, time.time(), None, {}, deliver, ending=True, last=last))
-            self.ended = last
+            last = not self.told and not any(crew.waits for crew in self.crews)
+            done.append(self._run(batch, now, None, {}, deliver, ending=True, last=last))
             batch += 1
         return done
+
+    @property
+    def ended(self) -> bool:
+        """Every operator was told, and what they sent then has left its windows."""
+        return self.told and not any(crew.waits for crew in self.crews)
+
+    def _intended(self, batch: int) -> float:
+        """Makes the end durable before it begins: from here on Spark must not run a batch of that number.
+
+        Returns the time of all batches that end the stream: that of the first attempt.
+        """
+        name = f"{ENDING}/intent"
+        if self.store.list(ENDING):
+            return float(unseal(self.store.get(name)).meta["time"])
+        now = time.time()
+        self.store.put(name, seal({"kind": "ending", "batch": batch, "time": now}, {}))
+        return now
+
+    def _refuse_if_unfinished(self) -> None:
+        """A batch that Spark has begun must be finished by Spark, or its number would mean two things."""
+        begun, committed = self._newest_of("offsets"), self._newest_of("commits")
+        if begun > committed:
+            raise CheckpointError(
+                f"Batch {begun} was begun and not finished.",
+                remedy="Start the query again, let it end, and then end the stream.",
+                batch=begun,
+            )
+
+    def _newest_of(self, folder: str) -> int:
+        names = [name.rsplit("/", 1)[-1] for name in self.checkpoint.list(folder)]
+        return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def ready(self) -> list[Crew]:
         """The workers at rest, all with their state: those that lost it meanwhile are recovered first.
@@ -158,8 +189,7 @@ class Engine:
     def _next_batch(self) -> int:
         if self._committed is not None:
             return self._committed + 1
-        names = [name.rsplit("/", 1)[-1] for name in self.checkpoint.list("commits")]
-        spark = max((int(name) for name in names if name.isdigit()), default=-1)
+        spark = self._newest_of("commits")
         # Batches that ended the stream are ours alone; Spark knows nothing of them.
         ending = self._ending_batch()
         return 1 + (spark if ending is None else ending)
@@ -194,7 +224,8 @@ class Engine:
         for name in self.totals:
             self.totals[name] += sum(getattr(report, name) for crew in entrances for report in crew.reports)
         committing = time.perf_counter()
-        self._commit(batch, ending=ending, ended=last)
+        self.told = self.told or last
+        self._commit(batch, ending=ending)
         clock.lap("record", committing)
         for crew in self.crews:
             crew.close_day()
@@ -304,7 +335,8 @@ class Engine:
 
     def _roll_back(self, crew: Crew, batch: int) -> None:
         """Takes the batch back everywhere: a retried stage has given some workers other items."""
-        run_orders(self.sc, crew.mission, crew.work, crew.workforce.take_back(batch))
+        orders = crew.workforce.take_back(batch)
+        self._reports(orders, partial(run_orders, self.sc, crew.mission, crew.work, orders))
 
     # --- where items come from ------------------------------------------------------------------------------
 
@@ -320,7 +352,7 @@ class Engine:
             source = self.pipeline.sources.get(edge.origin)
             if edge.origin not in self.pipeline.sources:
                 origin = self.crew(edge.origin)
-                inlets.append(OutputInlet(origin.mission, origin.homes, batch, crew.name, edge.transforms))
+                inlets.append(OutputInlet(origin.residents, origin.homes, batch, crew.name, edge.transforms))
             elif isinstance(source, Source):
                 if edge.origin in slices:
                     shares = slices[edge.origin].shares(crew.node.workers)
@@ -329,7 +361,7 @@ class Engine:
                 inlets.append(FrameInlet(edge.origin, frame, edge.transforms))
         for sender in self.crews:
             if crew.name in sender.node.feeds_back and batch > 0:
-                inlets.append(OutputInlet(sender.mission, sender.homes, batch - 1, crew.name, feedback=True))
+                inlets.append(OutputInlet(sender.residents, sender.homes, batch - 1, crew.name, feedback=True))
         return inlets
 
     def _produced(self, crew: Crew) -> dict[str, str]:
@@ -365,7 +397,7 @@ class Engine:
             crew.open_day(0.0)
             crew.workforce.gather(batch, record, passed_over)
         self.totals = {name: int(extra.get(name, 0)) for name in self.totals}
-        self.ended = bool(extra.get("ended", False))
+        self.told = bool(extra.get("told", False))
         self.crews = crews
 
     def _crew(self, node: Node) -> Crew:
@@ -386,6 +418,7 @@ class Engine:
                 one.name for one in self.pipeline.nodes if node.name in {edge.origin for edge in one.inputs}
             ),
             appends=node.appends,
+            feeds_back=node.feeds_back,
         )
         workforce = Workforce(
             self.sc,
@@ -424,7 +457,7 @@ class Engine:
         """Windows and feedback have to go on where they were, with or without backups of state."""
         return len(self.pipeline.nodes) > 1 or any(node.window is not None for node in self.pipeline.nodes)
 
-    def _commit(self, batch: int, *, ending: bool, ended: bool) -> None:
+    def _commit(self, batch: int, *, ending: bool) -> None:
         if not self._recovers:
             return
         operators = {
@@ -435,7 +468,7 @@ class Engine:
             **self.totals,
             "operators": {crew.name: crew.to_json() for crew in self.crews},
             "ending": ending,
-            "ended": ended,
+            "told": self.told,
         }
         self.log.write(CommitRecord(batch, self.log.epoch, operators, extra))
         if self._committed is None:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from afspark.errors import AfsparkError, from_json
+from afspark.errors import AfsparkError, UsageError, from_json
 from afspark.model.kernels.hashing import hash_columns
 
 #: Column in which a combiner may hand over the hashes it has computed already.
@@ -82,7 +82,14 @@ def address(
     """Encodes the items for each worker: by key, or all of a partition for one worker, or for every worker."""
     shares: list[list[Packet]] = [[] for _ in range(workers)]
     for packet in packets:
-        if key and set(key) <= set(packet.items.schema.names):
+        missing = [column for column in key if column not in packet.items.schema.names]
+        if missing and not everywhere:
+            raise UsageError(
+                f"Items are sent by key, and have no column {missing[0]!r}.",
+                remedy=f"They have {', '.join(packet.items.schema.names)}: add it with a map(), or use keyed=False.",
+                column=missing[0],
+            )
+        if key and not missing:
             for worker, rows in enumerate(split(packet.items, owners(packet.items, key, workers), workers)):
                 if rows.num_rows:
                     shares[worker].append(packet._replace(items=rows))

@@ -87,6 +87,8 @@ class Mission:
     successors: tuple[str, ...] = ()
     #: a sink takes what it sends
     appends: bool = False
+    #: operators upstream that it may send feedback to
+    feeds_back: tuple[str, ...] = ()
 
 
 class Status(StrEnum):

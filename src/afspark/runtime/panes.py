@@ -92,8 +92,10 @@ class Panes:
         """Loads backups onto fresh states; returns the number of cells. Panes that are not needed are left out."""
         cells = 0
         for name, found in images.items():
+            if name.partition("@")[0] not in self._specs:
+                continue
             state, pane = parse_label(name)
-            if state not in self._specs or (pane is not None and needed_from is not None and pane < needed_from):
+            if pane is not None and needed_from is not None and pane < needed_from:
                 continue
             target = self.of(pane)[state]
             target.restore(found)

@@ -112,6 +112,8 @@ class Pipeline:
         object.__setattr__(self, "nodes", tuple(_in_order(self.nodes, set(self.sources))))
         weights([node.weight for node in self.nodes])
         for node in self.nodes:
+            self._refuse_uneven_counts(node)
+        for node in self.nodes:
             for target in node.feeds_back:
                 if target not in self.upstream_of(node.name):
                     raise UsageError(
@@ -122,6 +124,16 @@ class Pipeline:
             raise UsageError(
                 "A pipeline reads either one DataFrame or any number of files and generators.",
                 remedy="Union the DataFrames with Spark before the pipeline begins.",
+            )
+
+    def _refuse_uneven_counts(self, node: Node) -> None:
+        """A window by count ends when every worker has had its share, which only even shares can promise."""
+        if node.window is None or node.window.by != "count" or node.workers == 1:
+            return
+        if node.keyed or any(edge.origin not in self.sources for edge in node.inputs):
+            raise UsageError(
+                f"{node.name!r} has windows by count, and its workers may get unequal numbers of items.",
+                remedy="Give it one worker, or let it read the source without a key.",
             )
 
     @classmethod

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,7 @@ class Query:
         self._spark, self._engine, self._outlets = spark, engine, outlets
         self._query: StreamingQuery | None = None
         self._batch_lock = threading.Lock()
+        self._batch_thread: int | None = None
         self._stopping = False
         self._failure: BaseException | None = None
         self._recent: deque[BatchProgress] = deque(maxlen=RECENT)
@@ -105,7 +107,7 @@ class Query:
     def stop(self) -> None:
         """Lets the batch at work end, then stops. The state stays resident and is found by the next start."""
         self._stopping = True
-        with self._batch_lock:
+        with self._at_rest():
             self._spark_query.stop()
 
     def exception(self) -> BaseException | None:
@@ -119,7 +121,7 @@ class Query:
         The DataFrame reads resident state when it runs: use it before the next batch, or after the end. With
         windows: what is still open.
         """
-        with self._batch_lock:
+        with self._at_rest():
             self._engine.ready()
             return current_results(self._spark, self._engine.crew(operator))
 
@@ -128,12 +130,15 @@ class Query:
 
         Collected in the driver; default: the last operator's.
         """
-        with self._batch_lock:
+        with self._at_rest():
             self._engine.ready()
             return current_shares(self._spark, self._engine.crew(operator))
 
     def bounds(self, operator: str | None = None) -> dict[str, float]:
-        """Per state: how far failures so far can have moved it at most. 0 before any failure."""
+        """Per state: how far failures of this operator can have moved it at most. 0 before any.
+
+        What operators upstream have lost shows in what they send, and is in their own bounds.
+        """
         return realised(self._engine.crew(operator)) if self._engine.crews else {}
 
     def tolerance(self) -> list[dict[str, Any]]:
@@ -145,7 +150,7 @@ class Query:
 
         Call it after the query has stopped or terminated. What the closing of windows sends goes to the sinks.
         """
-        with self._batch_lock:
+        with self._at_rest():
             if self._spark_query.isActive:
                 raise UsageError("The query is still running.", remedy="Stop it, or await its termination, first.")
             for progress in self._engine.end(self._hand_on):
@@ -179,6 +184,17 @@ class Query:
         for crew in self._engine.crews:
             release_segments(self._spark.sparkContext, crew.mission, crew.homes)
 
+    @contextmanager
+    def _at_rest(self) -> Iterator[None]:
+        """Between two batches."""
+        if self._batch_thread == threading.get_ident():
+            raise UsageError(
+                "A sink cannot ask the query that is calling it.",
+                remedy="Use the rows it was given, or ask after the batch from another thread.",
+            )
+        with self._batch_lock:
+            yield
+
     def raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
@@ -193,6 +209,7 @@ class Query:
         # Never wait for the lock while stop() holds it: Spark's own stop waits for this very call to end.
         while not self._batch_lock.acquire(timeout=0.05):
             self._refuse_if_stopping()
+        self._batch_thread = threading.get_ident()
         try:
             self._refuse_if_stopping()
             self._note(self._engine.run(batch, frame, self._hand_on))
@@ -200,6 +217,7 @@ class Query:
             self._failure = self._failure or (None if self._stopping else error)
             raise
         finally:
+            self._batch_thread = None
             self._batch_lock.release()
 
     def _note(self, progress: BatchProgress) -> None:

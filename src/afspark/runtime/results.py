@@ -21,10 +21,9 @@ from afspark.model.states import HashTable, StateSpec
 from afspark.model.windows import Decayed, Decaying, scale
 from afspark.runtime.crew import Crew
 from afspark.runtime.exchange import open_packets, open_parts, pack_parts
-from afspark.runtime.orders import Mission
 from afspark.runtime.panes import Panes, merged
 from afspark.runtime.placement import anchor, anchor_frame
-from afspark.runtime.segment.reading import kept_by, segment_of
+from afspark.runtime.segment.reading import Residents, kept_by, segment_of
 from afspark.runtime.segment.segment import LOCK_SECONDS
 from afspark.runtime.shift import ALL, ROWS, WINDOWS
 
@@ -35,28 +34,28 @@ SPAN = pa.schema([("window_start", pa.float64()), ("window_end", pa.float64())])
 
 def changed_rows(spark: SparkSession, crew: Crew, batch: int) -> DataFrame:
     """The rows that ``batch`` changed, kept beside the state of each worker."""
-    return _on_workers(spark, crew, partial(_read_kept, crew.mission, batch, ROWS), _row_schema(crew.node.operator))
+    return _on_workers(spark, crew, partial(_read_kept, crew.residents, batch, ROWS), _row_schema(crew.node.operator))
 
 
 def sent_items(spark: SparkSession, crew: Crew, batch: int) -> DataFrame | None:
     """The items that ``batch`` sent; None if it sent none, because nothing is known of their columns then."""
     if not any(ALL in report.produced for report in crew.reports):
         return None
-    schemas = anchor(spark.sparkContext, crew.homes).map(partial(_schema, crew.mission, batch)).collect()
+    schemas = anchor(spark.sparkContext, crew.homes).map(partial(_schema, crew.residents, batch)).collect()
     schema = next(pa.ipc.read_schema(pa.py_buffer(found)) for found in schemas if found)
-    return _on_workers(spark, crew, partial(_read_kept, crew.mission, batch, ALL), schema)
+    return _on_workers(spark, crew, partial(_read_kept, crew.residents, batch, ALL), schema)
 
 
 def closed_windows(spark: SparkSession, crew: Crew, batch: int) -> DataFrame | None:
     """Results of the windows that ``batch`` closed, with their spans; None if it closed none."""
-    if not any(step.own for step in crew.workforce.programme):
+    if not any(step.own and not step.punctuation.last for step in crew.workforce.programme):
         return None
-    operator, mission = crew.node.operator, crew.mission
+    operator, residents = crew.node.operator, crew.residents
     if _is_lone_table(operator):
         schema = pa.schema([*SPAN, *_row_schema(operator)])
-        rows = _on_workers(spark, crew, partial(_read_windows, mission, operator, batch), schema)
+        rows = _on_workers(spark, crew, partial(_read_windows, residents, operator, batch), schema)
         return rows if crew.node.keyed else _summed(rows, schema, len(crew.homes))
-    collected = anchor(spark.sparkContext, crew.homes).map(partial(_kept_windows, mission, batch)).collect()
+    collected = anchor(spark.sparkContext, crew.homes).map(partial(_kept_windows, residents, batch)).collect()
     tables = [
         _with_span(operator.results(_window_shares(crew, collected, window)), start, end)
         for window, start, end in _windows_in(collected)
@@ -72,7 +71,7 @@ def current_results(spark: SparkSession, crew: Crew) -> DataFrame:
     operator = crew.node.operator
     if _is_lone_table(operator):
         schema = _row_schema(operator)
-        read = partial(_cells, crew.mission, operator, _decay_factor(crew))
+        read = partial(_cells, crew.residents, operator, _decay_factor(crew), crew.first_needed)
         rows = _on_workers(spark, crew, partial(_read_table, operator, read), schema)
         return rows if crew.node.keyed else _summed(rows, schema, len(crew.homes))
     return spark.createDataFrame(operator.results(current_shares(spark, crew)))
@@ -80,14 +79,14 @@ def current_results(spark: SparkSession, crew: Crew) -> DataFrame:
 
 def current_shares(spark: SparkSession, crew: Crew) -> list[Share]:
     """Every worker's share of the state now, collected in the driver."""
-    read = partial(_cells, crew.mission, crew.node.operator, _decay_factor(crew))
+    read = partial(_cells, crew.residents, crew.node.operator, _decay_factor(crew), crew.first_needed)
     collected = anchor(spark.sparkContext, crew.homes).map(partial(_export, read)).collect()
     terms = crew.workforce.terms
     return [
         Share(
             worker=worker,
             cells=dict(open_parts(data)),
-            missing=terms.missing(crew.workforce.members[worker].strikes),
+            missing=terms.missing_now(crew.workforce.members[worker].strikes, crew.latest_tick),
         )
         for worker, data in collected
     ]
@@ -127,25 +126,25 @@ def _each_worker(read: Read, slots: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
 # --- on the workers' hosts ----------------------------------------------------------------------------------
 
 
-def _read_kept(mission: Mission, batch: int, port: str, worker: int) -> list[pa.RecordBatch]:
-    return [packet.items for packet in open_packets(kept_by(mission, worker, batch, port))]
+def _read_kept(residents: Residents, batch: int, port: str, worker: int) -> list[pa.RecordBatch]:
+    return [packet.items for packet in open_packets(kept_by(residents, worker, batch, port))]
 
 
-def _schema(mission: Mission, batch: int, worker: int) -> bytes | None:
-    for items in _read_kept(mission, batch, ALL, worker):
+def _schema(residents: Residents, batch: int, worker: int) -> bytes | None:
+    for items in _read_kept(residents, batch, ALL, worker):
         return items.schema.serialize().to_pybytes()
     return None
 
 
-def _read_windows(mission: Mission, operator: Operator, batch: int, worker: int) -> Iterator[pa.RecordBatch]:
-    for (_, start, end, _), cells in open_parts(kept_by(mission, worker, batch, WINDOWS)):
+def _read_windows(residents: Residents, operator: Operator, batch: int, worker: int) -> Iterator[pa.RecordBatch]:
+    for (_, start, end, _), cells in open_parts(kept_by(residents, worker, batch, WINDOWS)):
         rows = operator.rows(cells)
         spans = [pa.repeat(pa.scalar(float(edge)), rows.num_rows) for edge in (start, end)]
         yield pa.record_batch([*spans, *rows.columns], names=[*SPAN.names, *rows.schema.names])
 
 
-def _kept_windows(mission: Mission, batch: int, worker: int) -> tuple[int, bytes]:
-    return worker, kept_by(mission, worker, batch, WINDOWS)
+def _kept_windows(residents: Residents, batch: int, worker: int) -> tuple[int, bytes]:
+    return worker, kept_by(residents, worker, batch, WINDOWS)
 
 
 def _read_table(operator: Operator, read: ReadCells, worker: int) -> list[pa.RecordBatch]:
@@ -156,12 +155,16 @@ def _export(read: ReadCells, worker: int) -> tuple[int, bytes]:
     return worker, pack_parts(list(read(worker).items()))
 
 
-def _cells(mission: Mission, operator: Operator, factor: float | None, worker: int) -> dict[str, pa.RecordBatch]:
-    segment, specs = segment_of(mission, worker), operator.states()
+def _cells(
+    residents: Residents, operator: Operator, factor: float | None, first: int | None, worker: int
+) -> dict[str, pa.RecordBatch]:
+    segment, specs = segment_of(residents, worker), operator.states()
     with segment.lock(LOCK_SECONDS):
-        paned = mission.window is not None and factor is None
+        paned = residents.mission.window is not None and factor is None
         panes = Panes(segment.columns, specs, paned=paned)
-        states: Any = merged(specs, [panes.of(pane) for pane in panes]) if paned else panes.of(None)
+        # A pane stays until the batch that closed it is committed; results are of what is still open.
+        open_panes = [panes.of(pane) for pane in panes if pane is None or first is None or pane >= first]
+        states: Any = merged(specs, open_panes) if paned else panes.of(None)
         if factor is not None:
             states = {name: Decayed(state, factor) for name, state in states.items()}
         return {name: state.export() for name, state in states.items()}

@@ -155,8 +155,9 @@ def digests_agree(reports: Iterable[Report], produced: Mapping[str, str] | None 
     give some workers other items than those the rest has applied already; so may an operator upstream that lost
     its state and has applied the batch a second time.
     """
+    reports = list(reports)
     seen = dict(produced or {})
-    return all(
+    return len({frozenset(report.consumed) for report in reports}) <= 1 and all(
         seen.setdefault(partition, digest) == digest
         for report in reports
         for partition, digest in report.consumed.items()

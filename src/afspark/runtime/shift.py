@@ -98,8 +98,8 @@ class Output:
 
 
 class _Outbox(Outbox):
-    def __init__(self, operator: str, successors: tuple[str, ...]) -> None:
-        self.operator, self.successors = operator, successors
+    def __init__(self, operator: str, successors: tuple[str, ...], feeds_back: tuple[str, ...]) -> None:
+        self.operator, self.successors, self.feeds_back = operator, successors, feeds_back
         self.step = 0
         self.sent: dict[str, list[Packet]] = {}
         self.feedback: dict[str, list[pa.RecordBatch]] = {}
@@ -113,6 +113,11 @@ class _Outbox(Outbox):
         self._put(items_for(to), items)
 
     def feed_back(self, items: pa.RecordBatch, *, to: str) -> None:
+        if to not in self.feeds_back:
+            raise UsageError(
+                f"{self.operator!r} sends feedback to {to!r}, which it did not announce.",
+                remedy="Announce it: apply(..., feeds_back=[name]).",
+            )
         if items.num_rows:
             self.feedback.setdefault(to, []).append(items)
 
@@ -134,9 +139,10 @@ class Shift:
     ) -> None:
         self.operator, self.specs, self.panes, self.order = operator, operator.states(), panes, order
         self.window, self.calendar, self.workers = mission.window, order.calendar, mission.workers
+        self.paned = self.window is not None and not isinstance(self.window, Decaying)
         self.keeps_items = mission.appends or bool(mission.successors)
         self.probe = probe
-        self.outbox = _Outbox(mission.operator_name, mission.successors)
+        self.outbox = _Outbox(mission.operator_name, mission.successors, mission.feeds_back)
         self.context = WorkerContext(
             worker=order.worker,
             workers=mission.workers,
@@ -241,7 +247,11 @@ class Shift:
 
         Where no pane is open the operator is told all the same, with empty states that nobody keeps.
         """
-        panes = [pane for pane in self.panes if pane is None or not self._is_closed(pane)]
+        # Also panes whose cells are all zero: a recovery does not bring those back.
+        known = {*self.panes, *(self.calendar.agenda.touched if self.paned else ())}
+        panes = sorted(
+            (pane for pane in known if pane is None or not self._is_closed(pane)), key=lambda pane: pane or 0
+        )
         for pane in panes:
             self.outbox.put(act(self._view(pane)))
         if not panes:

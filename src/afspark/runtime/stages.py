@@ -27,7 +27,7 @@ from afspark.runtime.ingest import Ingest, batches_as_packets, read_chunks
 from afspark.runtime.orders import Mission, Order, Report, Status
 from afspark.runtime.placement import anchor, mailed
 from afspark.runtime.segment import SegmentRoot
-from afspark.runtime.segment.reading import kept_by
+from afspark.runtime.segment.reading import Residents, kept_by
 from afspark.runtime.shift import ALL, Feed, feedback_for, items_for
 from afspark.runtime.sources import Chunk, Source
 from afspark.runtime.worker import as_failure, serve
@@ -63,7 +63,7 @@ class SourceInlet:
 class OutputInlet:
     """What the workers of another operator keep for this one: items of this batch, or feedback of the last."""
 
-    mission: Mission
+    residents: Residents
     homes: tuple[str, ...]
     batch: int
     receiver: str
@@ -72,7 +72,7 @@ class OutputInlet:
 
     @property
     def name(self) -> str:
-        return self.mission.operator_name
+        return self.residents.mission.operator_name
 
     @property
     def ports(self) -> tuple[str, ...]:
@@ -188,7 +188,7 @@ def _send_kept(
     for worker in workers:
         first = Parcel(origin=inlet.name, partition=worker, feedback=inlet.feedback)
         try:
-            found = [kept_by(inlet.mission, worker, inlet.batch, port) for port in inlet.ports]
+            found = [kept_by(inlet.residents, worker, inlet.batch, port) for port in inlet.ports]
         except AfsparkError as error:
             yield from _failed(mission, first, error)
             continue

@@ -108,8 +108,9 @@ class Terms:
         return failures_in_force(self.window.kind, failures, pane, self._panes)
 
     def _affected(self, strikes: Strikes) -> list[int]:
-        ranges = [strike.panes for strike in strikes if strike.panes is not None]
-        return sorted({pane for first, last in ranges for pane in range(first, last + self._panes)})
+        """Panes that were struck, and those whose windows reach back to one."""
+        struck = {pane for strike in strikes for pane in map(_pane, strike.taken) if pane is not None}
+        return sorted({pane + later for pane in struck for later in range(self._panes)})
 
     # --- losses ---------------------------------------------------------------------------------------------
 
@@ -157,6 +158,13 @@ class Terms:
                     totals[state] += most
         return found
 
+    def missing_now(self, strikes: Strikes, tick: int | None = None) -> dict[str, float]:
+        """What failures may have taken from all that is resident: with panes, from all of them together."""
+        if not self.paned:
+            return self.missing(strikes, tick)
+        panes = self.pane_missing(strikes)
+        return {name: math.fsum(taken[name] for taken in panes.values()) for name in self.states}
+
     def window_missing(self, strikes: Strikes, window: int) -> dict[str, float]:
         """What failures may have taken from the window that ends with pane ``window``."""
         if self.decaying:
@@ -193,7 +201,23 @@ class Terms:
             bounds[name] = realised(losses, adds_up=adds_up)
         return bounds
 
+    def pane_sum(self, per_worker: Sequence[Strikes]) -> dict[str, float]:
+        """Like `realised`, for all panes that still matter taken together: no window can have lost more."""
+        panes = {pane for strikes in per_worker for pane in self.pane_missing(strikes)}
+        bounds = dict.fromkeys(self.states, 0.0)
+        for pane in panes:
+            none = dict.fromkeys(self.states, 0.0)
+            losses = [self.pane_missing(strikes).get(pane, none) for strikes in per_worker]
+            for name, spec in self.states.items():
+                adds_up = divides_among_copies(keyed=self.keyed and spec.disjoint, divergence=spec.distance.value)
+                bounds[name] += realised([loss[name] for loss in losses], adds_up=adds_up)
+        return bounds
+
     def _tick(self, calendar: Calendar) -> int:
         assert self.window is not None
         latest = calendar.agenda.latest
         return calendar.base if latest is None else self.window.pane(latest)
+
+
+def _pane(name: str) -> int | None:
+    return parse_label(name)[1]

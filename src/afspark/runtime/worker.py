@@ -10,7 +10,7 @@ import json
 import secrets
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -171,6 +171,7 @@ class _Task:
         """Puts new, empty state in place, at the version before the batch; it counts as missing until it is whole."""
         started = time.perf_counter()
         with self.address.create(self.identity, self.order.incarnation) as home, home.lock(LOCK_SECONDS):
+            home.raise_fence(self.wanted.fence)
             if recover:
                 self._restore(home)
             home.restored(self.order.batch - 1)
@@ -181,10 +182,8 @@ class _Task:
         order = self.order
         loaded = load_chain(self.mission.store, order.chain, order.previous)
         self.restored_cells = self._panes(home).restore(loaded.images, order.calendar.needed_from)
-        for name, images in loaded.images.items():
-            port, _, batch = name.rpartition("@")
-            if port.startswith(feedback_for("")) and int(batch) == order.batch - 1:
-                home.keep(order.batch - 1, port, pack_packets([Packet(image) for image in images]))
+        for port, packets in _waiting_feedback(loaded.images, order.batch - 1).items():
+            home.keep(order.batch - 1, port, pack_packets(packets))
         if loaded.damaged:
             # Kept with the state until its first batch: this process may die before it can report.
             home.note(json.dumps([damage.name for damage in loaded.damaged]))
@@ -270,7 +269,8 @@ class _Task:
         durable = waiting > order.items
         if durable:
             for target, sent in output.feedback.items():
-                images[f"{feedback_for(target)}@{order.batch}"] = _one_batch(sent)
+                for number, batch in enumerate(sent):
+                    images[f"{feedback_for(target)}@{order.batch}@{number}"] = batch
         if not images:
             return None, waiting == 0
         name = self._object_name()
@@ -330,5 +330,15 @@ def _rescale(panes: Panes, factor: float) -> None:
         put(cells.column(name), values)
 
 
-def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+def _waiting_feedback(images: Mapping[str, Sequence[pa.RecordBatch]], batch: int) -> dict[str, list[Packet]]:
+    """The feedback of ``batch`` that a backup holds, by port, in the order it was sent."""
+    found: list[tuple[str, int, pa.RecordBatch]] = []
+    for name, sent in images.items():
+        if name.startswith(feedback_for("")):
+            port, sender, number = name.rsplit("@", 2)
+            if int(sender) == batch:
+                found += [(port, int(number), one) for one in sent]
+    ports: dict[str, list[Packet]] = {}
+    for port, _, items in sorted(found, key=lambda entry: entry[:2]):
+        ports.setdefault(port, []).append(Packet(items))
+    return ports

@@ -50,7 +50,9 @@ class Workforce:
         ``damaged`` names what was passed over to reach ``record``: what is recovered from an older record than
         the last one is not covered by any bound, and the ledger says so.
         """
-        slots = slots_by_host(self.sc)
+        name = self.mission.operator_name
+        records = record.operators.get(name) if record else None
+        slots = self._with_hosts({one.host for one in records or ()})
         survivors = take_census(
             self.sc,
             hosts=sorted(slots),
@@ -58,12 +60,11 @@ class Workforce:
             segments=self.mission.segments,
             driver_host=self.mission.driver_host,
         )
-        name = self.mission.operator_name
         self.members, undeclared = muster(
             batch=batch,
             terms=self.terms,
             slots=slots,
-            records=record.operators.get(name) if record else None,
+            records=records,
             losses=[entry.loss for entry in self.ledger.entries() if entry.loss.operator == name],
             survivors=[survivor for survivor in survivors if survivor.operator == name],
         )
@@ -75,6 +76,13 @@ class Workforce:
         for worker in undeclared:
             self._declare(self.members[worker], batch, "its segment was gone when the driver started")
         self._passed_over = dict.fromkeys(self._recovering, self._gap)
+
+    def _with_hosts(self, wanted: set[str]) -> dict[str, int]:
+        """The slots of all hosts, once those where workers lived have an executor, or stay away for too long."""
+        deadline = time.monotonic() + self.host_grace_seconds
+        while not wanted <= (slots := slots_by_host(self.sc)).keys() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return slots
 
     def _unfinished(self) -> dict[int, Loss]:
         """Losses an earlier driver declared for the present incarnations and did not see made good."""

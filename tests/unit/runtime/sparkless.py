@@ -40,7 +40,7 @@ from afspark.runtime.panes import Panes, label
 from afspark.runtime.pipeline import Pipeline, RunOptions
 from afspark.runtime.roster import Member
 from afspark.runtime.segment import examine
-from afspark.runtime.segment.reading import kept_by, segment_of
+from afspark.runtime.segment.reading import Residents, kept_by, segment_of
 from afspark.runtime.shift import ALL, WINDOWS
 from afspark.store import Entry, claim, open_store
 
@@ -411,24 +411,24 @@ class Rig:
         """Per worker the cells that the batch has closed: (window, start, end, state) -> cells."""
         return self._everywhere(operator, partial(_read_windows, batch))
 
-    def _everywhere(self, operator: str | None, read: Callable[[Mission, int], Any]) -> list[Any]:
+    def _everywhere(self, operator: str | None, read: Callable[[Residents, int], Any]) -> list[Any]:
         crew = self.crew(operator)
-        return self.hosts.anchor(None, crew.homes).map(partial(read, crew.mission)).collect()
+        return self.hosts.anchor(None, crew.homes).map(partial(read, crew.residents)).collect()
 
 
-def _read_cells(operator: Operator, mission: Mission, worker: int) -> dict[str, dict[Any, Any]]:
-    paned = mission.window is not None and not isinstance(mission.window, Decaying)
-    panes = Panes(segment_of(mission, worker).columns, operator.states(), paned=paned)
+def _read_cells(operator: Operator, residents: Residents, worker: int) -> dict[str, dict[Any, Any]]:
+    paned = residents.mission.window is not None and not isinstance(residents.mission.window, Decaying)
+    panes = Panes(segment_of(residents, worker).columns, operator.states(), paned=paned)
     return {label(name, pane): _plain(state.export()) for name, pane, state in panes.named()}
 
 
-def _read_items(batch: int, port: str, mission: Mission, worker: int) -> list[dict[str, Any]]:
-    packets = open_packets(kept_by(mission, worker, batch, port))
+def _read_items(batch: int, port: str, residents: Residents, worker: int) -> list[dict[str, Any]]:
+    packets = open_packets(kept_by(residents, worker, batch, port))
     return [row for packet in packets for row in packet.items.to_pylist()]
 
 
-def _read_windows(batch: int, mission: Mission, worker: int) -> dict[tuple[Any, ...], dict[Any, Any]]:
-    return {name: _plain(cells) for name, cells in open_parts(kept_by(mission, worker, batch, WINDOWS))}
+def _read_windows(batch: int, residents: Residents, worker: int) -> dict[tuple[Any, ...], dict[Any, Any]]:
+    return {name: _plain(cells) for name, cells in open_parts(kept_by(residents, worker, batch, WINDOWS))}
 
 
 def _plain(exported: pa.RecordBatch) -> dict[Any, Any]:

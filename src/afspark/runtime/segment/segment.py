@@ -334,7 +334,10 @@ def _clear_place(directory: Path, identity: Identity, incarnation: int, timeout_
         discard(directory)
         return
     try:
-        if old.identity == identity and old.incarnation > incarnation:
+        same = old.identity == identity
+        if same and old.incarnation == incarnation and old.version != RESTORING:
+            raise SegmentError(f"{directory} was put in place by another task.", path=str(directory))
+        if same and old.incarnation > incarnation:
             raise SegmentError(
                 f"{directory} is of incarnation {old.incarnation}, newer than {incarnation}.",
                 path=str(directory),
