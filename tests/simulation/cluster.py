@@ -15,8 +15,8 @@ from py4j.protocol import Py4JJavaError
 from afspark.errors import SegmentError
 from afspark.model.operator import Operator
 from afspark.runtime import engine, pipeline, stages, worker, workforce
-from afspark.runtime.orders import Mission
-from afspark.runtime.segment.reading import Order, Report, Residents
+from afspark.runtime.orders import Mission, Order, Report
+from afspark.runtime.segment.reading import Residents
 from afspark.runtime.shift import Feed
 from afspark.store import reading
 from tests.simulation.memory import MemoryAddress, MemoryRoot, census

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afspark.errors import InputError
+from afspark.errors import InputError, UsageError
 from afspark.model.kernels.hashing import hash_columns
 from afspark.runtime.exchange import (
     HASH_COLUMN,
@@ -88,9 +88,10 @@ def test_items_for_every_worker_are_divided_only_where_they_have_the_key() -> No
         assert sum(len(share) for share in unpack(payloads)) == copies * WORDS.num_rows
 
 
-def test_items_without_the_key_stay_together() -> None:
-    """Not every operator upstream sends the columns that divide the receiver's state."""
-    assert addressed(WORDS, key=["other"], partition=1, workers=2) == [[], WORDS.to_pylist()]
+def test_items_without_the_key_are_refused() -> None:
+    """Two workers would own the same key."""
+    with pytest.raises(UsageError, match="no column 'other'"):
+        addressed(WORDS, key=["other"], partition=1, workers=2)
 
 
 def test_steps_and_panes_travel_with_the_items() -> None:

@@ -105,13 +105,13 @@ def test_exact_feedback_survives_the_loss_of_its_sender(make_rig: MakeRig) -> No
 
 
 def packets(batches: int) -> int:
-    """Arrow batches that reach the second operator: one from each of two gates."""
-    return 2 * batches
+    """Arrow batches that reach the second operator: two files from each of two gates."""
+    return 4 * batches
 
 
-@pytest.mark.parametrize(("limit", "lost"), [(1000.0, 6), (10.0, 0)], ids=["few may wait", "too many wait"])
+@pytest.mark.parametrize(("limit", "lost"), [(1000.0, 12), (10.0, 0)], ids=["few may wait", "too many wait"])
 def test_approximate_feedback_loses_what_may_wait_and_no_more(make_rig: MakeRig, limit: float, lost: int) -> None:
-    """l = L / (2 operators · 2 · 1 worker); six items wait after every batch."""
+    """l = L / (2 operators · 2 · 1 worker); twelve items wait after every batch."""
     rig, truth = make_rig(batches=4, pipeline=two(Approximate(theta=0.0, items=limit)))
     rig.go(2)
     rig.lose(operator="echo")
