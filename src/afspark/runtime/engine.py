@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
-from afspark.errors import CheckpointError, UsageError, WorkerFailed
+from afspark.errors import CheckpointError, StoreError, UsageError, WorkerFailed
 from afspark.model.windows import Punctuation
 from afspark.runtime.crew import Crew
 from afspark.runtime.faults import Phase
@@ -152,11 +152,14 @@ class Engine:
 
         Returns the time of all batches that end the stream: that of the first attempt.
         """
-        name = f"{ENDING}/intent"
-        if self.store.list(ENDING):
-            return float(unseal(self.store.get(name)).meta["time"])
+        written = self.store.list(ENDING)
+        for name in sorted(written):
+            try:
+                return float(unseal(self.store.get(name)).meta["time"])
+            except StoreError:
+                continue  # a driver died while it wrote this one, so nothing followed from it
         now = time.time()
-        self.store.put(name, seal({"kind": "ending", "batch": batch, "time": now}, {}))
+        self.store.put(f"{ENDING}/{len(written):04d}", seal({"kind": "ending", "batch": batch, "time": now}, {}))
         return now
 
     def _refuse_if_unfinished(self) -> None:
