@@ -170,6 +170,7 @@ class Query:
                 "failures": entry.loss.failures,
                 "taken": dict(entry.loss.strike.get("taken", {})),
                 "items": entry.loss.items,
+                "thresholds": dict(entry.loss.details),
                 "at": entry.loss.at,
                 "recovery_seconds": entry.recovery.seconds if entry.recovery else None,
                 "restored_cells": entry.recovery.restored_cells if entry.recovery else None,

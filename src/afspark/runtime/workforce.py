@@ -203,6 +203,7 @@ class Workforce:
             strike=successor.strikes[-1].to_json() if counted else {},
             # Items of an incarnation that completed nothing are in the entry of the one before it.
             items=member.waiting if member.completed else 0,
+            details=self.terms.thresholds(member.strikes).to_json(),
         )
         self._recovering[member.worker] = self.ledger.declare(loss)
         self._passed_over[member.worker] = self._gap

@@ -119,6 +119,7 @@ def test_approximate_feedback_loses_what_may_wait_and_no_more(make_rig: MakeRig,
     assert rig.counts("echo") == truth, "theta is 0, so nothing of the state is lost"
     (entry,) = rig.ledger
     assert entry.loss.items == lost <= limit
+    assert entry.loss.details["items"] == limit / 4 and "by weight" in entry.loss.details["why"]
     assert number(rig, "gate", "returned") == 2 * (3 * packets(4 - 1) - lost)
 
 
