@@ -1,54 +1,38 @@
-"""Fault tolerance for streaming that costs what it is worth: approximate state backup on Spark."""
+"""Fault tolerance for streaming that costs what it is worth: approximate state backup on Spark.
+
+Names are imported when they are first used (``__init__.pyi`` lists them for type checkers): Spark starts a process
+of its own for every source of a query, and that one needs neither compiled kernels nor anything else in here.
+"""
+
+from importlib import import_module
+from typing import Any
 
 from afspark._version import __version__
-from afspark.algorithms import HeavyHitters, WordCount
-from afspark.errors import AfsparkError
-from afspark.model.operator import Combiner, Operator, Outbox, Share, Transform, WorkerContext
-from afspark.model.states import HashTable, Matrix, Numeric, Own, OwnState, Set, State, StateSpec, Vector
-from afspark.model.windows import Decaying, Hopping, Punctuation, Sliding, Window
-from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
-from afspark.runtime.inspection import Inspection, inspect
-from afspark.runtime.query import Query
-from afspark.runtime.session import session
-from afspark.runtime.stream import StatefulStream, Stream, StreamReader, read_stream
-from afspark.runtime.writer import StreamWriter
 
-__all__ = [
-    "AfsparkError",
-    "Approximate",
-    "Combiner",
-    "Decaying",
-    "HashTable",
-    "HeavyHitters",
-    "Hopping",
-    "Inspection",
-    "Matrix",
-    "MiniBatch",
-    "Nothing",
-    "Numeric",
-    "Operator",
-    "Outbox",
-    "Own",
-    "OwnState",
-    "Punctuation",
-    "Query",
-    "Set",
-    "Share",
-    "Sliding",
-    "State",
-    "StateSpec",
-    "StatefulStream",
-    "Stream",
-    "StreamReader",
-    "StreamWriter",
-    "Tolerance",
-    "Transform",
-    "Vector",
-    "Window",
-    "WordCount",
-    "WorkerContext",
-    "__version__",
-    "inspect",
-    "read_stream",
-    "session",
-]
+_NAMES = {
+    "algorithms": ("HeavyHitters", "WordCount"),
+    "errors": ("AfsparkError",),
+    "model.operator": ("Combiner", "Operator", "Outbox", "Share", "Transform", "WorkerContext"),
+    "model.states": ("HashTable", "Matrix", "Numeric", "Own", "OwnState", "Set", "State", "StateSpec", "Vector"),
+    "model.windows": ("Decaying", "Hopping", "Punctuation", "Sliding", "Window"),
+    "policies": ("Approximate", "MiniBatch", "Nothing", "Tolerance"),
+    "runtime.inspection": ("Inspection", "inspect"),
+    "runtime.query": ("Query",),
+    "runtime.session": ("session",),
+    "runtime.stream": ("StatefulStream", "Stream", "StreamReader", "read_stream"),
+    "runtime.writer": ("StreamWriter",),
+}
+_HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604 - all of them are texts
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import afspark
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "afspark"
 MAX_LINES = 500
@@ -95,7 +97,18 @@ def test_imports_follow_the_plan(path: Path) -> None:
     assert violations(source, module_of(path), is_package=path.name == "__init__.py") == []
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.name == "__init__.py"], ids=module_of)
+INITS = [path for path in MODULES if path.name == "__init__.py" and path.parent != PACKAGE]
+
+
+def test_the_root_offers_what_its_stub_declares() -> None:
+    declared = {
+        node.name for node in ast.walk(ast.parse((PACKAGE / "__init__.pyi").read_text())) if isinstance(node, ast.alias)
+    }
+    assert declared == set(afspark.__all__)
+    assert all(getattr(afspark, name) is not None for name in declared)
+
+
+@pytest.mark.parametrize("path", INITS, ids=module_of)
 def test_init_files_only_reexport(path: Path) -> None:
     assert more_than_reexports(path.read_text(encoding="utf-8")) == []
 

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import UsageError
-from afspark.model.kernels.generate import block_key, fill_packets, zipf_cells
 from afspark.runtime.sources.source import Chunk, EvenPlanner, LogStore, Planner, Source
 
 PACKETS = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("src", "dst", "bytes")])
@@ -53,6 +52,9 @@ class Packets(Source, kind="packets"):
         return EvenPlanner(self.rows, _CHUNK_ROWS, _ROW_BYTES)
 
     def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+        # Not before: whoever only plans needs no compiled kernels.
+        from afspark.model.kernels.generate import block_key, fill_packets, zipf_cells
+
         source, target, size = (np.empty(chunk["units"], np.int64) for _ in PACKETS)
         key, network = block_key(self.seed, chunk["index"]), block_key(self.seed, -1)
         fill_packets(key, network, zipf_cells(self.pairs, self.exponent), source, target, size)

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import UsageError
-from afspark.model.kernels.generate import block_key, fill_words, spell_words, zipf_cells
 from afspark.runtime.sources.source import Chunk, EvenPlanner, LogStore, Planner, Source
 from afspark.runtime.sources.text import BLOCKS
 
@@ -43,6 +42,9 @@ class ZipfWords(Source, kind="zipf-words"):
         return EvenPlanner(self.bytes, _BLOCK_BYTES, 1)
 
     def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+        # Not before: whoever only plans needs no compiled kernels.
+        from afspark.model.kernels.generate import block_key, fill_words, spell_words, zipf_cells
+
         text = np.empty(chunk["units"], np.uint8)
         cells, spelling = zipf_cells(self.vocabulary, self.exponent), spell_words(self.vocabulary)
         fill_words(text, block_key(self.seed, chunk["index"]), cells, spelling)
