@@ -26,6 +26,7 @@ _MARKERS = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what starts processes by its folder, and run cheap tests first."""
     for item in items:
