@@ -23,7 +23,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 test: lint ## Lint, type check, and run the whole test suite
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: env ## Check style, formatting and types
 	$(BIN)/ruff check

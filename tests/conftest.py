@@ -19,20 +19,19 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 _TESTS = Path(__file__).parent
 _LAYERS = ["unit", "contract", "property", "simulation", "spark", "cluster"]
-# With several processes (-n), all tests of a group run in one of them: a JVM and a cluster are started once.
-_MARKERS = {
-    "spark": [pytest.mark.spark, pytest.mark.xdist_group("spark")],
-    "cluster": [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("cluster")],
-}
+_MARKERS = {"spark": [pytest.mark.spark], "cluster": [pytest.mark.spark, pytest.mark.cluster]}
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what starts processes by its folder, and run cheap tests first."""
+    """Mark what starts processes by its folder, and run cheap tests first.
+
+    In several processes (-n) the long ones come first, so that the short ones fill up what they leave.
+    """
     for item in items:
         for marker in _MARKERS.get(_layer(item), []):
             item.add_marker(marker)
-    items.sort(key=lambda item: _LAYERS.index(_layer(item)))
+    side_by_side = "PYTEST_XDIST_WORKER" in os.environ
+    items.sort(key=lambda item: _LAYERS.index(_layer(item)), reverse=side_by_side)
 
 
 def _layer(item: pytest.Item) -> str:

@@ -1,4 +1,7 @@
-"""Real executors on two hosts, killed for real: who loses what, and what comes back."""
+"""Real executors on two hosts, killed for real: who loses what, and what comes back.
+
+All in one file, which runs in one process: the hosts can serve one cluster at a time.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ import pytest
 
 from tests.cluster.conftest import Driver
 from tests.cluster.machines import HOSTS, Machines
+from tests.spark.stages import write_events
 from tests.spark.streams import Place, worst, write_text
 
 BATCHES = 5
+EVENT_FILES = 12
+STAGES_THETA = 300.0
 FILES = 4 * BATCHES
 THETA = 400.0
 policies = pytest.mark.parametrize(
@@ -99,4 +105,37 @@ def test_a_killed_driver_finds_all_state_again(driver: Driver, place: Place) -> 
     answer = driver.run(place, ["approximate", THETA])
     assert answer["batches"] == BATCHES - 2
     assert answer["counts"] == truth
+    assert answer["ledger"] == []
+
+
+# --- three operators with windows and feedback -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tolerance", [["minibatch"], ["approximate", STAGES_THETA]], ids=["minibatch", "approximate"])
+def test_a_host_lost_under_a_pipeline(driver: Driver, place: Place, tolerance: list[object]) -> None:
+    truth = write_events(place, EVENT_FILES)
+    answer = driver.run(place, tolerance, stages=True, events={"0": ["lose", HOSTS[0]], "1": ["kill", HOSTS[1]]})
+    got = {(window, key): count for window, key, count in answer["windows"]}
+    bounds = dict(answer["bounds"])
+    windows = {window for window, _ in truth}
+    assert set(bounds) == windows and answer["twice"] == []
+    for window in windows:
+        keys = {key for at, key in truth.keys() | got.keys() if at == window}
+        errors = [abs(truth.get((window, key), 0) - got.get((window, key), 0)) for key in keys]
+        assert max(errors) <= bounds[window] <= (0 if tolerance == ["minibatch"] else STAGES_THETA)
+    assert answer["ledger"] and answer["total"]["windows"] == len(windows) and answer["total"]["ended"] == 1
+    assert answer["hosts"] == list(HOSTS)
+    if tolerance == ["minibatch"]:
+        assert answer["gate"] == {"passed": EVENT_FILES * 800, "fed": 2 * len(windows)}
+
+
+def test_a_killed_driver_keeps_windows_and_feedback(driver: Driver, place: Place) -> None:
+    """Killed between its own record of a batch and Spark's: the batch runs again, nothing is applied twice."""
+    truth = write_events(place, EVENT_FILES)
+    assert driver.run(place, ["minibatch"], stages=True, events={"0": ["die_after_record", "1"]}) == {}
+    answer = driver.run(place, ["minibatch"], stages=True)
+    windows = {window for window, _ in truth}
+    assert answer["total"] == {"total": EVENT_FILES * 800, "windows": len(windows), "ended": 1}
+    assert answer["gate"] == {"passed": EVENT_FILES * 800, "fed": 2 * len(windows)}
+    assert all(truth[window, key] == count for window, key, count in answer["windows"])
     assert answer["ledger"] == []
