@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyspark
@@ -41,13 +41,13 @@ class Machines:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port, self.web = free_port(), free_port()
-        self.url = f"spark://127.0.0.1:{self.port}"
+        self.url = ""
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
-        address = ["--host", "127.0.0.1", "--port", str(self.port), "--webui-port", str(self.web)]
-        self._spawn("master", "127.0.0.1", ["org.apache.spark.deploy.master.Master", *address])
+        address = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        said = self._spawn("master", "127.0.0.1", ["org.apache.spark.deploy.master.Master", *address])
+        self.url = said(r"Starting Spark master at (spark://\S+)")
         for host in HOSTS:
             self.revive(host)
 
@@ -55,8 +55,8 @@ class Machines:
         """Starts the worker daemon of a host, if it does not run, and waits until the master knows it."""
         if host not in self._running:
             size = ["--host", host, "-c", "2", "-m", "1g", "--webui-port", "0"]
-            self._spawn(host, host, ["org.apache.spark.deploy.worker.Worker", *size, self.url])
-        self._wait_for_worker(host)
+            said = self._spawn(host, host, ["org.apache.spark.deploy.worker.Worker", *size, self.url])
+            said(r"Successfully registered with master (spark://\S+)")
 
     def end(self, name: str) -> None:
         """Kills everything of a host, executors included."""
@@ -76,11 +76,14 @@ class Machines:
         """Somebody else has ended the host."""
         self._running.pop(host).wait()
 
-    def _spawn(self, name: str, host: str, command: list[str]) -> None:
+    def _spawn(self, name: str, host: str, command: list[str]) -> Callable[[str], str]:
+        """Starts a daemon; the answer waits until its log says something."""
         scratch = self.folder / name
         scratch.mkdir(exist_ok=True)
         own = {"SPARK_LOCAL_IP": host, "SPARK_WORKER_DIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch / "local")}
-        with (scratch / "log").open("ab") as log:
+        path = scratch / "log"
+        path.unlink(missing_ok=True)
+        with path.open("ab") as log:
             self._running[name] = subprocess.Popen(
                 [*_END_WITH_PARENT, str(_SPARK / "bin" / "spark-class"), *command],
                 env=environment() | own,
@@ -89,26 +92,15 @@ class Machines:
                 stderr=log,
                 start_new_session=True,
             )
-
-    def _wait_for_worker(self, host: str, seconds: float = 60) -> None:
-        deadline = time.monotonic() + seconds
-        while host not in self._alive():
-            assert time.monotonic() < deadline, f"the worker on {host} did not register"
-            time.sleep(0.2)
-
-    def _alive(self) -> set[str]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.web}/json/", timeout=5) as answer:
-                workers = json.load(answer)["workers"]
-        except OSError:
-            return set()
-        return {worker["host"] for worker in workers if worker["state"] == "ALIVE"}
+        return partial(_said, path)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _said(log: Path, pattern: str, seconds: float = 120) -> str:
+    deadline = time.monotonic() + seconds
+    while (found := re.search(pattern, log.read_text(errors="replace"))) is None:
+        assert time.monotonic() < deadline, f"{log} never said {pattern}"
+        time.sleep(0.1)
+    return found[1]
 
 
 def executors(host: str) -> list[int]:
