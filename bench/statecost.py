@@ -123,12 +123,12 @@ def recovery(keys: int, *, rounds: int = 5) -> dict[str, float]:
     try:
         backups = []
         for start in range(0, keys, 100_000):
-            backups.append(stage.run(batch_of(np.arange(start, min(start + 100_000, keys)), "string"))[1].backup)
+            backups += stage.run(batch_of(np.arange(start, min(start + 100_000, keys)), "string"))[1].backups
         few = batch_of(np.arange(1000), "string")
         seconds, restoring = [], []
         for incarnation in range(1, rounds + 1):
-            took, report = stage.run(few, Hint.RECOVER, incarnation=incarnation, chain=tuple(filter(None, backups)))
-            backups.append(report.backup)
+            took, report = stage.run(few, Hint.RECOVER, incarnation=incarnation, chain=tuple(backups))
+            backups += report.backups
             seconds.append(took)
             restoring.append(report.seconds["recovery"])
         return {

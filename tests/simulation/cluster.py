@@ -110,7 +110,7 @@ def _serve(serve: Any, mission: Mission, order: Order, operator: Operator, feed:
     here.say(
         f"  {mission.operator_name}/{order.worker}.{order.incarnation} batch {order.batch} {order.hint.value}"
         f" -> {report.status.value} {report.detail}"
-        + (f" backup of {report.backup.cells}{' full' if report.backup.full else ''}" if report.backup else "")
+        + "".join(f" backup of {backup.cells}{' full' if backup.full else ''}" for backup in report.backups)
     )
     return report
 

@@ -46,6 +46,7 @@ class MemorySegment:
     def __init__(self, identity: Identity, incarnation: int) -> None:
         self.identity, self.incarnation = identity, incarnation
         self.version, self.marked, self.fence = RESTORING, False, 0
+        self.step = 0
         self.columns = RiskyColumns()
         self.files: dict[str, bytes] = {}
         self._attached: dict[str, Any] = {}
@@ -54,6 +55,7 @@ class MemorySegment:
         """What a new process finds when the one at work has died."""
         twin = MemorySegment(self.identity, self.incarnation)
         twin.version, twin.marked, twin.fence = self.version, self.marked, self.fence
+        twin.step = self.step
         twin.columns, twin.files = self.columns.copy(), dict(self.files)
         return twin
 
@@ -82,8 +84,22 @@ class MemorySegment:
 
     def begin(self, batch: int) -> None:
         self._require(batch - 1, marked=False)
-        self._sweep(batch - 1)
+        if self.step == 0:
+            self._sweep(batch - 1)
         self._store(batch - 1, True, "begin")
+
+    def close_step(self, batch: int, note: bytes) -> None:
+        self._require(batch - 1, marked=True)
+        self._write(f"step-{batch}-{self.step + 1}", note)
+        world().point("before close_step")
+        self.step, self.marked = self.step + 1, False
+        world().point("after close_step")
+
+    def step_note(self, batch: int) -> bytes | None:
+        return self.files.get(f"step-{batch}-{self.step}")
+
+    def restored_at(self, batch: int, note: bytes) -> None:
+        self._write(f"step-{batch}-0", note)
 
     def keep(self, batch: int, port: str, data: bytes) -> None:
         if self.version != RESTORING:
@@ -125,6 +141,7 @@ class MemorySegment:
 
     def _store(self, version: int, marked: bool, what: str) -> None:
         world().point(f"before {what}")
+        self.step = self.step if version == self.version else 0
         self.version, self.marked = version, marked
         world().point(f"after {what}")
 
@@ -137,7 +154,7 @@ class MemorySegment:
             raise SegmentError(f"at version {self.version}, mark {self.marked}; expected {version}, {marked}")
 
     def _sweep(self, keep: int) -> None:
-        kept = (f"report-{keep}.", f"out-{keep}-", f"out-{keep - 1}-", "note")
+        kept = (f"report-{keep}.", f"out-{keep}-", f"out-{keep - 1}-", f"step-{keep + 1}-", "note")
         self.files = {name: data for name, data in self.files.items() if name.startswith(kept)}
 
 

@@ -89,6 +89,8 @@ class Mission:
     appends: bool = False
     #: operators upstream that it may send feedback to
     feeds_back: tuple[str, ...] = ()
+    #: items come from receivers, so that a batch cannot be applied anew
+    pushed: bool = False
 
 
 class Status(StrEnum):
@@ -111,7 +113,11 @@ class Report:
     host: str
     items: int = 0
     bytes: int = 0
-    backup: ObjectRef | None = None
+    #: backups written, in order
+    backups: tuple[ObjectRef, ...] = ()
+    #: what came from a receiver: how far its lane has been taken, and what was missing
+    positions: Mapping[str, int] | None = None
+    gaps: tuple[Mapping[str, Any], ...] = ()
     #: what of each map partition was applied: partition -> digest
     consumed: Mapping[str, str] = field(default_factory=dict)
     #: digests of what it keeps for others: port -> digest
@@ -135,7 +141,7 @@ class Report:
         """Everything a retried task needs to answer the same."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "error"}
         return values | {
-            "backup": self.backup.to_json() if self.backup else None,
+            "backups": [ref.to_json() for ref in self.backups],
             "panes": self.panes.to_json() if self.panes else None,
         }
 
@@ -146,7 +152,8 @@ class Report:
                 **data,
                 "status": Status(data["status"]),
                 "damaged": tuple(data["damaged"]),
-                "backup": ObjectRef(*data["backup"]) if data["backup"] else None,
+                "gaps": tuple(data["gaps"]),
+                "backups": tuple(ObjectRef(*ref) for ref in data["backups"]),
                 "panes": PaneReport.from_json(data["panes"]) if data["panes"] else None,
             }
         )

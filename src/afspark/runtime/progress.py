@@ -70,7 +70,7 @@ def summarise(
     """The progress of a batch from its reports; ``entrances`` are the operators that read from sources."""
     reports = [report for crew in crews for report in crew.reports]
     entering = [report for crew in entrances for report in crew.reports]
-    written = [report.backup for report in reports if report.backup is not None]
+    written = [backup for report in reports for backup in report.backups]
     return BatchProgress(
         batch=batch,
         items=sum(report.items for report in entering),

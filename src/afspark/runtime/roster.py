@@ -87,9 +87,9 @@ class Member:
     def applied(self, report: Report, terms: Terms, calendar: Calendar | None = None) -> Member:
         """After a batch was applied; names the backup it wrote."""
         chain, previous = self.chain, self.previous
-        if report.backup is not None:
-            chain, previous = extend(chain, previous, report.backup)
-        hole = self.restart_chain and not (report.backup is not None and report.backup.full)
+        for backup in report.backups:
+            chain, previous = extend(chain, previous, backup)
+        hole = self.restart_chain and not any(backup.full for backup in report.backups)
         strikes = terms.remembered(self.strikes, calendar or Calendar())
         return replace(
             self,

@@ -5,16 +5,17 @@ Knows nothing of Spark, segments or stores: what it changes are states in a tran
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Outbox, WorkerContext
-from afspark.model.windows import Decayed, Decaying, PaneReport, Part, Sliding, Split, late, scale, split
+from afspark.model.windows import Decayed, Decaying, PaneReport, Part, Punctuation, Sliding, Split, late, scale, split
 from afspark.runtime.exchange import Packet, Parcel, pack_packets, pack_parts
 from afspark.runtime.ingest import Ingest
 from afspark.runtime.orders import Mission, Order
@@ -26,6 +27,9 @@ ALL = "all"
 ROWS = "rows"
 WINDOWS = "windows"
 
+#: Window number of punctuation that came with the items and ends no window by itself.
+NO_WINDOW = -(2**63)
+
 
 def items_for(successor: str) -> str:
     """The port of items for one operator only."""
@@ -35,6 +39,12 @@ def items_for(successor: str) -> str:
 def feedback_for(target: str) -> str:
     """The port of feedback to an operator upstream."""
     return f"back-{target}"
+
+
+class Sign(NamedTuple):
+    """Punctuation that came among the items: their sender has sent everything up to ``time`` (inf: it has ended)."""
+
+    time: float
 
 
 class Feed:
@@ -48,8 +58,12 @@ class Feed:
         self._waiting = [(parcel, list(parcel.packets())) for parcel in parcels if not parcel.feedback]
         self._feedback = [parcel for parcel in parcels if parcel.feedback]
         self._parcels = [parcel for parcel, _ in self._waiting]
-        self.bytes = size + sum(parcel.size for parcel in parcels)
+        self._size = size + sum(parcel.size for parcel in parcels)
         self.consumed = {parcel.label: parcel.digest for parcel in parcels}
+
+    @property
+    def bytes(self) -> int:
+        return self._size
 
     @property
     def items(self) -> int:
@@ -77,7 +91,11 @@ class Feed:
             while last is not None and packets and packets[0].step <= last:
                 yield parcel.origin, packets.pop(0)
 
-    def rest(self) -> Iterator[tuple[str, Packet]]:
+    def advance(self) -> bool:
+        """Takes the next portion of items that come in several; False if it is the last."""
+        return False
+
+    def rest(self) -> Iterator[tuple[str, Packet | Sign]]:
         for parcel, packets in self._waiting:
             while packets:
                 yield parcel.origin, packets.pop(0)
@@ -135,7 +153,14 @@ class Shift:
     """Runs the operator over a feed. ``probe`` is called between any two pieces of work."""
 
     def __init__(
-        self, mission: Mission, order: Order, operator: Operator, panes: Panes, probe: Callable[[], None] = lambda: None
+        self,
+        mission: Mission,
+        order: Order,
+        operator: Operator,
+        panes: Panes,
+        probe: Callable[[], None] = lambda: None,
+        resumed: PaneReport | None = None,
+        first: bool = True,
     ) -> None:
         self.operator, self.specs, self.panes, self.order = operator, operator.states(), panes, order
         self.window, self.calendar, self.workers = mission.window, order.calendar, mission.workers
@@ -153,12 +178,27 @@ class Shift:
             outbox=self.outbox,
         )
         self.output = Output()
-        self.seen = self.calendar.agenda.blank(order.worker)
+        self.seen = resumed or self.calendar.agenda.blank(order.worker)
+        self._first = first
         self._begun: dict[Pane, Mapping[str, Any]] = {}
         self._closed: list[tuple[Any, pa.RecordBatch]] = []
 
     def run(self, feed: Feed) -> Output:
         self.operator.context = self.context
+        if self._first:
+            self._open(feed)
+        self.outbox.step = len(self.order.programme)
+        for origin, packet in feed.rest():
+            if isinstance(packet, Sign):
+                self._heed(origin, packet)
+            else:
+                self._take(origin, packet)
+        self._finish_open()
+        self.probe()
+        return self._collected(feed)
+
+    def _open(self, feed: Feed) -> None:
+        """What comes before the items of a batch, however many portions those come in."""
         if self.order.lost is not None:
             for pane in self.panes:
                 self.operator.on_recover(self._view(pane), self.context)
@@ -173,12 +213,6 @@ class Shift:
             self._finish_open()
             self._punctuate(step)
             self.probe()
-        self.outbox.step = len(self.order.programme)
-        for origin, packet in feed.rest():
-            self._take(origin, packet)
-        self._finish_open()
-        self.probe()
-        return self._collected(feed)
 
     # --- items ----------------------------------------------------------------------------------------------
 
@@ -186,6 +220,17 @@ class Shift:
         self.context.input = origin
         for pane, items in self._placed(packet):
             self.outbox.put(self.operator.process(items, self._states(pane)))
+        self.probe()
+
+    def _heed(self, origin: str, sign: Sign) -> None:
+        """The sender's punctuation moves event time on, and the operator hears of it."""
+        self._end_open()
+        self.context.input = origin
+        if self.window is not None and self.window.by == "event" and math.isfinite(sign.time):
+            latest = sign.time if self.seen.latest is None else max(self.seen.latest, sign.time)
+            self.seen = replace(self.seen, latest=latest)
+        punctuation = Punctuation(origin, NO_WINDOW, -math.inf, sign.time)
+        self._each_open(partial(self.operator.on_punctuation, punctuation))
         self.probe()
 
     def _placed(self, packet: Packet) -> Iterator[tuple[Pane, pa.RecordBatch]]:

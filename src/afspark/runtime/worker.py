@@ -11,7 +11,7 @@ import secrets
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,13 +23,15 @@ from afspark.model.windows import Decaying, scale
 from afspark.runtime.exchange import Packet, digest_of, pack_packets
 from afspark.runtime.faults import Phase, strike
 from afspark.runtime.host import spark_host
+from afspark.runtime.intake import LaneFeed
 from afspark.runtime.lifecycle import Action, Identity, Wanted, decide
 from afspark.runtime.orders import Mission, Order, Report, Status
 from afspark.runtime.panes import Panes, label
 from afspark.runtime.residence import Address, Residence
 from afspark.runtime.segment import SegmentAddress, SegmentRoot
 from afspark.runtime.shift import ROWS, WINDOWS, Feed, Output, Shift, feedback_for
-from afspark.store import ObjectRef, load_chain, object_name, seal
+from afspark.runtime.steps import PASSAGE, Passage, unnamed_passage
+from afspark.store import ObjectRef, extend, load_chain, object_name, seal
 
 LOCK_SECONDS = 10.0
 
@@ -115,6 +117,9 @@ class _Task:
         self.clock = Clock({})
         self.damaged: tuple[str, ...] = ()
         self.restored_cells = 0
+        self.backups: list[ObjectRef] = []
+        self.passage = Passage()
+        self._supersede = False
 
     def run(self) -> Report:
         self.probe(Phase.BETWEEN)
@@ -180,7 +185,16 @@ class _Task:
     def _restore(self, home: Residence) -> None:
         self.probe(Phase.RECOVERING)
         order = self.order
-        loaded = load_chain(self.mission.store, order.chain, order.previous)
+        chain, previous = order.chain, order.previous
+        if self.mission.pushed:
+            passage = unnamed_passage(
+                self.mission.store, self.mission.operator_name, order.worker, order.batch, order.incarnation
+            )
+            if passage is not None:
+                for backup in passage.backups:
+                    chain, previous = extend(chain, previous, backup)
+                home.restored_at(order.batch, passage.to_bytes())
+        loaded = load_chain(self.mission.store, chain, previous)
         self.restored_cells = self._panes(home).restore(loaded.images, order.calendar.needed_from)
         for port, packets in _waiting_feedback(loaded.images, order.batch - 1).items():
             home.keep(order.batch - 1, port, pack_packets(packets))
@@ -198,28 +212,62 @@ class _Task:
         started = time.perf_counter()
         if order.calendar.needed_from is not None:
             panes.drop_below(order.calendar.needed_from)
-        panes.begin()
-        home.begin(order.batch)
-        try:
-            if order.calendar.rescale != 1.0:
-                _rescale(panes, order.calendar.rescale)
-            applying = partial(self.probe, Phase.APPLYING)
-            output = Shift(self.mission, order, self.operator, panes, applying).run(self.feed)
-            started = self.clock.lap("process", started)
-            backup, durable = self._back_up(panes, output)
-            emitted = self._keep(home, panes, output)
-        except BaseException:
-            panes.rollback()
-            home.clear_mark()
-            raise
-        self.probe(Phase.BACKING_UP)
-        self.clock.lap("backup", started)
-        report = self._report(home, panes, output, backup=backup, emitted=emitted, durable=durable)
+        self._resume(home)
+        while True:
+            panes.begin()
+            home.begin(order.batch)
+            try:
+                more = self.feed.advance()
+                if order.calendar.rescale != 1.0 and home.step == 0:
+                    _rescale(panes, order.calendar.rescale)
+                output = self._shift(home, panes).run(self.feed)
+                started = self.clock.lap("process", started)
+                durable = self._back_up(panes, output)
+                emitted = self._keep(home, panes, output)
+            except BaseException:
+                panes.rollback()
+                home.clear_mark()
+                raise
+            self.probe(Phase.BACKING_UP)
+            started = self.clock.lap("backup", started)
+            if not more:
+                break
+            self._close_step(home, panes, output)
+        report = self._report(home, panes, output, emitted=emitted, durable=durable)
         home.finish(order.batch, json.dumps(report.to_json()).encode())
         panes.end()
         if self.damaged:
             home.note(None)
         return report
+
+    def _shift(self, home: Residence, panes: Panes) -> Shift:
+        applying = partial(self.probe, Phase.APPLYING)
+        return Shift(self.mission, self.order, self.operator, panes, applying, self.passage.panes, first=home.step == 0)
+
+    # --- steps of a batch of pushed items -------------------------------------------------------------------
+
+    def _resume(self, home: Residence) -> None:
+        """Takes up a batch where an earlier process left it, or begins it."""
+        if not isinstance(self.feed, LaneFeed):
+            return
+        note = home.step_note(self.order.batch)
+        if note is not None:
+            self.passage = Passage.from_bytes(note)
+            self.backups = list(self.passage.backups)
+            # A backup of a step that was never closed must not be taken for the newest one.
+            self._supersede = True
+        else:
+            self.passage = Passage(positions=self.feed.start)
+        # What others will read of a batch is complete when the batch is, not before.
+        keeps = self.mission.emit or self.mission.appends or bool(self.mission.successors or self.mission.feeds_back)
+        self.feed.resume(self.passage, resumed=home.step > 0, stepped=not keeps)
+
+    def _close_step(self, home: Residence, panes: Panes, output: Output) -> None:
+        assert isinstance(self.feed, LaneFeed)
+        self.passage = replace(self.feed.passage(self.passage), panes=output.panes, backups=tuple(self.backups))
+        home.close_step(self.order.batch, self.passage.to_bytes())
+        panes.end()
+        self.feed.intake.closed()
 
     def _report(
         self,
@@ -227,7 +275,6 @@ class _Task:
         panes: Panes,
         output: Output,
         *,
-        backup: ObjectRef | None,
         emitted: int,
         durable: bool,
     ) -> Report:
@@ -237,7 +284,9 @@ class _Task:
             host=self.host,
             items=self.feed.items,
             bytes=self.feed.bytes,
-            backup=backup,
+            backups=tuple(self.backups),
+            positions=dict(self.feed.intake.positions) if isinstance(self.feed, LaneFeed) else None,
+            gaps=tuple(gap.to_json() for gap in self.feed.intake.gaps) if isinstance(self.feed, LaneFeed) else (),
             consumed=dict(self.feed.consumed),
             produced={port: digest_of(data) for port, data in output.kept.items() if port not in (ROWS, WINDOWS)},
             fed_back={name: sum(batch.num_rows for batch in sent) for name, sent in output.feedback.items()},
@@ -252,11 +301,12 @@ class _Task:
             restored_cells=self.restored_cells,
         )
 
-    def _back_up(self, panes: Panes, output: Output) -> tuple[ObjectRef | None, bool]:
-        """Writes what must be durable before the batch may end, and whether feedback was part of it."""
+    def _back_up(self, panes: Panes, output: Output) -> bool:
+        """Writes what must be durable before the batch, or a step of it, may end; whether feedback is."""
         order = self.order
         # What follows a damaged object in a chain is never read, so a new chain has to start here.
         full = order.full or bool(self.damaged) or order.calendar.rescale != 1.0
+        full = full and not any(backup.full for backup in self.backups)
         images: dict[str, pa.RecordBatch] = {}
         for name, pane, state in panes.named():
             state.settle()
@@ -271,13 +321,22 @@ class _Task:
             for target, sent in output.feedback.items():
                 for number, batch in enumerate(sent):
                     images[f"{feedback_for(target)}@{order.batch}@{number}"] = batch
-        if not images:
-            return None, waiting == 0
+        if self._needed(images):
+            self._write(images, full)
+        return durable or waiting == 0
+
+    def _needed(self, images: Mapping[str, pa.RecordBatch]) -> bool:
+        """Items that a receiver has in its log must not be replayed onto a state that had them: their end is kept."""
+        logged = isinstance(self.feed, LaneFeed) and self.feed.stepped and self.feed.intake.settle()
+        return bool(images) or logged or self._supersede
+
+    def _write(self, images: Mapping[str, pa.RecordBatch], full: bool) -> None:
         name = self._object_name()
-        data = seal(self._meta(full), images)
-        self.mission.store.put(name, data)
         cells = sum(image.num_rows for image in images.values())
-        return ObjectRef.of(name, data, cells=cells, full=full), durable or waiting == 0
+        data = seal(self._meta(full, cells), images)
+        self.mission.store.put(name, data)
+        self.backups.append(ObjectRef.of(name, data, cells=cells, full=full))
+        self._supersede = False
 
     def _theta(self, state: str, pane: int | None, output: Output) -> float:
         order, window = self.order, self.mission.window
@@ -300,8 +359,12 @@ class _Task:
             mission.epoch, mission.operator_name, order.worker, order.incarnation, order.batch, secrets.randbelow(10**9)
         )
 
-    def _meta(self, full: bool) -> dict[str, Any]:
-        return {
+    def _meta(self, full: bool, cells: int) -> dict[str, Any]:
+        steps: dict[str, Any] = {}
+        if isinstance(self.feed, LaneFeed):
+            passage = replace(self.feed.passage(self.passage), backups=tuple(self.backups))
+            steps = {PASSAGE: passage.to_bytes().decode(), "at": time.time(), "cells": cells}
+        return steps | {
             "query": self.mission.query_id,
             "operator": self.mission.operator_name,
             "worker": self.order.worker,

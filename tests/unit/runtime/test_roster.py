@@ -136,9 +136,9 @@ def test_a_batch_extends_the_chain_and_a_full_image_replaces_it() -> None:
     member = Member(worker=0, home="a", chain=(ref(1), ref(2)), hint=Hint.RECOVER, recheck=True)
     plain = member.applied(report(), terms())
     assert (plain.chain, plain.completed, plain.hint, plain.recheck) == (member.chain, 1, Hint.RESUME, False)
-    partial = plain.applied(report(backup=ref(3)), terms())
+    partial = plain.applied(report(backups=(ref(3),)), terms())
     assert partial.chain == (ref(1), ref(2), ref(3)) and partial.completed == 2
-    full = partial.applied(report(backup=ref(4, full=True)), terms())
+    full = partial.applied(report(backups=(ref(4, full=True),)), terms())
     assert full.chain == (ref(4, full=True),) and full.previous == partial.chain
 
 
@@ -181,7 +181,7 @@ def test_digests_agree_only_if_senders_still_keep_what_was_applied() -> None:
 
 
 def test_reports_survive_the_segment_they_are_kept_in() -> None:
-    kept = report(3, backup=ref(1), consumed={"0": "x"}, items=5, damaged=("object-9",), drift={"counts": 1.5})
+    kept = report(3, backups=(ref(1),), consumed={"0": "x"}, items=5, damaged=("object-9",), drift={"counts": 1.5})
     assert Report.from_json(json.loads(json.dumps(kept.to_json()))) == kept
     seen = PaneReport(worker=3, latest=9.5, panes=frozenset({7, -1}), late=2, unplaced=1)
     sent = report(3, panes=seen, produced={"all": "x"}, fed_back={"source": 2}, feedback_durable=False)

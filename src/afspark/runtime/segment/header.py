@@ -3,10 +3,10 @@
 ``meta.json`` never changes and is written last, so a folder without it is a creation that never ended.
 ``header`` is one page of int64 slots that all processes map. One aligned 8-byte store to its word
 
-    word = (version + 1) << 1 | mark
+    word = (version + 1) << 21 | step << 1 | mark
 
-begins, ends or takes back a batch: a process killed at any moment leaves the word before or after the
-change.
+begins, ends or takes back a batch, or closes a step of one: a process killed at any moment leaves the word before
+or after the change.
 """
 
 from __future__ import annotations
@@ -42,14 +42,23 @@ SLOT_FENCE = 7
 Slots = npt.NDArray[np.int64]
 
 
-def pack(version: int, marked: bool) -> int:
-    """The header word for a version and its mark."""
-    return (version + 1) << 1 | int(marked)
+#: How many steps a batch can have, in bits.
+STEP_BITS = 20
+
+
+def pack(version: int, marked: bool, step: int = 0) -> int:
+    """The header word for a version, the steps of the next batch that are closed, and the mark."""
+    return (version + 1) << (STEP_BITS + 1) | step << 1 | int(marked)
 
 
 def unpack(word: int) -> tuple[int, bool]:
     """Version and mark of a header word."""
-    return (word >> 1) - 1, bool(word & 1)
+    return (word >> (STEP_BITS + 1)) - 1, bool(word & 1)
+
+
+def unpack_step(word: int) -> int:
+    """How many steps of the batch after the version are closed."""
+    return (word >> 1) & ((1 << STEP_BITS) - 1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@
         columns/        one mapped file per column
         report-<t>.     what the worker reported for its newest batch
         out-<t>-<port>  what it keeps for others of its two newest batches
+        step-<t>-<k>    how far batch t had come after its step k
         note            what has to be remembered until the next batch ends
 
 A batch is applied in this order, under the lock; the states' journals make every kill between two steps
@@ -25,6 +26,9 @@ recoverable::
 States begin *before* the mark is set: a mark promises that every journal belongs to the batch that was
 begun. The other way round, a process killed in between would leave the journal of batch t-1 to be undone a
 second time.
+
+A batch of items that cannot be read again is applied in steps, each final once it is closed: after `close_step`
+a rollback leads to the end of that step, and the next step begins like a batch.
 """
 
 from __future__ import annotations
@@ -53,6 +57,7 @@ LOCK_SECONDS = 10.0
 _COLUMNS = "columns"
 _REPORT = "report-"
 _OUT = "out-"
+_STEP = "step-"
 _NOTE = "note"
 
 T = TypeVar("T")
@@ -136,6 +141,11 @@ class Segment:
         return header.unpack(int(self._slots[header.SLOT_WORD]))[1]
 
     @property
+    def step(self) -> int:
+        """How many steps of batch version + 1 are closed."""
+        return header.unpack_step(int(self._slots[header.SLOT_WORD]))
+
+    @property
     def last_used(self) -> float:
         """When the segment was last locked, in epoch seconds."""
         return float(self._slots[header.SLOT_USED])
@@ -202,8 +212,27 @@ class Segment:
         All states must have begun their transaction already.
         """
         self._require(max(batch - 1, NONE_APPLIED), marked=False)
-        self._sweep(keep=batch - 1)
-        self._store(batch - 1, marked=True)
+        if self.step == 0:
+            self._sweep(keep=batch - 1)
+        self._store(batch - 1, marked=True, step=self.step)
+
+    def close_step(self, batch: int, note: bytes) -> None:
+        """Makes what was changed since `begin` final, with one store; ``note`` tells how to go on from there."""
+        self._require(batch - 1, marked=True)
+        step = self.step + 1
+        self._write(_step_name(batch, step), note)
+        self._store(batch - 1, marked=False, step=step)
+        if step > 1:
+            (self.directory / _step_name(batch, step - 1)).unlink(missing_ok=True)
+
+    def step_note(self, batch: int) -> bytes | None:
+        """The note of the last closed step of ``batch``, or what `restored_at` has left for its first one."""
+        return self._read(_step_name(batch, self.step))
+
+    def restored_at(self, batch: int, note: bytes) -> None:
+        """While restoring: ``batch`` was under way, and the contents are those after some of its steps."""
+        self._require_lock()
+        self._write(_step_name(batch, 0), note)
 
     def keep(self, batch: int, port: str, data: bytes | memoryview) -> None:
         """Keeps something for other stages: of the batch being applied, or of the last one while it is restored."""
@@ -241,7 +270,7 @@ class Segment:
     def clear_mark(self) -> None:
         """Ends the undoing of a batch: all states were rolled back to the version."""
         self._require(self.version, marked=True)
-        self._store(self.version, marked=False)
+        self._store(self.version, marked=False, step=self.step)
 
     def step_back(self, batch: int) -> None:
         """Turns the applied ``batch`` into a half applied one, to be undone like one that was interrupted.
@@ -276,8 +305,8 @@ class Segment:
         self.columns.close()
         self._lock.close()
 
-    def _store(self, version: int, marked: bool) -> None:
-        self._slots[header.SLOT_WORD] = header.pack(version, marked)
+    def _store(self, version: int, marked: bool, step: int = 0) -> None:
+        self._slots[header.SLOT_WORD] = header.pack(version, marked, step)
 
     def _require(self, version: int, marked: bool) -> None:
         self._require_lock()
@@ -321,10 +350,10 @@ class Segment:
             return None
 
     def _sweep(self, keep: int) -> None:
-        kept = (_report_name(keep), f"{_OUT}{keep}-", f"{_OUT}{keep - 1}-")
+        kept = (_report_name(keep), f"{_OUT}{keep}-", f"{_OUT}{keep - 1}-", f"{_STEP}{keep + 1}-")
         with os.scandir(self.directory) as entries:
             for entry in entries:
-                if entry.name.startswith((_REPORT, _OUT)) and not entry.name.startswith(kept):
+                if entry.name.startswith((_REPORT, _OUT, _STEP)) and not entry.name.startswith(kept):
                     os.unlink(entry.path)
 
 
@@ -364,6 +393,10 @@ def _build(directory: Path, identity: Identity, incarnation: int, version: int) 
 
 def _report_name(batch: int) -> str:
     return f"{_REPORT}{batch}."
+
+
+def _step_name(batch: int, step: int) -> str:
+    return f"{_STEP}{batch}-{step}"
 
 
 def _output_name(batch: int, port: str) -> str:

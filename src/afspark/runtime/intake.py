@@ -1,0 +1,231 @@
+"""The worker's side of a receiver: takes items off its lane for the length of a batch, each once.
+
+A lane hands out what has not been confirmed, from the oldest; after a failure also what the state has already.
+Sequence numbers tell: what is below the position of its producer is left out, what is missing above it is a gap.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from afspark.push.wire import Punctuation as Mark
+from afspark.runtime.exchange import Packet, Parcel
+from afspark.runtime.ingest import Ingest
+from afspark.runtime.shift import Feed, Sign
+from afspark.runtime.steps import Gap, Passage, Positions
+
+#: How long a worker waits for items before it looks at the clock again.
+WAIT_SECONDS = 0.05
+
+#: How much is taken at once: a step is small enough to be confirmed often, and large enough for the kernels.
+PORTION_BYTES = 16_000_000
+
+
+class Pulled(Protocol):
+    """An entry of a lane."""
+
+    @property
+    def producer(self) -> str: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def items(self) -> pa.RecordBatch: ...
+    @property
+    def punctuation(self) -> Mark | None: ...
+    @property
+    def mark(self) -> bool: ...
+
+
+class Lane(Protocol):
+    """What a worker asks of its receiver; `LaneAway` if nobody answers."""
+
+    def attach(self, positions: Positions | None) -> Positions: ...
+    def pull(self, after: Positions, confirmed: Positions, *, size: int, wait: float) -> Sequence[Pulled]: ...
+    def settle(self, positions: Positions) -> bool: ...
+    def confirm(self, positions: Positions) -> None: ...
+
+
+class LaneAway(Exception):
+    """The receiver does not answer."""
+
+
+@dataclass(frozen=True)
+class Portion:
+    """New items of a lane in order, and the punctuation among them: after how many of the batches, and what."""
+
+    items: tuple[pa.RecordBatch, ...] = ()
+    punctuation: tuple[tuple[int, Mark], ...] = ()
+
+
+class Intake:
+    """One lane during one batch. ``passage`` tells what of it is in the state and closed."""
+
+    def __init__(
+        self, lane: Lane, *, seconds: float, size: int = PORTION_BYTES, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._lane, self._seconds, self._size, self._clock = lane, seconds, size, clock
+        self._deadline: float | None = None
+        self._attached = False
+        self._confirmed: Positions = {}
+        self.positions: dict[str, int] = {}
+        self.gaps: tuple[Gap, ...] = ()
+        self.bytes = 0
+
+    def resume(self, passage: Passage, *, resumed: bool) -> None:
+        """Goes on from there. A batch that was under way already takes no more than is waiting."""
+        self.positions, self.gaps, self.bytes = dict(passage.positions), passage.gaps, passage.bytes
+        self._confirmed = dict(passage.positions)
+        self._deadline = self._clock() + (0.0 if resumed else self._seconds)
+
+    @property
+    def over(self) -> bool:
+        assert self._deadline is not None
+        return self._clock() >= self._deadline
+
+    def portion(self) -> Portion | None:
+        """The next items; None when the time of the batch is over. Empty if none came for a while."""
+        if self.over:
+            return None
+        try:
+            return self._new(self._pull())
+        except LaneAway:
+            self._attached = False
+            time.sleep(WAIT_SECONDS)
+            return Portion()
+
+    def settle(self) -> bool:
+        """Before a step is closed: whether any of its items is in the item log, so that its end must be durable."""
+        try:
+            return self._lane.settle(self.positions)
+        except LaneAway:
+            # What it has logged it will hand out again, unless the position is durable.
+            return True
+
+    def closed(self) -> None:
+        """The items so far are in the state for good; the receiver hears of it with the next pull."""
+        self._confirmed = dict(self.positions)
+
+    def let_go(self) -> None:
+        """Tells the receiver now."""
+        try:
+            self._lane.confirm(self._confirmed)
+        except LaneAway:
+            return
+
+    def _pull(self) -> Sequence[Pulled]:
+        if not self._attached:
+            known = self._lane.attach(self._confirmed)
+            self._attached = True
+            for producer, end in known.items():
+                # Confirmed by an incarnation that is gone: its loss is one of state, not of items.
+                self.positions[producer] = max(self.positions.get(producer, 0), end)
+        assert self._deadline is not None
+        wait = min(WAIT_SECONDS, max(0.0, self._deadline - self._clock()))
+        return self._lane.pull(self.positions, self._confirmed, size=self._size, wait=wait)
+
+    def _new(self, entries: Iterable[Pulled]) -> Portion:
+        batches: list[pa.RecordBatch] = []
+        punctuation: list[tuple[int, Mark]] = []
+        for entry in entries:
+            at = self.positions.get(entry.producer, 0)
+            span = 0 if entry.mark else 1 if entry.punctuation is not None else entry.items.num_rows
+            if entry.start > at:
+                self.gaps = (*self.gaps, Gap(entry.producer, at, entry.start))
+            if entry.start + span <= at and span:
+                continue
+            self.positions[entry.producer] = max(at, entry.start + span)
+            if entry.punctuation is not None:
+                punctuation.append((len(batches), entry.punctuation))
+            elif span:
+                fresh = entry.items.slice(max(0, at - entry.start))
+                self.bytes += fresh.nbytes
+                batches.append(fresh)
+        return Portion(tuple(batches), tuple(punctuation))
+
+
+class LaneFeed(Feed):
+    """The items of one lane in one batch, portion by portion where steps can be closed, else all at once."""
+
+    def __init__(
+        self,
+        name: str,
+        intake: Intake,
+        ingest: Callable[[Iterable[Packet]], Ingest],
+        *,
+        start: Positions,
+        inbox: Iterable[Parcel] = (),
+    ) -> None:
+        super().__init__((), inbox)
+        self.name, self.intake, self._ingest = name, intake, ingest
+        #: the lane's positions in the last record
+        self.start = start
+        self._before = 0
+        self._portion: Portion | None = None
+        self._ingested: list[Ingest] = []
+        self.stepped = False
+
+    def resume(self, passage: Passage, *, resumed: bool, stepped: bool) -> None:
+        self._before, self.stepped = passage.items, stepped
+        self.intake.resume(passage, resumed=resumed)
+
+    def advance(self) -> bool:
+        """Takes the next portion; False if this is the last one."""
+        self._before, self._ingested = self.items, []
+        if not self.stepped:
+            return False
+        self._portion = self.intake.portion()
+        while self._portion == Portion() and not self.intake.over:
+            self._portion = self.intake.portion()
+        return self._portion is not None
+
+    @property
+    def items(self) -> int:
+        return self._before + sum(ingest.items for ingest in self._ingested) + super().items
+
+    @property
+    def bytes(self) -> int:
+        return super().bytes + self.intake.bytes
+
+    @property
+    def unplaced(self) -> int:
+        return sum(ingest.unplaced for ingest in self._ingested) + super().unplaced
+
+    def latest(self) -> list[float]:
+        times = [ingest.latest for ingest in self._ingested]
+        return [*super().latest(), *(time for time in times if time is not None)]
+
+    def rest(self) -> Iterator[tuple[str, Packet | Sign]]:
+        yield from super().rest()
+        if self.stepped:
+            if self._portion is not None:
+                yield from self._given(self._portion)
+            return
+        while (portion := self.intake.portion()) is not None:
+            yield from self._given(portion)
+
+    def _given(self, portion: Portion) -> Iterator[tuple[str, Packet | Sign]]:
+        start = 0
+        for end, mark in (*portion.punctuation, (len(portion.items), None)):
+            ingest = self._ingest(Packet(batch) for batch in portion.items[start:end])
+            self._ingested.append(ingest)
+            for packet in ingest:
+                yield self.name, packet
+            if mark is not None:
+                yield self.name, Sign(math.inf if mark.time is None else mark.time)
+            start = end
+
+    def passage(self, before: Passage) -> Passage:
+        """How far the batch has come with this portion."""
+        return replace(
+            before,
+            positions=dict(self.intake.positions),
+            items=self.items,
+            bytes=self.bytes,
+            gaps=self.intake.gaps,
+        )

@@ -1,0 +1,103 @@
+"""How far a batch of pushed items has come: what a worker must know to go on where a process has died.
+
+Items of a receiver cannot be read again once they are confirmed, so a batch of them is applied in steps, each final
+once it is closed. Its note is kept beside the state, and its positions go into every backup of the batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from afspark.model.windows import PaneReport
+from afspark.store import Damage, ObjectRef, Store
+from afspark.store.naming import OBJECTS, parse_object_name
+from afspark.store.reading import read_sealed
+
+Positions = Mapping[str, int]
+
+#: Where a backup's meta holds the passage it was made in.
+PASSAGE = "passage"
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Items of a producer that were acknowledged and never came: numbers [first, end) of a lane."""
+
+    producer: str
+    first: int
+    end: int
+    #: between the last item before the gap and the first sign of it
+    seconds: float = 0.0
+
+    @property
+    def items(self) -> int:
+        return self.end - self.first
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passage:
+    """What has gone into the state of one lane's worker in the batch at work."""
+
+    positions: Positions = field(default_factory=dict)
+    items: int = 0
+    bytes: int = 0
+    gaps: tuple[Gap, ...] = ()
+    backups: tuple[ObjectRef, ...] = ()
+    panes: PaneReport | None = None
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(
+            {
+                "positions": dict(self.positions),
+                "items": self.items,
+                "bytes": self.bytes,
+                "gaps": [gap.to_json() for gap in self.gaps],
+                "backups": [ref.to_json() for ref in self.backups],
+                "panes": self.panes.to_json() if self.panes else None,
+            }
+        ).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Passage:
+        found = json.loads(data)
+        return cls(
+            positions=found["positions"],
+            items=found["items"],
+            bytes=found["bytes"],
+            gaps=tuple(Gap(**gap) for gap in found["gaps"]),
+            backups=tuple(ObjectRef(*ref) for ref in found["backups"]),
+            panes=PaneReport.from_json(found["panes"]) if found["panes"] else None,
+        )
+
+
+def unnamed_passage(store: Store, operator: str, worker: int, batch: int, incarnation: int) -> Passage | None:
+    """What earlier incarnations have backed up in the steps of a batch that no record names yet.
+
+    The newest backup lists those before it, so that one whose process died before it could close its step, and
+    whose step was done anew, is left out. One that was being written when its process died is damaged, and the
+    one before it counts: nothing had been confirmed for it.
+    """
+    names = [name for name in store.list(OBJECTS) if _is_step(name, operator, worker, batch, incarnation)]
+    found = [(name, sealed) for name, sealed in zip(names, read_sealed(store, names), strict=True)]
+    steps = [(name, sealed) for name, sealed in found if not isinstance(sealed, Damage) and PASSAGE in sealed.meta]
+    if not steps:
+        return None
+    name, newest = max(steps, key=lambda entry: (entry[1].meta["incarnation"], entry[1].meta["at"]))
+    passage = Passage.from_bytes(newest.meta[PASSAGE].encode())
+    own = ObjectRef.of(name, store.get(name), cells=newest.meta["cells"], full=newest.meta["full"])
+    return replace(passage, backups=(*passage.backups, own))
+
+
+def _is_step(name: str, operator: str, worker: int, batch: int, incarnation: int) -> bool:
+    origin = parse_object_name(name)
+    return (
+        origin is not None
+        and (origin.operator, origin.worker, origin.batch) == (operator, worker, batch)
+        and origin.incarnation < incarnation
+    )
