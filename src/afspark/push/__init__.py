@@ -1,0 +1,1 @@
+"""Ingest without a log: a Flight endpoint for pushed items, with bounded loss."""

@@ -1,0 +1,79 @@
+"""What goes wrong between producers, receivers and workers, and how it travels over Flight."""
+
+from __future__ import annotations
+
+import json
+
+from pyarrow import flight
+
+from afspark.errors import AfsparkError, from_json
+
+
+class PushError(AfsparkError):
+    """Base of what goes wrong while items are pushed."""
+
+
+class WireError(PushError):
+    """A message is malformed, too long or of another version. Fields: ``what``."""
+
+
+class SchemaMismatch(PushError):
+    """A producer's schema is not the source's. Fields: ``expected``, ``found``."""
+
+
+class OutOfOrder(PushError):
+    """A batch overlaps or skips numbers of its session. Fields: ``producer``, ``lane``, ``expected``, ``found``."""
+
+
+class LimitExceeded(PushError):
+    """A producer asked for more than the receiver allows. Fields: ``limit``, ``allowed``, ``found``."""
+
+
+class UnsoundBatch(PushError):
+    """The buffers of a batch contradict each other. Fields: ``producer``."""
+
+
+class NotAllowed(PushError):
+    """The token is missing or wrong."""
+
+
+class UnknownLane(PushError):
+    """The receiver does not own that lane. Fields: ``lane``, ``lanes``."""
+
+
+class Superseded(PushError):
+    """A newer worker has taken the lane over. Fields: ``lane``."""
+
+
+class ReceiverStopped(PushError):
+    """The receiver stops or has stopped; what it did not acknowledge must be sent again."""
+
+
+class ReceiverUnreachable(PushError):
+    """No answer from the receiver. Fields: ``address``."""
+
+
+def to_flight(error: AfsparkError) -> Exception:
+    """The error as one that Flight carries to the other side, where `from_flight` makes it again."""
+    kind = flight.FlightServerError
+    if isinstance(error, NotAllowed):
+        kind = flight.FlightUnauthenticatedError
+    elif isinstance(error, ReceiverStopped):
+        kind = flight.FlightUnavailableError
+    return kind(str(error), extra_info=json.dumps(error.to_json()).encode())
+
+
+def from_flight(error: Exception, address: str) -> AfsparkError:
+    """What a Flight call failed with: the receiver's own error if it sent one, else `ReceiverUnreachable`."""
+    extra = getattr(error, "extra_info", b"")
+    if extra:
+        try:
+            return from_json(json.loads(extra))
+        except (ValueError, KeyError, TypeError):
+            pass
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return ReceiverUnreachable(
+        f"The receiver at {address} cannot be reached: {reason}.",
+        remedy="Check that it runs and that address, token and certificates are right.",
+        address=address,
+    )

@@ -1,0 +1,518 @@
+"""The messages between producers, receivers and workers: JSON of one version, checked field by field.
+
+Every message is a frozen dataclass with ``to_bytes`` and ``from_bytes``; bytes that are anything but such a
+message raise `WireError`. Infinite allowances are ``null`` in JSON. Nothing is ever unpickled.
+
+>>> BatchTag.from_bytes(BatchTag(lane=2, start=40).to_bytes())
+BatchTag(lane=2, start=40, punctuation=None)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from afspark.push.errors import WireError
+
+VERSION = 1
+
+#: names of the actions
+HELLO, BYE, ATTACH, SETTLE, CONFIRM, STATS = "hello", "bye", "attach", "settle", "confirm", "stats"
+
+#: the header that carries a token, as in ``authorization: Bearer <token>``
+AUTHORIZATION, BEARER = b"authorization", b"Bearer "
+
+#: most bytes of a tag beside a batch, and of a message of its own
+TAG_BYTES, MESSAGE_BYTES = 4096, 1 << 22
+
+_NAME = re.compile(r"[^/\x00-\x1f\x7f]{1,200}")
+_SESSION = re.compile(r"[0-9a-f]{8,64}")
+_LARGEST = (1 << 63) - 1
+
+Positions = Mapping[str, int]
+Ends = Mapping[int, int]
+
+
+def producer_id(name: str, session: str) -> str:
+    """How a producer's session is called in positions: ``name/session``."""
+    return f"{name}/{session}"
+
+
+@dataclass(frozen=True)
+class Punctuation:
+    """The end of a window (``time``) or of the stream (``end``); takes one sequence number."""
+
+    time: float | None = None
+    end: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {"end": True} if self.end else {"time": self.time}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Punctuation:
+        fields = _object(value, "punctuation")
+        if fields == {"end": True}:
+            return cls(end=True)
+        if set(fields) == {"time"} and _is_number(fields["time"]):
+            return cls(time=fields["time"])
+        raise _wrong("punctuation", '{"time": number} or {"end": true}')
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How much may be pending without backup: ``items``, and none older than ``seconds`` (None: any age)."""
+
+    items: float = math.inf
+    seconds: float | None = None
+
+    def to_json(self) -> list[float | None]:
+        return [_null_for_inf(self.items), self.seconds]
+
+    @classmethod
+    def from_json(cls, value: Any) -> Allowance:
+        if not (isinstance(value, list) and len(value) == 2):
+            raise _wrong("allow", "[items, seconds]")
+        items, seconds = value
+        for part in (items, seconds):
+            if part is not None and not (_is_number(part) and part >= 0):
+                raise _wrong("allow", "[items, seconds], each null or a number >= 0")
+        return cls(math.inf if items is None else items, seconds)
+
+
+class Message:
+    """Base: bytes to fields and back. ``versioned`` messages name the version of the protocol."""
+
+    versioned: ClassVar[bool] = True
+    limit: ClassVar[int] = MESSAGE_BYTES
+    required: ClassVar[frozenset[str]] = frozenset()
+    optional: ClassVar[frozenset[str]] = frozenset()
+
+    def to_bytes(self) -> bytes:
+        fields = ({"version": VERSION} if self.versioned else {}) | self._fields()
+        return json.dumps(fields, separators=(",", ":"), allow_nan=False).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes | memoryview | Any) -> Self:
+        fields = _parse(data, cls.limit)
+        if cls.versioned and (version := fields.pop("version", None)) != VERSION:
+            raise WireError(
+                f"Protocol version {version!r} came, {VERSION} is spoken here.",
+                remedy="Use the same release on both sides.",
+                what="version",
+            )
+        if missing := cls.required - set(fields):
+            raise WireError(f"The {cls.__name__} message lacks {sorted(missing)}.", what=min(missing))
+        if unknown := set(fields) - cls.required - cls.optional:
+            raise WireError(f"The {cls.__name__} message has unknown fields {sorted(unknown)[:5]}.", what="fields")
+        return cls._read(fields)
+
+    def _fields(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any]) -> Self:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class PutHeader(Message):
+    """The command of a DoPut: who sends."""
+
+    producer: str
+    session: str
+
+    required = frozenset({"producer", "session"})
+
+    @property
+    def id(self) -> str:
+        return producer_id(self.producer, self.session)
+
+    def _fields(self) -> dict[str, Any]:
+        return {"producer": self.producer, "session": self.session}
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any]) -> Self:
+        return cls(_name(fields["producer"]), _session(fields["session"]))
+
+
+@dataclass(frozen=True)
+class Hello(Message):
+    """A producer's session introduces itself; ``acked``: per lane the end of what was acknowledged to it."""
+
+    producer: str
+    session: str
+    acked: Ends = field(default_factory=dict)
+
+    required = frozenset({"producer", "session"})
+    optional = frozenset({"acked"})
+
+    @property
+    def id(self) -> str:
+        return producer_id(self.producer, self.session)
+
+    def _fields(self) -> dict[str, Any]:
+        return {"producer": self.producer, "session": self.session, "acked": _from_ends(self.acked)}
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any]) -> Self:
+        return cls(_name(fields["producer"]), _session(fields["session"]), _ends(fields.get("acked", {}), "acked"))
+
+
+@dataclass(frozen=True)
+class Welcome(Message):
+    """The answer to `Hello`. ``unacked`` is γ; ``received``: per lane the end of what came from that session."""
+
+    lanes: tuple[int, ...]
+    unacked: float = math.inf
+    max_bytes: int = 1 << 26
+    received: Ends = field(default_factory=dict)
+
+    versioned = False
+    required = frozenset({"lanes", "unacked", "max_bytes", "received"})
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "lanes": list(self.lanes),
+            "unacked": _null_for_inf(self.unacked),
+            "max_bytes": self.max_bytes,
+            "received": _from_ends(self.received),
+        }
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any]) -> Self:
+        lanes = fields["lanes"]
+        if not isinstance(lanes, list):
+            raise _wrong("lanes", "a list of numbers")
+        return cls(
+            tuple(_count(lane, "lanes") for lane in lanes),
+            _limit(fields["unacked"], "unacked"),
+            _count(fields["max_bytes"], "max_bytes"),
+            _ends(fields["received"], "received"),
+        )
+
+
+@dataclass(frozen=True)
+class BatchTag(Message):
+    """Beside each batch of a DoPut. A batch with a punctuation has no rows and takes one number."""
+
+    lane: int
+    start: int
+    punctuation: Punctuation | None = None
+
+    versioned = False
+    limit = TAG_BYTES
+    required = frozenset({"lane", "start"})
+    optional = frozenset({"punctuation"})
+
+    def _fields(self) -> dict[str, Any]:
+        punctuation = {} if self.punctuation is None else {"punctuation": self.punctuation.to_json()}
+        return {"lane": self.lane, "start": self.start} | punctuation
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any]) -> Self:
+        return cls(_count(fields["lane"], "lane"), _count(fields["start"], "start"), _punctuation(fields))
+
+
+@dataclass(frozen=True)
+class Ack(Message):
+    """All of the session below ``end`` is acknowledged on that lane. ``unacked``: γ from now on, if it changed."""
+
+    lane: int
+    end: int
+    unacked: float | None = None
+
+    versioned = False
+    limit = TAG_BYTES
+    required = frozenset({"lane", "end"})
+    optional = frozenset({"unacked"})
+
+    def _fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"lane": self.lane, "end": self.end}
+        return fields if self.unacked is None else fields | {"unacked": _null_for_inf(self.unacked)}
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any]) -> Self:
+        unacked = _limit(fields["unacked"], "unacked") if "unacked" in fields else None
+        return cls(_count(fields["lane"], "lane"), _count(fields["end"], "end"), unacked)
+
+
+@dataclass(frozen=True)
+class Bye(Message):
+    """A session is over; ``ends``: per lane the end of what it sent. Answered when that is durable."""
+
+    producer: str
+    session: str
+    ends: Ends = field(default_factory=dict)
+
+    required = frozenset({"producer", "session"})
+    optional = frozenset({"ends"})
+
+    @property
+    def id(self) -> str:
+        return producer_id(self.producer, self.session)
+
+    def _fields(self) -> dict[str, Any]:
+        return {"producer": self.producer, "session": self.session, "ends": _from_ends(self.ends)}
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any]) -> Self:
+        return cls(_name(fields["producer"]), _session(fields["session"]), _ends(fields.get("ends", {}), "ends"))
+
+
+@dataclass(frozen=True)
+class Claim(Message):
+    """Base of what a worker or its driver says: which lane, and on whose behalf."""
+
+    lane: int
+    incarnation: int
+    fence: int
+
+    required = frozenset({"lane", "incarnation", "fence"})
+
+    def _fields(self) -> dict[str, Any]:
+        return {"lane": self.lane, "incarnation": self.incarnation, "fence": self.fence}
+
+    @classmethod
+    def _claim(cls, fields: dict[str, Any]) -> tuple[int, int, int]:
+        return (
+            _count(fields["lane"], "lane"),
+            _count(fields["incarnation"], "incarnation"),
+            _count(fields["fence"], "fence"),
+        )
+
+
+@dataclass(frozen=True)
+class Pull(Claim):
+    """The ticket of a DoGet: entries above ``confirmed``, the oldest first, about ``bytes`` of them."""
+
+    confirmed: Positions = field(default_factory=dict)
+    bytes: int = 1 << 24
+    wait: float = 0.0
+    allow: Allowance | None = None
+
+    required = Claim.required | {"confirmed"}
+    optional = frozenset({"bytes", "wait", "allow"})
+
+    def _fields(self) -> dict[str, Any]:
+        fields = super()._fields() | {"confirmed": dict(self.confirmed), "bytes": self.bytes, "wait": self.wait}
+        return fields if self.allow is None else fields | {"allow": self.allow.to_json()}
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any]) -> Self:
+        wait = fields.get("wait", 0)
+        if not (_is_number(wait) and wait >= 0):
+            raise _wrong("wait", "seconds >= 0")
+        return cls(
+            *cls._claim(fields),
+            confirmed=_positions(fields["confirmed"], "confirmed"),
+            bytes=_count(fields.get("bytes", 1 << 24), "bytes"),
+            wait=float(wait),
+            allow=_allow(fields),
+        )
+
+
+@dataclass(frozen=True)
+class EntryTag(Message):
+    """Beside each batch of a DoGet. A ``mark`` has no rows: below ``start`` everything was acknowledged."""
+
+    producer: str
+    start: int
+    logged: bool
+    punctuation: Punctuation | None = None
+    mark: bool = False
+
+    versioned = False
+    limit = TAG_BYTES
+    required = frozenset({"producer", "start", "logged"})
+    optional = frozenset({"punctuation", "mark"})
+
+    def _fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"producer": self.producer, "start": self.start, "logged": self.logged}
+        if self.punctuation is not None:
+            fields["punctuation"] = self.punctuation.to_json()
+        return fields | ({"mark": True} if self.mark else {})
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any]) -> Self:
+        return cls(
+            _text(fields["producer"], "producer"),
+            _count(fields["start"], "start"),
+            _flag(fields["logged"], "logged"),
+            _punctuation(fields),
+            _flag(fields.get("mark", False), "mark"),
+        )
+
+
+@dataclass(frozen=True)
+class Attach(Claim):
+    """A worker takes a lane over. ``positions``: what its state has, None if it does not know."""
+
+    positions: Positions | None = None
+    allow: Allowance | None = None
+
+    optional = frozenset({"positions", "allow"})
+
+    def _fields(self) -> dict[str, Any]:
+        positions = None if self.positions is None else dict(self.positions)
+        fields = super()._fields() | {"positions": positions}
+        return fields if self.allow is None else fields | {"allow": self.allow.to_json()}
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any]) -> Self:
+        given = fields.get("positions")
+        positions = None if given is None else _positions(given, "positions")
+        return cls(*cls._claim(fields), positions=positions, allow=_allow(fields))
+
+
+@dataclass(frozen=True)
+class Attached(Message):
+    """The answer to `Attach`: what the receiver knows to be confirmed on the lane."""
+
+    positions: Positions
+
+    versioned = False
+    required = frozenset({"positions"})
+
+    def _fields(self) -> dict[str, Any]:
+        return {"positions": dict(self.positions)}
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any]) -> Self:
+        return cls(_positions(fields["positions"], "positions"))
+
+
+@dataclass(frozen=True)
+class Settle(Claim):
+    """What is below ``positions`` becomes final now: it needs no backup any more."""
+
+    positions: Positions = field(default_factory=dict)
+
+    required = Claim.required | {"positions"}
+
+    def _fields(self) -> dict[str, Any]:
+        return super()._fields() | {"positions": dict(self.positions)}
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any]) -> Self:
+        return cls(*cls._claim(fields), positions=_positions(fields["positions"], "positions"))
+
+
+@dataclass(frozen=True)
+class Confirm(Settle):
+    """What is below ``positions`` is final and may be forgotten."""
+
+
+@dataclass(frozen=True)
+class Settled(Message):
+    """The answer to `Settle`: whether any of these entries is in the item log."""
+
+    logged: bool
+
+    versioned = False
+    required = frozenset({"logged"})
+
+    def _fields(self) -> dict[str, Any]:
+        return {"logged": self.logged}
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any]) -> Self:
+        return cls(_flag(fields["logged"], "logged"))
+
+
+def _parse(data: Any, limit: int) -> dict[str, Any]:
+    view = memoryview(data)
+    if view.nbytes > limit:
+        raise WireError(f"A message of {view.nbytes} bytes came, {limit} are allowed.", what="size")
+    try:
+        return _object(json.loads(bytes(view), parse_constant=_refuse_constant), "message")
+    except (ValueError, RecursionError) as error:
+        raise WireError("A message is no JSON.", what="json") from error
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _wrong(what: str, expected: str) -> WireError:
+    return WireError(f"Field {what} of a message must be {expected}.", what=what)
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _wrong(what, "a JSON object")
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
+
+
+def _count(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
+        raise _wrong(what, "an integer >= 0")
+    return value
+
+
+def _flag(value: Any, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong(what, "true or false")
+    return value
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= 300:
+        raise _wrong(what, "a text of 1 to 300 characters")
+    return value
+
+
+def _name(value: Any) -> str:
+    if not (isinstance(value, str) and _NAME.fullmatch(value) and value.isprintable()):
+        raise _wrong("producer", "a name of 1 to 200 printable characters without '/'")
+    return value
+
+
+def _session(value: Any) -> str:
+    if not (isinstance(value, str) and _SESSION.fullmatch(value)):
+        raise _wrong("session", "8 to 64 hexadecimal digits")
+    return value
+
+
+def _limit(value: Any, what: str) -> float:
+    if value is None:
+        return math.inf
+    if not (_is_number(value) and value >= 0):
+        raise _wrong(what, "null or a number >= 0")
+    return float(value)
+
+
+def _positions(value: Any, what: str) -> dict[str, int]:
+    return {_text(name, what): _count(end, what) for name, end in _object(value, what).items()}
+
+
+def _ends(value: Any, what: str) -> dict[int, int]:
+    ends = {}
+    for lane, end in _object(value, what).items():
+        if not (lane.isascii() and lane.isdigit() and len(lane) < 10):
+            raise _wrong(what, "an object from lanes to numbers")
+        ends[int(lane)] = _count(end, what)
+    return ends
+
+
+def _from_ends(ends: Ends) -> dict[str, int]:
+    return {str(lane): end for lane, end in ends.items()}
+
+
+def _punctuation(fields: dict[str, Any]) -> Punctuation | None:
+    return Punctuation.from_json(fields["punctuation"]) if "punctuation" in fields else None
+
+
+def _allow(fields: dict[str, Any]) -> Allowance | None:
+    return Allowance.from_json(fields["allow"]) if fields.get("allow") is not None else None
+
+
+def _null_for_inf(value: float) -> float | None:
+    return None if math.isinf(value) else value
