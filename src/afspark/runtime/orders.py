@@ -152,8 +152,8 @@ class Report:
                 **data,
                 "status": Status(data["status"]),
                 "damaged": tuple(data["damaged"]),
-                "gaps": tuple(data["gaps"]),
-                "backups": tuple(ObjectRef(*ref) for ref in data["backups"]),
+                "gaps": tuple(data.get("gaps", ())),
+                "backups": tuple(ObjectRef(*ref) for ref in data.get("backups", ())),
                 "panes": PaneReport.from_json(data["panes"]) if data["panes"] else None,
             }
         )

@@ -205,7 +205,7 @@ def loss_skips_the_batch(patch: pytest.MonkeyPatch) -> None:
             "status": "applied",
             "host": "a",
             "damaged": [],
-            "backup": None,
+            "backups": [],
             "panes": None,
         }
         (segment.directory / f"report-{version + 1}.").write_text(json.dumps(report))
