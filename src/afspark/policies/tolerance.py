@@ -48,6 +48,13 @@ class Tolerance:
         """γ: how many items a sender may have under way unacknowledged; 0: it waits for each."""
         raise NotImplementedError
 
+    def seconds_allowance(self, *, failures: int) -> float | None:
+        """l as a time: how old a waiting item without backup may grow; None: its age does not matter."""
+        return None
+
+    #: items stay with their sender until their effect is durable, instead of going to a log
+    keeps_upstream: ClassVar[bool] = False
+
     def promise(self, alpha: float | None = None) -> float | None:
         """Largest divergence of the final state from a failure-free run; None if nothing is promised.
 
@@ -101,11 +108,27 @@ class MiniBatch(Tolerance):
 
 
 @dataclass(frozen=True)
+class UpstreamBackup(MiniBatch):
+    """Exact: whoever sends an item keeps it until its effect is durable; no item is written twice.
+
+    Items of files and generators, which can be read again, are kept by their source anyway.
+    """
+
+    name: ClassVar[str] = "upstream"
+    reason: ClassVar[str] = "every change is backed up, and the sender keeps every item until then"
+    keeps_upstream: ClassVar[bool] = True
+
+    def unacked_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
+        return math.inf
+
+
+@dataclass(frozen=True)
 class Approximate(Tolerance):
     """State is backed up when it has diverged by more than its share of ``theta`` from its last backup.
 
     ``theta`` (Θ) is in the unit of the state's divergence. ``items`` (L) is the number of unprocessed items that
-    may be lost for want of a backup, ``unacked`` (Γ) that of items under way; 0 backs up every one. Only items
+    may be lost for want of a backup, ``unacked`` (Γ) that of items under way; 0 backs up every one. With
+    ``items_seconds`` L is a time instead: what has waited for longer is backed up. Only items
     of sources that cannot be read again are ever lost. Whatever the number of failures, the final state differs
     from a failure-free one by at most Θ + L·α, where one item changes it by at most α; without failures it does
     not differ at all.
@@ -119,18 +142,21 @@ class Approximate(Tolerance):
     theta: float
     items: float = 0
     unacked: float = 0
+    items_seconds: float | None = None
 
     name: ClassVar[str] = "approximate"
 
     def __post_init__(self) -> None:
         for name, meaning in _MEANING.items():
             value = getattr(self, name)
+            if value is None and name == "items_seconds":
+                continue
             if not _is_limit(value):
                 raise UsageError(f"{name} must be a number >= 0, not {value!r}.", remedy=meaning, **{name: value})
 
     @property
     def approximates(self) -> bool:
-        return bool(self.theta or self.items or self.unacked)
+        return bool(self.theta or self.items or self.unacked or self.items_seconds)
 
     def allowance(self, *, failures: int, place: Place, divergence: str, exact: bool, decaying: bool = False) -> float:
         if exact:
@@ -138,23 +164,33 @@ class Approximate(Tolerance):
         return threshold(self.theta, failures=failures, place=place, divergence=divergence, decaying=decaying)
 
     def items_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
+        if self.items_seconds is not None and not self.items:
+            return math.inf
         return threshold(self.items, failures=failures, place=place, decaying=decaying)
 
     def unacked_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
         return threshold(self.unacked, failures=failures, place=place, decaying=decaying)
 
+    def seconds_allowance(self, *, failures: int) -> float | None:
+        # Every worker loses its own last seconds, which are the same ones: nothing to divide.
+        return None if self.items_seconds is None else threshold(self.items_seconds, failures=failures)
+
     def promise(self, alpha: float | None = None) -> float | None:
+        if self.items_seconds is not None:
+            return None
         if self.items and alpha is None:
             return None
         return state_bound(self.theta, items=self.items, alpha=alpha or 0.0)
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "theta": self.theta, "items": self.items, "unacked": self.unacked}
+        limits = {"theta": self.theta, "items": self.items, "unacked": self.unacked}
+        return {"name": self.name, **limits, "items_seconds": self.items_seconds}
 
 
 _MEANING = {
     "theta": "It is the largest error the state may show, in the unit of its divergence.",
     "items": "It is the number of unprocessed items that failures may lose; 0 backs up every item.",
+    "items_seconds": "It is how long an item may wait without a backup.",
     "unacked": "It is the number of unacknowledged items that failures may lose; 0 waits for each.",
 }
 

@@ -24,18 +24,20 @@ from afspark.runtime.crew import Crew
 from afspark.runtime.faults import Phase
 from afspark.runtime.offsets import batch_time, chunks_of_batch
 from afspark.runtime.orders import Mission, Order, Report
-from afspark.runtime.pipeline import Node, Pipeline, RunOptions
+from afspark.runtime.pipeline import Edge, Node, Pipeline, RunOptions
 from afspark.runtime.placement import driver_host
 from afspark.runtime.programme import programmes
 from afspark.runtime.progress import BatchProgress, summarise
+from afspark.runtime.reception import Reception
 from afspark.runtime.roster import digests_agree
 from afspark.runtime.shift import ALL, items_for
-from afspark.runtime.sources import Chunk, Planner, Source, share
+from afspark.runtime.sources import Chunk, Planner, Pushed, Source
 from afspark.runtime.stages import FrameInlet, Inlet, OutputInlet, SourceInlet, run_orders, run_stage, strike_workers
 from afspark.runtime.worker import Clock
 from afspark.runtime.workforce import Workforce
 from afspark.store import CommitRecord, Ledger, QueryIdentity, RecordLog, Store, seal, unseal
 from afspark.store.epochs import newest_batch, read_history
+from afspark.store.itemlosses import ItemLosses
 
 #: How often a batch is tried before the query gives up; Spark has retried its tasks before.
 BATCH_TRIES = 12
@@ -53,11 +55,13 @@ class Slice:
     workers may have applied their share before the query went down.
     """
 
+    planner: Planner
     chunks: Sequence[Chunk]
     gone: Sequence[Chunk] = ()
 
     def shares(self, workers: int) -> list[list[Chunk]]:
-        return [[chunk for chunk in part if chunk not in self.gone] for part in share(self.chunks, workers)]
+        shares = self.planner.shares(self.chunks, workers)
+        return [[chunk for chunk in part if chunk not in self.gone] for part in shares]
 
 
 Slices = Mapping[str, Slice]
@@ -74,11 +78,15 @@ class Engine:
         self.store = checkpoint.below("afspark")
         self.ledger = Ledger(self.store)
         self.log = RecordLog(self.store)
+        self.item_losses = ItemLosses(self.store)
         self.planners = {
             name: source.planner(self.store.below(source_folder(name)))
             for name, source in pipeline.sources.items()
             if isinstance(source, Source)
         }
+        self.reception = Reception(
+            sc, pipeline, {name: self.store.below(source_folder(name)) for name in pipeline.sources}
+        )
         self.crews: list[Crew] = []
         self.totals = {"items": 0, "bytes": 0}
         #: every operator was told that the stream has ended
@@ -228,7 +236,9 @@ class Engine:
             self.totals[name] += sum(getattr(report, name) for crew in entrances for report in crew.reports)
         committing = time.perf_counter()
         self.told = self.told or last
+        self._take_note(batch)
         self._commit(batch, ending=ending)
+        self._let_go(batch)
         clock.lap("record", committing)
         for crew in self.crews:
             crew.close_day()
@@ -349,6 +359,12 @@ class Engine:
     def _reads_source(self, node: Node) -> bool:
         return any(edge.origin in self.pipeline.sources for edge in node.inputs)
 
+    def _inlet(self, crew: Crew, edge: Edge, source: Source, part: Slice) -> SourceInlet:
+        shares = part.shares(crew.node.workers)
+        if isinstance(source, Pushed):
+            shares = [[self.reception.claim(edge.origin, chunk) for chunk in share] for share in shares]
+        return SourceInlet(edge.origin, source, edge.transforms, shares)
+
     def _inlets(self, crew: Crew, batch: int, frame: DataFrame | None, slices: Slices) -> list[Inlet]:
         inlets: list[Inlet] = []
         for edge in crew.node.inputs:
@@ -358,8 +374,7 @@ class Engine:
                 inlets.append(OutputInlet(origin.residents, origin.homes, batch, crew.name, edge.transforms))
             elif isinstance(source, Source):
                 if edge.origin in slices:
-                    shares = slices[edge.origin].shares(crew.node.workers)
-                    inlets.append(SourceInlet(edge.origin, source, edge.transforms, shares))
+                    inlets.append(self._inlet(crew, edge, source, slices[edge.origin]))
             elif frame is not None:
                 inlets.append(FrameInlet(edge.origin, frame, edge.transforms))
         for sender in self.crews:
@@ -381,7 +396,7 @@ class Engine:
         position = list(self.pipeline.sources).index(name)
         chunks = chunks_of_batch(self.checkpoint, planner, batch, position)
         # Input removed while the query was down is left out; while it runs, that is an error.
-        return Slice(chunks, planner.missing(chunks) if first else [])
+        return Slice(planner, chunks, planner.missing(chunks) if first else [])
 
     # --- opening and committing -----------------------------------------------------------------------------
 
@@ -401,6 +416,7 @@ class Engine:
             crew.workforce.gather(batch, record, passed_over)
         self.totals = {name: int(extra.get(name, 0)) for name in self.totals}
         self.told = bool(extra.get("told", False))
+        self.reception.restore(extra.get("lanes", {}))
         self.crews = crews
 
     def _crew(self, node: Node) -> Crew:
@@ -422,6 +438,7 @@ class Engine:
             ),
             appends=node.appends,
             feeds_back=node.feeds_back,
+            pushed=any(isinstance(self.pipeline.sources.get(edge.origin), Pushed) for edge in node.inputs),
         )
         workforce = Workforce(
             self.sc,
@@ -458,7 +475,11 @@ class Engine:
     @property
     def _needs_records(self) -> bool:
         """Windows and feedback have to go on where they were, with or without backups of state."""
-        return len(self.pipeline.nodes) > 1 or any(node.window is not None for node in self.pipeline.nodes)
+        return (
+            len(self.pipeline.nodes) > 1
+            or bool(self.reception.sources)
+            or any(node.window is not None for node in self.pipeline.nodes)
+        )
 
     def _commit(self, batch: int, *, ending: bool) -> None:
         if not self._recovers:
@@ -472,12 +493,33 @@ class Engine:
             "operators": {crew.name: crew.to_json() for crew in self.crews},
             "ending": ending,
             "told": self.told,
+            "lanes": self.reception.to_json(),
         }
         self.log.write(CommitRecord(batch, self.log.epoch, operators, extra))
         if self._committed is None:
             # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
             self.log.sweep()
         self.log.prune()
+
+    def _take_note(self, batch: int) -> None:
+        """How far receivers were drained, and what was missing."""
+        for name, crew in self._drained():
+            self.reception.advance(name, crew.reports)
+            for report in crew.reports:
+                if report.gaps:
+                    self.item_losses.note(batch, crew.name, report.worker, report.gaps)
+
+    def _let_go(self, batch: int) -> None:
+        for name, crew in self._drained():
+            self.reception.confirm(name, crew, batch)
+
+    def _drained(self) -> list[tuple[str, Crew]]:
+        return [
+            (edge.origin, crew)
+            for crew in self.crews
+            for edge in crew.node.inputs
+            if edge.origin in self.reception.sources
+        ]
 
     def _strike(self, batch: int, phase: Phase) -> None:
         if not self.options.faults.strikes_at(batch, phase):

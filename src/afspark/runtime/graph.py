@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
 from afspark.errors import UsageError
 from afspark.runtime.pipeline import SOURCE, Edge, Node, Pipeline
-from afspark.runtime.sources import Source
+from afspark.runtime.relay import with_relays
+from afspark.runtime.sources import Pushed, Source
 from afspark.runtime.stream import StatefulStream
 
 
@@ -20,6 +22,8 @@ def assemble(sinks: Sequence[tuple[StatefulStream, str | None]], *, batch_bytes:
     modes = {stateful.name: mode for stateful, mode in sinks}
     names = _source_names(found.values())
     nodes = tuple(_node(stateful, modes.get(stateful.name), names) for stateful in found.values())
+    by_name = {name: source for source, name in _by_name(found.values(), names)}
+    nodes = with_relays(nodes, {name for name, source in by_name.items() if isinstance(source, Pushed)})
     readers = dict.fromkeys(names.values(), 1)
     for node in nodes:
         for edge in node.inputs:
@@ -62,6 +66,8 @@ def _by_name(operators: Iterable[StatefulStream], names: dict[int, str]) -> list
 
 
 def _sized(source: Source | DataFrame, batch_bytes: int, workers: int) -> Source | DataFrame:
+    if isinstance(source, Pushed):
+        return replace(source, lanes=workers)
     if isinstance(source, Source):
         return source.sized_for(batch_bytes // (2 * max(workers, 1)))
     return source

@@ -35,7 +35,9 @@ class Pulled(Protocol):
     @property
     def start(self) -> int: ...
     @property
-    def items(self) -> pa.RecordBatch: ...
+    def batch(self) -> pa.RecordBatch | None: ...
+    @property
+    def end(self) -> int: ...
     @property
     def punctuation(self) -> Mark | None: ...
     @property
@@ -134,16 +136,15 @@ class Intake:
         punctuation: list[tuple[int, Mark]] = []
         for entry in entries:
             at = self.positions.get(entry.producer, 0)
-            span = 0 if entry.mark else 1 if entry.punctuation is not None else entry.items.num_rows
             if entry.start > at:
                 self.gaps = (*self.gaps, Gap(entry.producer, at, entry.start))
-            if entry.start + span <= at and span:
+            self.positions[entry.producer] = max(at, entry.end)
+            if entry.end <= at:
                 continue
-            self.positions[entry.producer] = max(at, entry.start + span)
             if entry.punctuation is not None:
                 punctuation.append((len(batches), entry.punctuation))
-            elif span:
-                fresh = entry.items.slice(max(0, at - entry.start))
+            elif entry.batch is not None:
+                fresh = entry.batch.slice(max(0, at - entry.start))
                 self.bytes += fresh.nbytes
                 batches.append(fresh)
         return Portion(tuple(batches), tuple(punctuation))

@@ -20,7 +20,8 @@ from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Agenda, Decaying, Sliding, Window, check_decayable
 from afspark.policies import MiniBatch, Tolerance, refuse_if_unfit
 from afspark.runtime.faults import FaultPlan
-from afspark.runtime.sources import Source
+from afspark.runtime.sources import Pushed, Source
+from afspark.runtime.sources.pushed import PLACE_OF_RECEIVER
 from afspark.runtime.terms import Terms
 
 DEFAULT_BATCH_BYTES = 40_000_000
@@ -196,8 +197,9 @@ class Pipeline:
 
 def _source_settings(source: Source | DataFrame) -> dict[str, Any]:
     settings = source.to_json() if isinstance(source, Source) else {"kind": "dataframe"}
-    settings.pop("chunk_bytes", None)  # chunks found so far are in the log with the size they had
-    return settings
+    # Chunks found so far are in the log with the size they had; where a receiver listens binds nobody.
+    free = {"chunk_bytes", *(PLACE_OF_RECEIVER if isinstance(source, Pushed) else ())}
+    return {name: value for name, value in settings.items() if name not in free}
 
 
 def _refuse_twins(names: list[str]) -> None:

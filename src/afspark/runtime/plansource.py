@@ -39,8 +39,7 @@ class PlanReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.target = self.planner.discover()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        end = self.target if self.target is not None else self.planner.discover()
-        return self.planner.limit(start, end, self.batch_bytes)
+        return self.planner.latest(start, self.target, self.batch_bytes)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return [InputPartition(0)]

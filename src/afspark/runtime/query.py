@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -48,6 +48,7 @@ class Query:
         self._batch_thread: int | None = None
         self._stopping = False
         self._failure: BaseException | None = None
+        self._ending: threading.Thread | None = None
         self._recent: deque[BatchProgress] = deque(maxlen=RECENT)
         self.totals = Totals()
 
@@ -94,6 +95,8 @@ class Query:
             if self._stopping:
                 return True
             raise
+        if timeout is None or ended:
+            self._await_end()
         return True if timeout is None else bool(ended)
 
     def processAllAvailable(self) -> None:
@@ -109,6 +112,7 @@ class Query:
         self._stopping = True
         with self._at_rest():
             self._spark_query.stop()
+        self._await_end()
 
     def exception(self) -> BaseException | None:
         return self._failure or self._spark_query.exception()
@@ -180,6 +184,19 @@ class Query:
             for entry in self._engine.ledger.entries()
         ]
 
+    @property
+    def receivers(self) -> list[str]:
+        """Where producers of pushed sources send to."""
+        return self._engine.reception.addresses()
+
+    def receiverStats(self) -> dict[str, Any]:
+        """Counters of every receiver, by address: items accepted, logged, pending, and more."""
+        return self._engine.reception.stats()
+
+    def item_losses(self) -> list[dict[str, Any]]:
+        """Items that producers were promised to keep and that failures have taken, oldest first."""
+        return [{**asdict(loss), "items": loss.items} for loss in self._engine.item_losses.entries()]
+
     def release(self) -> None:
         """Removes the resident state from all hosts. A later start recovers from the backups."""
         for crew in self._engine.crews:
@@ -204,6 +221,22 @@ class Query:
 
     def attach(self, query: StreamingQuery) -> None:
         self._query = query
+        if self._engine.reception.sources:
+            self._ending = threading.Thread(target=self._close_receivers, name="afspark-end", daemon=True)
+            self._ending.start()
+
+    def _await_end(self) -> None:
+        if self._ending is not None:
+            self._ending.join()
+
+    def _close_receivers(self) -> None:
+        """Producers must not be acknowledged by a query that will never process anything again."""
+        try:
+            self._spark_query.awaitTermination()
+        except StreamingQueryException:
+            pass  # whoever awaits the query hears of it
+        finally:
+            self._engine.reception.close()
 
     def run_batch(self, frame: DataFrame, batch: int) -> None:
         """What Spark calls for every micro-batch."""

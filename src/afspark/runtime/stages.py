@@ -24,12 +24,14 @@ from afspark.runtime.exchange import Packet, Parcel, address, joint_digest, open
 from afspark.runtime.faults import Phase, forget_strikes, strike
 from afspark.runtime.host import spark_host
 from afspark.runtime.ingest import Ingest, batches_as_packets, read_chunks
+from afspark.runtime.intake import Intake, LaneFeed
+from afspark.runtime.lanes import open_lane
 from afspark.runtime.orders import Mission, Order, Report, Status
 from afspark.runtime.placement import anchor, mailed
 from afspark.runtime.segment import SegmentRoot
 from afspark.runtime.segment.reading import Residents, kept_by
 from afspark.runtime.shift import ALL, Feed, feedback_for, items_for
-from afspark.runtime.sources import Chunk, Source
+from afspark.runtime.sources import Chunk, Pushed, Source
 from afspark.runtime.worker import as_failure, serve
 
 
@@ -255,6 +257,10 @@ def _receive(
             yield Report(worker=worker, status=status, host="", detail=str(failures[0]), error=failures[0])
             continue
         order = orders[worker]
+        pushed = [inlet for inlet in direct if isinstance(inlet.source, Pushed)]
+        if pushed:
+            yield serve(mission, order, work.operator, _lane_feed(work, order, pushed[0], inbox))
+            continue
         own = [
             (
                 inlet.name,
@@ -264,6 +270,19 @@ def _receive(
         ]
         size = sum(_weight(inlet.shares[worker]) for inlet in direct)
         yield serve(mission, order, work.operator, Feed(own, inbox, size=size))
+
+
+def _lane_feed(work: Work, order: Order, inlet: SourceInlet, inbox: Sequence[Parcel]) -> LaneFeed:
+    """The lane of a worker, for the length of a tick."""
+    assert isinstance(inlet.source, Pushed)
+    (chunk,) = inlet.shares[order.worker] or [None]
+    lane = open_lane(inlet.source, order, chunk)
+    intake = Intake(lane, seconds=inlet.source.tick_seconds)
+
+    def ingest(packets: Iterable[Packet]) -> Ingest:
+        return work.ingest(packets, inlet.transforms, order.calendar.now)
+
+    return LaneFeed(inlet.name, intake, ingest, start=chunk["positions"], inbox=inbox)
 
 
 class _Sized:

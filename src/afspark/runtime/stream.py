@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +19,7 @@ from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Window
 from afspark.policies import MiniBatch, Tolerance
 from afspark.runtime.session import check_session
-from afspark.runtime.sources import Packets, ParquetFiles, Source, TextFiles, ZipfWords
+from afspark.runtime.sources import Packets, ParquetFiles, Pushed, Source, TextFiles, ZipfWords
 
 if TYPE_CHECKING:
     from afspark.runtime.writer import StreamWriter
@@ -46,6 +46,13 @@ class StreamReader:
     def packets(self, rows: int, seed: int = 0) -> Stream:
         """``rows`` generated packets (``src``, ``dst``, ``bytes``) with skewed pairs; costs no disk."""
         return self.source(Packets(rows, seed=seed))
+
+    def pushed(self, schema: pa.Schema, **settings: Any) -> Stream:
+        """Items of that schema that producers push to an Arrow Flight endpoint; settings as in `Pushed`.
+
+        ``query.receivers`` says where it listens.
+        """
+        return self.source(Pushed.of(schema, **settings))
 
     def source(self, source: Source) -> Stream:
         """Any source that plans chunks."""

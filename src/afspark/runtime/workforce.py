@@ -109,6 +109,10 @@ class Workforce:
             for member in self.members
         ]
 
+    def last_orders(self, batch: int) -> list[Order]:
+        """Orders like those of ``batch``, for whoever speaks on behalf of its workers."""
+        return [member.order(batch, self.terms, self._fence, self.calendar) for member in self.members]
+
     def take_back(self, batch: int) -> list[Order]:
         """Orders that undo ``batch``. The fence rises before and after: no late task may mix the two."""
         self._fence += 1

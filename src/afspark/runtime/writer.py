@@ -100,8 +100,14 @@ class StreamWriter:
         checkpoint.check_writable()
         identity = claim(checkpoint.below("afspark"), pipeline.fingerprint(), pipeline.settings())
         outlets = [outlet for writer in writers if (outlet := writer._outlet()) is not None]
-        query = Query(spark, Engine(spark.sparkContext, pipeline, options, identity, checkpoint), outlets)
-        query.attach(first._spark_query(spark, pipeline, options, query))
+        engine = Engine(spark.sparkContext, pipeline, options, identity, checkpoint)
+        query = Query(spark, engine, outlets)
+        engine.reception.open()
+        try:
+            query.attach(first._spark_query(spark, pipeline, options, query))
+        except BaseException:
+            engine.reception.close()
+            raise
         return query
 
     def check(self, batch_bytes: int = DEFAULT_BATCH_BYTES) -> Pipeline:

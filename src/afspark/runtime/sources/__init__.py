@@ -1,7 +1,8 @@
-"""Replayable sources: what a query reads, in chunks that workers share."""
+"""Sources: what a query reads, in chunks that workers share; all but pushed items can be read again."""
 
 from afspark.runtime.sources.packets import Packets
 from afspark.runtime.sources.parquet import ParquetFiles
+from afspark.runtime.sources.pushed import Pushed
 from afspark.runtime.sources.share import share
 from afspark.runtime.sources.source import Chunk, LogStore, Offset, Planner, Source, source_from_json
 from afspark.runtime.sources.text import TextFiles
@@ -14,6 +15,7 @@ __all__ = [
     "Packets",
     "ParquetFiles",
     "Planner",
+    "Pushed",
     "Source",
     "TextFiles",
     "ZipfWords",

@@ -6,18 +6,34 @@ A chunk is a lane for the length of a tick. Spark counts ticks; what belongs to 
 from __future__ import annotations
 
 import base64
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from afspark.errors import UsageError
+from afspark.push.security import Access
 from afspark.runtime.sources.source import Chunk, LogStore, Offset, Planner, Source, require_columns
 
-#: Where a receiver says that it has something, below the source's folder.
-SIGNAL = "signal"
+if TYPE_CHECKING:
+    from afspark.push.waiting import Watch
+
+#: Settings that may change from one start of a query to the next.
+PLACE_OF_RECEIVER = (
+    "host",
+    "port",
+    "tick_seconds",
+    "where",
+    "token_file",
+    "certificate_file",
+    "key_file",
+    "buffer_bytes",
+    "max_message_bytes",
+    "max_producers",
+    "max_rows_per_second",
+)
 
 
 @dataclass(frozen=True)
@@ -67,8 +83,12 @@ class Pushed(Source, kind="pushed"):
         except (ValueError, OSError, pa.ArrowException) as error:
             raise UsageError(f"The schema of pushed items cannot be read: {error}.") from error
 
+    def access(self) -> Access:
+        """What a worker needs to reach the receiver."""
+        return Access(token_file=self.token_file, root_certs_file=self.certificate_file)
+
     def planner(self, log: LogStore) -> Planner:
-        return TickPlanner(log, self.lanes)
+        return TickPlanner(log, self)
 
     def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
         raise UsageError("Pushed items are taken off their lane by its worker, once.")
@@ -78,25 +98,31 @@ class Pushed(Source, kind="pushed"):
 
 
 class TickPlanner(Planner):
-    """Counts ticks: one more whenever receivers have something, or have just been started.
+    """Counts ticks: one more whenever a receiver has something."""
 
-    Spark asks in a process of its own, which cannot see the receivers; they leave a signal in the log's folder.
-    """
-
-    def __init__(self, log: LogStore, lanes: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._log, self._lanes, self._clock = log, lanes, clock
+    def __init__(self, log: LogStore, source: Pushed) -> None:
+        self._log, self._source = log, source
+        self._watch: Watch | None = None
 
     def discover(self) -> Offset:
-        raise NotImplementedError
+        return {"chunks": sys.maxsize}
 
     def limit(self, start: Offset, end: Offset, max_bytes: int) -> Offset:
-        return {"chunks": min(end["chunks"], start["chunks"] + self._lanes)}
+        return {"chunks": min(end["chunks"], start["chunks"] + self._source.lanes)}
+
+    def latest(self, start: Offset, end: Offset | None, max_bytes: int) -> Offset:
+        if self._watch is None:
+            # Not before: who only counts chunks needs no client.
+            from afspark.push.waiting import Watch
+
+            self._watch = Watch(self._log, self._source.access())
+        return self.limit(start, self.discover(), max_bytes) if self._watch.anything() else start
 
     def chunks(self, start: Offset, end: Offset) -> list[Chunk]:
-        ticks = range(start["chunks"] // self._lanes, end["chunks"] // self._lanes)
-        return [{"lane": lane, "tick": tick, "bytes": 1} for tick in ticks for lane in range(self._lanes)]
+        lanes = self._source.lanes
+        ticks = range(start["chunks"] // lanes, end["chunks"] // lanes)
+        return [{"lane": lane, "tick": tick, "bytes": 0} for tick in ticks for lane in range(lanes)]
 
-
-def lane_shares(chunks: Sequence[Chunk], workers: int) -> list[list[Chunk]]:
-    """Every worker has the lane of its number."""
-    return [[chunk for chunk in chunks if chunk["lane"] == worker] for worker in range(workers)]
+    def shares(self, chunks: Sequence[Chunk], workers: int) -> list[list[Chunk]]:
+        """Every worker has the lane of its number."""
+        return [[chunk for chunk in chunks if chunk["lane"] == worker] for worker in range(workers)]

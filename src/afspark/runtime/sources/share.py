@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from typing import Any
 
-from afspark.runtime.sources.source import Chunk
+Chunk = dict[str, Any]
+"""One unit of reading, JSON only. Every chunk has ``bytes``: what reading it weighs."""
 
 
 def share(chunks: Sequence[Chunk], workers: int) -> list[list[Chunk]]:

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
 from afspark.errors import UsageError
+from afspark.runtime.sources.share import Chunk, share
 
-Chunk = dict[str, Any]
-"""One unit of reading, JSON only. Every chunk has ``bytes``: what reading it weighs."""
-
+__all__ = ["Chunk", "EvenPlanner", "LogStore", "Offset", "Planner", "Source", "require_columns", "source_from_json"]
 Offset = dict[str, int]
 
 
@@ -53,9 +52,17 @@ class Planner(ABC):
         At least one chunk is taken if there is one, however heavy, so that a stream always advances.
         """
 
+    def latest(self, start: Offset, end: Offset | None, max_bytes: int) -> Offset:
+        """Where the next batch ends; ``end`` limits it, None: whatever there is now."""
+        return self.limit(start, self.discover() if end is None else end, max_bytes)
+
     @abstractmethod
     def chunks(self, start: Offset, end: Offset) -> list[Chunk]:
         """The chunks in [start, end)."""
+
+    def shares(self, chunks: Sequence[Chunk], workers: int) -> list[list[Chunk]]:
+        """Which worker reads which chunks, the same in every process."""
+        return share(chunks, workers)
 
     def missing(self, chunks: Iterable[Chunk]) -> list[Chunk]:
         """Those of ``chunks`` whose input no longer exists. Generated input always exists."""

@@ -1,0 +1,122 @@
+"""A receiver at work for a query, in whatever process it runs: opened, announced, closed."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from afspark.errors import StoreError
+from afspark.push.limits import Limits
+from afspark.push.receiver import Receiver, ReceiverConfig
+from afspark.push.security import Security
+from afspark.push.tenure import Tenure
+from afspark.push.wire import Allowance
+from afspark.store import Store, seal, unseal
+
+_ADDRESSES = "addresses"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeskPlan:
+    """What a receiver is to be. ``items``, ``seconds`` and ``unacked`` are those before any failure."""
+
+    number: int
+    lanes: tuple[int, ...]
+    schema: pa.Schema
+    host: str
+    port: int
+    items: float
+    seconds: float | None
+    unacked: float
+    keeps_upstream: bool = False
+    limits: Limits = field(default_factory=Limits)
+    security: Security | None = None
+
+    def allow(self, failures: int) -> Allowance:
+        """What a lane may hold without backup after so many failures of its receiver."""
+        seconds = None if self.seconds is None else math.ldexp(self.seconds, -failures)
+        return Allowance(math.ldexp(self.items, -failures) if math.isfinite(self.items) else self.items, seconds)
+
+
+@dataclass(frozen=True)
+class Announced:
+    """Where a receiver listens, for which lanes, and after how many failures."""
+
+    number: int
+    address: str
+    lanes: tuple[int, ...]
+    failures: int
+    at: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "lanes": list(self.lanes)}
+
+
+class Desk:
+    """One receiver, its log and its tenure, below a folder of the backup store."""
+
+    def __init__(self, plan: DeskPlan, store: Store) -> None:
+        self.plan, self._store = plan, store
+        self._tenure = Tenure(store.below(f"tenure-{plan.number:05d}"))
+        self._receiver: Receiver | None = None
+        self.announced: Announced | None = None
+
+    def open(self) -> Announced:
+        """Starts to receive, and says where."""
+        plan = self.plan
+        failures = self._tenure.open()
+        allow = plan.allow(failures)
+        self._receiver = Receiver(
+            ReceiverConfig(
+                schema=plan.schema,
+                lanes=plan.lanes,
+                host=plan.host,
+                port=plan.port,
+                unacked=math.ldexp(plan.unacked, -failures) if math.isfinite(plan.unacked) else plan.unacked,
+                allow_items=allow.items,
+                allow_seconds=allow.seconds,
+                ack_when_confirmed=plan.keeps_upstream,
+                limits=plan.limits,
+                security=plan.security,
+                store=self._store.below("items"),
+            )
+        )
+        address = self._receiver.start()
+        self.announced = Announced(plan.number, address, plan.lanes, failures, time.time())
+        self._announce(self.announced)
+        return self.announced
+
+    def close(self) -> None:
+        """Stops receiving; what was acknowledged and not taken yet is durable afterwards."""
+        if self._receiver is not None:
+            self._receiver.stop()
+            self._receiver = None
+            self._tenure.close()
+
+    def stats(self) -> dict[str, Any]:
+        return self._receiver.stats() if self._receiver is not None else {}
+
+    def _announce(self, announced: Announced) -> None:
+        folder = f"{_ADDRESSES}/{announced.number:05d}"
+        before = self._store.list(folder)
+        name = f"{folder}/{time.time_ns():020d}-{secrets.token_hex(4)}"
+        self._store.put(name, seal({"kind": "address", "announced": announced.to_json()}, {}))
+        self._store.delete(before)
+
+
+def announced(store: Any) -> Iterator[Announced]:
+    """The newest announcement of every receiver."""
+    newest: dict[str, Announced] = {}
+    for name in store.list(_ADDRESSES):
+        try:
+            found = unseal(store.get(name), name).meta["announced"]
+        except StoreError:
+            continue  # withdrawn meanwhile, or half written by one that died
+        newest[name.split("/")[1]] = Announced(**{**found, "lanes": tuple(found["lanes"])})
+    yield from newest.values()

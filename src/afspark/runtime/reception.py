@@ -1,0 +1,138 @@
+"""The receivers of a query, seen from its driver: which lane is where, how far it was taken, what may be forgotten.
+
+Positions of the lanes are in the commit record. A receiver that ended without being closed may have lost what it was
+allowed to, so every such end halves what the next one may hold without backup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark import SparkContext
+
+from afspark.push.desk import DeskPlan
+from afspark.push.limits import Limits
+from afspark.push.security import Security
+from afspark.runtime.crew import Crew
+from afspark.runtime.intake import LaneAway
+from afspark.runtime.lanes import open_lane
+from afspark.runtime.orders import Report
+from afspark.runtime.pipeline import Node, Pipeline
+from afspark.runtime.posts import DriverPosts, ExecutorPosts, Posts
+from afspark.runtime.sources import Chunk, Pushed
+from afspark.store import Store
+
+Lanes = dict[int, dict[str, int]]
+
+
+class Reception:
+    """All pushed sources of one query. ``positions``: by source and lane, as of the last committed batch."""
+
+    def __init__(self, sc: SparkContext, pipeline: Pipeline, folders: Mapping[str, Store]) -> None:
+        self._sc, self._pipeline, self._folders = sc, pipeline, folders
+        self._posts: dict[str, Posts] = {}
+        self.positions: dict[str, Lanes] = {}
+
+    @property
+    def sources(self) -> dict[str, Pushed]:
+        found = self._pipeline.sources.items()
+        return {name: source for name, source in found if isinstance(source, Pushed)}
+
+    # --- life -----------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Starts the receivers."""
+        for name, source in self.sources.items():
+            (reader,) = [node for node in self._pipeline.nodes if name in {edge.origin for edge in node.inputs}]
+            plans = desk_plans(source, reader, self._pipeline)
+            kind = DriverPosts if source.where == "driver" else ExecutorPosts
+            self._posts[name] = kind(self._sc, plans, self._folders[name])
+            self._posts[name].open()
+
+    def close(self) -> None:
+        """Ends them in order: what they hold is durable afterwards."""
+        while self._posts:
+            _, posts = self._posts.popitem()
+            posts.close()
+
+    def addresses(self) -> list[str]:
+        return [address for posts in self._posts.values() for address in posts.addresses()]
+
+    def stats(self) -> dict[str, Any]:
+        """Counters of all receivers, by address."""
+        found: dict[str, Any] = {}
+        for posts in self._posts.values():
+            found |= posts.stats()
+        return found
+
+    # --- batches --------------------------------------------------------------------------------------------
+
+    def restore(self, found: Mapping[str, Any]) -> None:
+        """The positions of a commit record."""
+        self.positions = {
+            name: {int(lane): dict(positions) for lane, positions in lanes.items()} for name, lanes in found.items()
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: {str(lane): ends for lane, ends in lanes.items()} for name, lanes in self.positions.items()}
+
+    def claim(self, name: str, chunk: Chunk) -> Chunk:
+        """The chunk with all that its worker needs to take the lane."""
+        announced, allow = self._posts[name].of_lane(chunk["lane"])
+        return chunk | {
+            "address": announced.address,
+            "positions": self.positions.get(name, {}).get(chunk["lane"], {}),
+            "allow": allow.to_json(),
+        }
+
+    def advance(self, name: str, reports: Sequence[Report]) -> None:
+        """What the workers of a source have taken in the batch at work."""
+        lanes = self.positions.setdefault(name, {})
+        for report in reports:
+            if report.positions is not None:
+                lanes[report.worker] = dict(report.positions)
+
+    def confirm(self, name: str, crew: Crew, batch: int) -> None:
+        """After the commit: the receivers may forget what is in the record."""
+        for order in crew.workforce.last_orders(batch):
+            positions = self.positions.get(name, {}).get(order.worker)
+            if not positions:
+                continue
+            try:
+                open_lane(self.sources[name], order, self.claim(name, {"lane": order.worker})).confirm(positions)
+            except LaneAway:
+                continue  # the next tick says it again
+
+
+def desk_plans(source: Pushed, reader: Node, pipeline: Pipeline) -> list[DeskPlan]:
+    """The receivers of a source: their lanes in turn, and what the reader's tolerance allows them."""
+    tolerance, place = reader.tolerance, pipeline.place(reader)
+    secured = source.token_file is not None or source.certificate_file is not None
+    security = Security(
+        token_file=source.token_file, cert_file=source.certificate_file, key_file=source.key_file
+    )
+    number = 1 if source.where == "driver" else min(source.receivers, source.lanes)
+    rate = {} if source.max_rows_per_second is None else {"rows_per_second": source.max_rows_per_second}
+    return [
+        DeskPlan(
+            number=at,
+            lanes=tuple(range(at, source.lanes, number)),
+            schema=source.schema(),
+            host=source.host,
+            port=source.port,
+            items=tolerance.items_allowance(failures=0, place=place),
+            seconds=tolerance.seconds_allowance(failures=0),
+            # A producer spreads what it sends over all lanes, each of which has its own share.
+            unacked=place.workers * tolerance.unacked_allowance(failures=0, place=place),
+            keeps_upstream=tolerance.keeps_upstream,
+            limits=Limits(
+                message_bytes=source.max_message_bytes,
+                buffer_bytes=source.buffer_bytes,
+                producers=source.max_producers,
+                **rate,
+            ),
+            security=security if secured else None,
+        )
+        for at in range(number)
+    ]

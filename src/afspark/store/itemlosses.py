@@ -1,0 +1,54 @@
+"""The part of the loss ledger that is about items: which numbers of which producer never came."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from afspark.store.base import Store
+from afspark.store.format import seal
+from afspark.store.reading import Damage, read_sealed
+
+ITEM_LOSSES = "itemlosses"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemLoss:
+    """Items [first, end) that ``producer`` sent to a worker were acknowledged and lost.
+
+    ``seconds`` passed between the last item before the gap and the first sign of it.
+    """
+
+    batch: int
+    operator: str
+    worker: int
+    producer: str
+    first: int
+    end: int
+    seconds: float = 0.0
+    at: float = field(default_factory=time.time)
+
+    @property
+    def items(self) -> int:
+        return self.end - self.first
+
+
+class ItemLosses:
+    """One object per batch and worker that found a gap; a batch that runs again writes the same one."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def note(self, batch: int, operator: str, worker: int, gaps: Sequence[Mapping[str, Any]]) -> None:
+        """Makes the gaps that a worker has found in a batch durable."""
+        losses = [ItemLoss(batch=batch, operator=operator, worker=worker, **gap) for gap in gaps]
+        meta = {"kind": "items", "losses": [asdict(loss) for loss in losses]}
+        self._store.put(f"{ITEM_LOSSES}/{batch:012d}-{operator}-{worker:05d}", seal(meta, {}))
+
+    def entries(self) -> list[ItemLoss]:
+        """All losses, oldest first."""
+        names = self._store.list(ITEM_LOSSES)
+        found = [sealed for sealed in read_sealed(self._store, names) if not isinstance(sealed, Damage)]
+        return [ItemLoss(**loss) for sealed in found for loss in sealed.meta["losses"]]
