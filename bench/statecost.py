@@ -22,7 +22,7 @@ from afspark.runtime.orders import Mission, Order, Report, Status
 from afspark.runtime.segment import SegmentRoot
 from afspark.runtime.shift import Feed
 from afspark.runtime.worker import serve
-from afspark.store import open_store
+from afspark.store import ObjectRef, open_store
 
 ITEMS = 200_000
 HOST = "bench"
@@ -121,7 +121,7 @@ def recovery(keys: int, *, rounds: int = 5) -> dict[str, float]:
     folder = tempfile.mkdtemp(prefix="afspark-bench-")
     stage = Stage(folder, "string", theta=0.0)
     try:
-        backups = []
+        backups: list[ObjectRef] = []
         for start in range(0, keys, 100_000):
             backups += stage.run(batch_of(np.arange(start, min(start + 100_000, keys)), "string"))[1].backups
         few = batch_of(np.arange(1000), "string")

@@ -15,7 +15,7 @@ _NAMES = {
     "model.operator": ("Combiner", "Operator", "Outbox", "Share", "Transform", "WorkerContext"),
     "model.states": ("HashTable", "Matrix", "Numeric", "Own", "OwnState", "Set", "State", "StateSpec", "Vector"),
     "model.windows": ("Decaying", "Hopping", "Punctuation", "Sliding", "Window"),
-    "policies": ("Approximate", "MiniBatch", "Nothing", "Tolerance"),
+    "policies": ("Approximate", "MiniBatch", "Nothing", "Tolerance", "UpstreamBackup"),
     "runtime.inspection": ("Inspection", "inspect"),
     "runtime.query": ("Query",),
     "runtime.session": ("session",),

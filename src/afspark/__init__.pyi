@@ -6,7 +6,7 @@ from afspark.errors import AfsparkError
 from afspark.model.operator import Combiner, Operator, Outbox, Share, Transform, WorkerContext
 from afspark.model.states import HashTable, Matrix, Numeric, Own, OwnState, Set, State, StateSpec, Vector
 from afspark.model.windows import Decaying, Hopping, Punctuation, Sliding, Window
-from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
+from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, UpstreamBackup
 from afspark.runtime.inspection import Inspection, inspect
 from afspark.runtime.query import Query
 from afspark.runtime.session import session
@@ -43,6 +43,7 @@ __all__ = [
     "StreamWriter",
     "Tolerance",
     "Transform",
+    "UpstreamBackup",
     "Vector",
     "Window",
     "WordCount",

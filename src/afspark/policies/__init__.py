@@ -2,7 +2,7 @@
 
 from afspark.policies.fitness import refuse_if_unfit
 from afspark.policies.inforce import Thresholds, thresholds_in_force
-from afspark.policies.tolerance import Approximate, MiniBatch, Nothing, Tolerance, counts_as_failure
+from afspark.policies.tolerance import Approximate, MiniBatch, Nothing, Tolerance, UpstreamBackup, counts_as_failure
 
 __all__ = [
     "Approximate",
@@ -10,6 +10,7 @@ __all__ = [
     "Nothing",
     "Thresholds",
     "Tolerance",
+    "UpstreamBackup",
     "counts_as_failure",
     "refuse_if_unfit",
     "thresholds_in_force",

@@ -109,9 +109,7 @@ def desk_plans(source: Pushed, reader: Node, pipeline: Pipeline) -> list[DeskPla
     """The receivers of a source: their lanes in turn, and what the reader's tolerance allows them."""
     tolerance, place = reader.tolerance, pipeline.place(reader)
     secured = source.token_file is not None or source.certificate_file is not None
-    security = Security(
-        token_file=source.token_file, cert_file=source.certificate_file, key_file=source.key_file
-    )
+    security = Security(token_file=source.token_file, cert_file=source.certificate_file, key_file=source.key_file)
     number = 1 if source.where == "driver" else min(source.receivers, source.lanes)
     rate = {} if source.max_rows_per_second is None else {"rows_per_second": source.max_rows_per_second}
     return [

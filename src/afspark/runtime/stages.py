@@ -275,7 +275,7 @@ def _receive(
 def _lane_feed(work: Work, order: Order, inlet: SourceInlet, inbox: Sequence[Parcel]) -> LaneFeed:
     """The lane of a worker, for the length of a tick."""
     assert isinstance(inlet.source, Pushed)
-    (chunk,) = inlet.shares[order.worker] or [None]
+    (chunk,) = inlet.shares[order.worker]
     lane = open_lane(inlet.source, order, chunk)
     intake = Intake(lane, seconds=inlet.source.tick_seconds)
 

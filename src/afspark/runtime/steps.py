@@ -51,7 +51,7 @@ class Passage:
     backups: tuple[ObjectRef, ...] = ()
     panes: PaneReport | None = None
 
-    def to_bytes(self) -> bytes:
+    def to_text(self) -> str:
         return json.dumps(
             {
                 "positions": dict(self.positions),
@@ -61,11 +61,11 @@ class Passage:
                 "backups": [ref.to_json() for ref in self.backups],
                 "panes": self.panes.to_json() if self.panes else None,
             }
-        ).encode()
+        )
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Passage:
-        found = json.loads(data)
+    def from_text(cls, text: str) -> Passage:
+        found = json.loads(text)
         return cls(
             positions=found["positions"],
             items=found["items"],
@@ -89,7 +89,7 @@ def unnamed_passage(store: Store, operator: str, worker: int, batch: int, incarn
     if not steps:
         return None
     name, newest = max(steps, key=lambda entry: (entry[1].meta["incarnation"], entry[1].meta["at"]))
-    passage = Passage.from_bytes(newest.meta[PASSAGE].encode())
+    passage = Passage.from_text(newest.meta[PASSAGE])
     own = ObjectRef.of(name, store.get(name), cells=newest.meta["cells"], full=newest.meta["full"])
     return replace(passage, backups=(*passage.backups, own))
 

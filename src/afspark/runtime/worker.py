@@ -193,7 +193,7 @@ class _Task:
             if passage is not None:
                 for backup in passage.backups:
                     chain, previous = extend(chain, previous, backup)
-                home.restored_at(order.batch, passage.to_bytes())
+                home.restored_at(order.batch, passage.to_text().encode())
         loaded = load_chain(self.mission.store, chain, previous)
         self.restored_cells = self._panes(home).restore(loaded.images, order.calendar.needed_from)
         for port, packets in _waiting_feedback(loaded.images, order.batch - 1).items():
@@ -252,7 +252,7 @@ class _Task:
             return
         note = home.step_note(self.order.batch)
         if note is not None:
-            self.passage = Passage.from_bytes(note)
+            self.passage = Passage.from_text(note.decode())
             self.backups = list(self.passage.backups)
             # A backup of a step that was never closed must not be taken for the newest one.
             self._supersede = True
@@ -265,7 +265,7 @@ class _Task:
     def _close_step(self, home: Residence, panes: Panes, output: Output) -> None:
         assert isinstance(self.feed, LaneFeed)
         self.passage = replace(self.feed.passage(self.passage), panes=output.panes, backups=tuple(self.backups))
-        home.close_step(self.order.batch, self.passage.to_bytes())
+        home.close_step(self.order.batch, self.passage.to_text().encode())
         panes.end()
         self.feed.intake.closed()
 
@@ -363,7 +363,7 @@ class _Task:
         steps: dict[str, Any] = {}
         if isinstance(self.feed, LaneFeed):
             passage = replace(self.feed.passage(self.passage), backups=tuple(self.backups))
-            steps = {PASSAGE: passage.to_bytes().decode(), "at": time.time(), "cells": cells}
+            steps = {PASSAGE: passage.to_text(), "at": time.time(), "cells": cells}
         return steps | {
             "query": self.mission.query_id,
             "operator": self.mission.operator_name,
