@@ -11,12 +11,27 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from afspark.push.errors import WireError
+from afspark.push.fields import (
+    count,
+    flag,
+    from_ends,
+    is_number,
+    json_object,
+    lane_ends,
+    limit_or_inf,
+    null_for_inf,
+    parse,
+    positions,
+    producer_name,
+    session_name,
+    text,
+    wrong,
+)
 
 VERSION = 1
 
@@ -29,9 +44,6 @@ AUTHORIZATION, BEARER = b"authorization", b"Bearer "
 #: most bytes of a tag beside a batch, and of a message of its own
 TAG_BYTES, MESSAGE_BYTES = 4096, 1 << 22
 
-_NAME = re.compile(r"[^/\x00-\x1f\x7f]{1,200}")
-_SESSION = re.compile(r"[0-9a-f]{8,64}")
-_LARGEST = (1 << 63) - 1
 
 Positions = Mapping[str, int]
 Ends = Mapping[int, int]
@@ -54,12 +66,12 @@ class Punctuation:
 
     @classmethod
     def from_json(cls, value: Any) -> Punctuation:
-        fields = _object(value, "punctuation")
+        fields = json_object(value, "punctuation")
         if fields == {"end": True}:
             return cls(end=True)
-        if set(fields) == {"time"} and _is_number(fields["time"]):
+        if set(fields) == {"time"} and is_number(fields["time"]):
             return cls(time=fields["time"])
-        raise _wrong("punctuation", '{"time": number} or {"end": true}')
+        raise wrong("punctuation", '{"time": number} or {"end": true}')
 
 
 @dataclass(frozen=True)
@@ -70,16 +82,16 @@ class Allowance:
     seconds: float | None = None
 
     def to_json(self) -> list[float | None]:
-        return [_null_for_inf(self.items), self.seconds]
+        return [null_for_inf(self.items), self.seconds]
 
     @classmethod
     def from_json(cls, value: Any) -> Allowance:
         if not (isinstance(value, list) and len(value) == 2):
-            raise _wrong("allow", "[items, seconds]")
+            raise wrong("allow", "[items, seconds]")
         items, seconds = value
         for part in (items, seconds):
-            if part is not None and not (_is_number(part) and part >= 0):
-                raise _wrong("allow", "[items, seconds], each null or a number >= 0")
+            if part is not None and not (is_number(part) and part >= 0):
+                raise wrong("allow", "[items, seconds], each null or a number >= 0")
         return cls(math.inf if items is None else items, seconds)
 
 
@@ -97,7 +109,7 @@ class Message:
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview | Any) -> Self:
-        fields = _parse(data, cls.limit)
+        fields = parse(data, cls.limit)
         if cls.versioned and (version := fields.pop("version", None)) != VERSION:
             raise WireError(
                 f"Protocol version {version!r} came, {VERSION} is spoken here.",
@@ -136,7 +148,7 @@ class PutHeader(Message):
 
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
-        return cls(_name(fields["producer"]), _session(fields["session"]))
+        return cls(producer_name(fields["producer"]), session_name(fields["session"]))
 
 
 @dataclass(frozen=True)
@@ -155,11 +167,15 @@ class Hello(Message):
         return producer_id(self.producer, self.session)
 
     def _fields(self) -> dict[str, Any]:
-        return {"producer": self.producer, "session": self.session, "acked": _from_ends(self.acked)}
+        return {"producer": self.producer, "session": self.session, "acked": from_ends(self.acked)}
 
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
-        return cls(_name(fields["producer"]), _session(fields["session"]), _ends(fields.get("acked", {}), "acked"))
+        return cls(
+            producer_name(fields["producer"]),
+            session_name(fields["session"]),
+            lane_ends(fields.get("acked", {}), "acked"),
+        )
 
 
 @dataclass(frozen=True)
@@ -177,21 +193,21 @@ class Welcome(Message):
     def _fields(self) -> dict[str, Any]:
         return {
             "lanes": list(self.lanes),
-            "unacked": _null_for_inf(self.unacked),
+            "unacked": null_for_inf(self.unacked),
             "max_bytes": self.max_bytes,
-            "received": _from_ends(self.received),
+            "received": from_ends(self.received),
         }
 
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
         lanes = fields["lanes"]
         if not isinstance(lanes, list):
-            raise _wrong("lanes", "a list of numbers")
+            raise wrong("lanes", "a list of numbers")
         return cls(
-            tuple(_count(lane, "lanes") for lane in lanes),
-            _limit(fields["unacked"], "unacked"),
-            _count(fields["max_bytes"], "max_bytes"),
-            _ends(fields["received"], "received"),
+            tuple(count(lane, "lanes") for lane in lanes),
+            limit_or_inf(fields["unacked"], "unacked"),
+            count(fields["max_bytes"], "max_bytes"),
+            lane_ends(fields["received"], "received"),
         )
 
 
@@ -214,7 +230,7 @@ class BatchTag(Message):
 
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
-        return cls(_count(fields["lane"], "lane"), _count(fields["start"], "start"), _punctuation(fields))
+        return cls(count(fields["lane"], "lane"), count(fields["start"], "start"), _punctuation(fields))
 
 
 @dataclass(frozen=True)
@@ -232,12 +248,12 @@ class Ack(Message):
 
     def _fields(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"lane": self.lane, "end": self.end}
-        return fields if self.unacked is None else fields | {"unacked": _null_for_inf(self.unacked)}
+        return fields if self.unacked is None else fields | {"unacked": null_for_inf(self.unacked)}
 
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
-        unacked = _limit(fields["unacked"], "unacked") if "unacked" in fields else None
-        return cls(_count(fields["lane"], "lane"), _count(fields["end"], "end"), unacked)
+        unacked = limit_or_inf(fields["unacked"], "unacked") if "unacked" in fields else None
+        return cls(count(fields["lane"], "lane"), count(fields["end"], "end"), unacked)
 
 
 @dataclass(frozen=True)
@@ -256,11 +272,15 @@ class Bye(Message):
         return producer_id(self.producer, self.session)
 
     def _fields(self) -> dict[str, Any]:
-        return {"producer": self.producer, "session": self.session, "ends": _from_ends(self.ends)}
+        return {"producer": self.producer, "session": self.session, "ends": from_ends(self.ends)}
 
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
-        return cls(_name(fields["producer"]), _session(fields["session"]), _ends(fields.get("ends", {}), "ends"))
+        return cls(
+            producer_name(fields["producer"]),
+            session_name(fields["session"]),
+            lane_ends(fields.get("ends", {}), "ends"),
+        )
 
 
 @dataclass(frozen=True)
@@ -279,37 +299,44 @@ class Claim(Message):
     @classmethod
     def _claim(cls, fields: dict[str, Any]) -> tuple[int, int, int]:
         return (
-            _count(fields["lane"], "lane"),
-            _count(fields["incarnation"], "incarnation"),
-            _count(fields["fence"], "fence"),
+            count(fields["lane"], "lane"),
+            count(fields["incarnation"], "incarnation"),
+            count(fields["fence"], "fence"),
         )
 
 
 @dataclass(frozen=True)
 class Pull(Claim):
-    """The ticket of a DoGet: entries above ``confirmed``, the oldest first, about ``bytes`` of them."""
+    """The ticket of a DoGet: entries above ``confirmed``, the oldest first, about ``bytes`` of them.
+
+    ``after``: what the worker has in hand already; it stays pending but is not handed out this time.
+    """
 
     confirmed: Positions = field(default_factory=dict)
+    after: Positions = field(default_factory=dict)
     bytes: int = 1 << 24
     wait: float = 0.0
     allow: Allowance | None = None
 
     required = Claim.required | {"confirmed"}
-    optional = frozenset({"bytes", "wait", "allow"})
+    optional = frozenset({"after", "bytes", "wait", "allow"})
 
     def _fields(self) -> dict[str, Any]:
         fields = super()._fields() | {"confirmed": dict(self.confirmed), "bytes": self.bytes, "wait": self.wait}
+        if self.after:
+            fields["after"] = dict(self.after)
         return fields if self.allow is None else fields | {"allow": self.allow.to_json()}
 
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
         wait = fields.get("wait", 0)
-        if not (_is_number(wait) and wait >= 0):
-            raise _wrong("wait", "seconds >= 0")
+        if not (is_number(wait) and wait >= 0):
+            raise wrong("wait", "seconds >= 0")
         return cls(
             *cls._claim(fields),
-            confirmed=_positions(fields["confirmed"], "confirmed"),
-            bytes=_count(fields.get("bytes", 1 << 24), "bytes"),
+            confirmed=positions(fields["confirmed"], "confirmed"),
+            after=positions(fields.get("after", {}), "after"),
+            bytes=count(fields.get("bytes", 1 << 24), "bytes"),
             wait=float(wait),
             allow=_allow(fields),
         )
@@ -339,11 +366,11 @@ class EntryTag(Message):
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
         return cls(
-            _text(fields["producer"], "producer"),
-            _count(fields["start"], "start"),
-            _flag(fields["logged"], "logged"),
+            text(fields["producer"], "producer"),
+            count(fields["start"], "start"),
+            flag(fields["logged"], "logged"),
             _punctuation(fields),
-            _flag(fields.get("mark", False), "mark"),
+            flag(fields.get("mark", False), "mark"),
         )
 
 
@@ -364,7 +391,7 @@ class Attach(Claim):
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
         given = fields.get("positions")
-        positions = None if given is None else _positions(given, "positions")
+        positions = None if given is None else positions(given, "positions")
         return cls(*cls._claim(fields), positions=positions, allow=_allow(fields))
 
 
@@ -382,7 +409,7 @@ class Attached(Message):
 
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
-        return cls(_positions(fields["positions"], "positions"))
+        return cls(positions(fields["positions"], "positions"))
 
 
 @dataclass(frozen=True)
@@ -398,7 +425,7 @@ class Settle(Claim):
 
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
-        return cls(*cls._claim(fields), positions=_positions(fields["positions"], "positions"))
+        return cls(*cls._claim(fields), positions=positions(fields["positions"], "positions"))
 
 
 @dataclass(frozen=True)
@@ -420,90 +447,7 @@ class Settled(Message):
 
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
-        return cls(_flag(fields["logged"], "logged"))
-
-
-def _parse(data: Any, limit: int) -> dict[str, Any]:
-    view = memoryview(data)
-    if view.nbytes > limit:
-        raise WireError(f"A message of {view.nbytes} bytes came, {limit} are allowed.", what="size")
-    try:
-        return _object(json.loads(bytes(view), parse_constant=_refuse_constant), "message")
-    except (ValueError, RecursionError) as error:
-        raise WireError("A message is no JSON.", what="json") from error
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(name)
-
-
-def _wrong(what: str, expected: str) -> WireError:
-    return WireError(f"Field {what} of a message must be {expected}.", what=what)
-
-
-def _object(value: Any, what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _wrong(what, "a JSON object")
-    return value
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
-
-
-def _count(value: Any, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
-        raise _wrong(what, "an integer >= 0")
-    return value
-
-
-def _flag(value: Any, what: str) -> bool:
-    if not isinstance(value, bool):
-        raise _wrong(what, "true or false")
-    return value
-
-
-def _text(value: Any, what: str) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= 300:
-        raise _wrong(what, "a text of 1 to 300 characters")
-    return value
-
-
-def _name(value: Any) -> str:
-    if not (isinstance(value, str) and _NAME.fullmatch(value) and value.isprintable()):
-        raise _wrong("producer", "a name of 1 to 200 printable characters without '/'")
-    return value
-
-
-def _session(value: Any) -> str:
-    if not (isinstance(value, str) and _SESSION.fullmatch(value)):
-        raise _wrong("session", "8 to 64 hexadecimal digits")
-    return value
-
-
-def _limit(value: Any, what: str) -> float:
-    if value is None:
-        return math.inf
-    if not (_is_number(value) and value >= 0):
-        raise _wrong(what, "null or a number >= 0")
-    return float(value)
-
-
-def _positions(value: Any, what: str) -> dict[str, int]:
-    return {_text(name, what): _count(end, what) for name, end in _object(value, what).items()}
-
-
-def _ends(value: Any, what: str) -> dict[int, int]:
-    ends = {}
-    for lane, end in _object(value, what).items():
-        if not (lane.isascii() and lane.isdigit() and len(lane) < 10):
-            raise _wrong(what, "an object from lanes to numbers")
-        ends[int(lane)] = _count(end, what)
-    return ends
-
-
-def _from_ends(ends: Ends) -> dict[str, int]:
-    return {str(lane): end for lane, end in ends.items()}
+        return cls(flag(fields["logged"], "logged"))
 
 
 def _punctuation(fields: dict[str, Any]) -> Punctuation | None:
@@ -512,7 +456,3 @@ def _punctuation(fields: dict[str, Any]) -> Punctuation | None:
 
 def _allow(fields: dict[str, Any]) -> Allowance | None:
     return Allowance.from_json(fields["allow"]) if fields.get("allow") is not None else None
-
-
-def _null_for_inf(value: float) -> float | None:
-    return None if math.isinf(value) else value

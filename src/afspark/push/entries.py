@@ -1,0 +1,90 @@
+"""What lies in a lane: records, and how far each has come."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from afspark.push.wire import Punctuation
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What an entry says, apart from what becomes of it: the numbers [start, start + span) of a producer."""
+
+    producer: str
+    start: int
+    span: int
+    batch: pa.RecordBatch | None = None
+    punctuation: Punctuation | None = None
+    mark: bool = False
+
+    @property
+    def end(self) -> int:
+        return self.start + self.span
+
+    def above(self, position: int) -> Record:
+        """The part that a reader at ``position`` still needs."""
+        if self.batch is None or not self.start < position < self.end:
+            return self
+        return Record(self.producer, position, self.end - position, self.batch.slice(position - self.start))
+
+
+@dataclass(eq=False, slots=True)
+class Entry:
+    """A record in the lane and how far it has come."""
+
+    record: Record | None
+    producer: str
+    end: int
+    span: int
+    nbytes: int
+    arrived: float
+    order: int
+    durable: bool = False  # may only be acknowledged out of the log
+    acked: bool = False
+    writing: bool = False
+    logged: bool = False
+    settling: bool = False
+    released: bool = False
+    object: str = ""
+
+
+@dataclass(slots=True)
+class Session:
+    """What a lane knows of one run of a producer."""
+
+    end: int
+    acked: int
+    #: nothing has arrived yet since this receiver started: numbers may be missing
+    fresh: bool = True
+    over: bool = False
+    pending: deque[Entry] = field(default_factory=deque)
+    #: entries that are being written to the log
+    writing: int = 0
+    #: log objects not yet deleted that hold entries of this session
+    objects: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Handout:
+    """An entry as a worker gets it."""
+
+    record: Record
+    logged: bool
+
+
+@dataclass
+class Counters:
+    """What has happened on a lane since it was opened, in items unless named otherwise."""
+
+    accepted: int = 0
+    acknowledged: int = 0
+    duplicates: int = 0
+    restored: int = 0
+    logged: int = 0
+    released: int = 0
+    punctuation: int = 0
+    marks: int = 0

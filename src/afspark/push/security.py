@@ -1,0 +1,139 @@
+"""Who may reach a receiver: tokens and certificates from files, and nothing but loopback without both."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyarrow import flight
+
+from afspark.errors import UsageError
+from afspark.push.errors import NotAllowed, to_flight
+from afspark.push.wire import AUTHORIZATION, BEARER
+
+_SHORTEST_TOKEN = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Security:
+    """What a receiver demands: a token, and TLS with a certificate and its key. Paths on the receiver's host."""
+
+    token_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise UsageError(
+                "TLS needs a certificate and its key.",
+                remedy="Give both files, or none.",
+                cert_file=self.cert_file,
+                key_file=self.key_file,
+            )
+
+    @property
+    def tls(self) -> bool:
+        return self.cert_file is not None
+
+    @property
+    def guarded(self) -> bool:
+        """Whether this is enough for other hosts to be let in."""
+        return self.tls and self.token_file is not None
+
+    def certificates(self) -> list[tuple[bytes, bytes]] | None:
+        """What Flight's server takes as ``tls_certificates``."""
+        if self.cert_file is None or self.key_file is None:
+            return None
+        return [(_read(self.cert_file, "certificate"), _read(self.key_file, "key"))]
+
+    def middleware(self) -> dict[str, flight.ServerMiddlewareFactory] | None:
+        """What Flight's server takes as ``middleware``."""
+        return None if self.token_file is None else {"token": TokenCheck(read_token(self.token_file))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """What a client shows and trusts: a token, and the root certificates of the receiver's."""
+
+    token_file: str | None = None
+    root_certs_file: str | None = None
+
+    def connect(self, address: str, **options: Any) -> flight.FlightClient:
+        """A client of the receiver at ``address``; it connects with its first call."""
+        if self.root_certs_file is not None:
+            options["tls_root_certs"] = _read(self.root_certs_file, "root certificates")
+        return flight.connect(address, **options)
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """What goes into the ``headers`` of every call's options."""
+        return [] if self.token_file is None else [(AUTHORIZATION, BEARER + read_token(self.token_file))]
+
+
+class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Turns away every call without the token."""
+
+    def __init__(self, token: bytes) -> None:
+        super().__init__()
+        self._expected = BEARER + token
+
+    def start_call(self, info: Any, headers: Mapping[str, list[Any]]) -> None:
+        shown = [value for name, values in headers.items() if name.lower() == "authorization" for value in values]
+        for value in shown:
+            given = value.encode() if isinstance(value, str) else bytes(value)
+            if hmac.compare_digest(given, self._expected):
+                return
+        raise to_flight(
+            NotAllowed(
+                "The token is wrong." if shown else "A token is needed.",
+                remedy="Give the file that holds the receiver's token.",
+            )
+        )
+
+
+def check_exposure(host: str, security: Security | None) -> None:
+    """`UsageError` if other hosts could reach a receiver at ``host`` without token and TLS."""
+    if not is_loopback(host) and not (security is not None and security.guarded):
+        raise UsageError(
+            f"A receiver at {host} could be reached from other hosts without protection.",
+            remedy="Give a token file, a certificate and its key, or bind it to 127.0.0.1.",
+            host=host,
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this host reaches that address.
+
+    >>> is_loopback("127.0.0.2"), is_loopback("localhost"), is_loopback("0.0.0.0"), is_loopback("example.org")
+    (True, True, False, False)
+    """
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def read_token(path: str) -> bytes:
+    """The token in a file, without white space around it; `UsageError` if it is too short to be one."""
+    token = _read(path, "token").strip()
+    if len(token) < _SHORTEST_TOKEN or not token.isascii() or any(byte <= 32 for byte in token):
+        raise UsageError(
+            f"The token in {path} must have at least {_SHORTEST_TOKEN} printable ASCII characters.",
+            remedy="Make one with: python -c 'import secrets; print(secrets.token_hex(32))'",
+            path=path,
+        )
+    return token
+
+
+def _read(path: str, what: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"The {what} file {path} cannot be read: {error.strerror}.",
+            remedy="Check the path and its permissions.",
+            path=path,
+        ) from error
