@@ -391,8 +391,8 @@ class Attach(Claim):
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
         given = fields.get("positions")
-        positions = None if given is None else positions(given, "positions")
-        return cls(*cls._claim(fields), positions=positions, allow=_allow(fields))
+        known = None if given is None else positions(given, "positions")
+        return cls(*cls._claim(fields), positions=known, allow=_allow(fields))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,60 @@
+"""What all calls of one receiver share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from afspark.push.errors import ReceiverStopped, UnknownLane
+from afspark.push.limits import Limits
+from afspark.push.registry import Registry
+from afspark.push.service import GLANCE_SECONDS, LaneService
+
+
+@dataclass
+class Hub:
+    """The lanes, the producers and the limits of a receiver."""
+
+    schema: pa.Schema
+    lanes: Mapping[int, LaneService]
+    registry: Registry
+    limits: Limits
+    unacked: float
+    stopping: threading.Event = field(default_factory=threading.Event)
+    refused: Counter[str] = field(default_factory=Counter)
+    _turn: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def largest_batch(self) -> int:
+        return self.limits.largest_batch(len(self.lanes))
+
+    def lane(self, number: int) -> LaneService:
+        try:
+            return self.lanes[number]
+        except KeyError:
+            raise UnknownLane(
+                f"Lane {number} is not here, {sorted(self.lanes)} are.", lane=number, lanes=sorted(self.lanes)
+            ) from None
+
+    def next_lane(self) -> int:
+        """Lanes in turn, for producers that do not choose."""
+        with self._lock:
+            self._turn += 1
+            return sorted(self.lanes)[self._turn % len(self.lanes)]
+
+    def count_refusal(self, kind: str) -> None:
+        with self._lock:
+            self.refused[kind] += 1
+
+    def pause(self, seconds: float, alive: Callable[[], bool]) -> None:
+        """Waits that long; `ReceiverStopped` if the receiver stops or the caller goes away meanwhile."""
+        deadline = time.monotonic() + seconds
+        while (remaining := deadline - time.monotonic()) > 0:
+            if self.stopping.wait(min(remaining, GLANCE_SECONDS)) or not alive():
+                raise ReceiverStopped("The receiver stops, or the call was given up.")
