@@ -27,7 +27,6 @@ import pyarrow as pa
 
 from afspark.errors import AfsparkError, UsageError
 from afspark.push.errors import LimitExceeded, PushError, ReceiverUnreachable, SchemaMismatch
-from afspark.push.fitting import no_rows
 from afspark.push.latency import Latencies
 from afspark.push.link import Dial, Stream, may_pass, say_bye, say_hello, short_reason
 from afspark.push.unacked import Lost, NotAcknowledged, Piece, Unacked
@@ -236,7 +235,7 @@ class Producer:
         return batch.slice(some.num_rows)
 
     def _mark(self, punctuation: Punctuation) -> None:
-        empty = no_rows(self.schema)
+        empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in self.schema], schema=self.schema)
         with self._changed:
             self._check_open()
             self._wait(lambda: self._welcome is not None)
