@@ -50,7 +50,13 @@ class LaneService:
         self._stopping = False
         self._halt = threading.Event()
         self._blocked_seconds = 0.0
-        self._writes: dict[str, Any] = {"objects": 0, "write_seconds": 0.0, "write_failures": 0, "last_failure": "", "deleted": 0}
+        self._writes: dict[str, Any] = {
+            "objects": 0,
+            "write_seconds": 0.0,
+            "write_failures": 0,
+            "last_failure": "",
+            "deleted": 0,
+        }
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:

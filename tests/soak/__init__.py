@@ -1,0 +1,1 @@
+"""Long runs with real kills, seeded: ``python -m tests.soak --help``."""

@@ -1,0 +1,310 @@
+"""One run: producers push numbered items, processes are killed at seeded moments, and every item is accounted for.
+
+The driver hosts the receiver and the real engine; Spark's part is played by forked processes
+(`tests/unit/runtime/sparkless.py`). The state counts every item by its number, so that what is missing and what came
+twice can be told exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import afspark as af
+from afspark.runtime.pipeline import Pipeline
+from afspark.runtime.sources import Pushed
+from tests.soak.zygote import Zygote, children_of
+from tests.unit.runtime import sparkless
+from tests.unit.runtime.sparkless import Hosts, Rig
+
+SCHEMA = pa.schema([("item", pa.int64())])
+WORKERS = 2
+#: numbers of a producer's items begin at its own multiple of this
+RANGE = 1 << 32
+DEADLINE_SECONDS = 90.0
+
+
+class Tally(af.Operator):
+    """Counts every item by its number, and the punctuation of producers."""
+
+    alpha = 1.0
+
+    def states(self) -> Mapping[str, af.StateSpec]:
+        return {"seen": af.HashTable(key="int64", value="int64")}
+
+    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
+        states["seen"].add(items.column("item"), 1)
+
+    def on_punctuation(self, punctuation: af.Punctuation, states: Mapping[str, Any]) -> None:
+        if not punctuation.last:
+            states["seen"].add(pa.array([-1 - int(punctuation.end)]), 1)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a seed stands for."""
+
+    seed: int
+    tolerance: af.Tolerance
+    items: int
+    producers: int
+    #: (seconds after the start, who dies)
+    kills: tuple[tuple[float, str], ...]
+
+    @classmethod
+    def of(cls, seed: int) -> Plan:
+        draw = np.random.default_rng(seed)
+        limit = int(draw.choice([0, 200, 2_000, 20_000]))
+        tolerances: list[af.Tolerance] = [
+            af.Approximate(0, items=limit, unacked=4_000),
+            af.Approximate(0, items_seconds=float(draw.choice([0.05, 0.5])), unacked=4_000),
+            af.MiniBatch(),
+            af.UpstreamBackup(),
+        ]
+        tolerance = tolerances[int(draw.choice(4, p=[0.55, 0.15, 0.15, 0.15]))]
+        moments = np.sort(draw.uniform(0.3, 4.0, int(draw.integers(1, 4))))
+        victims = draw.choice(["driver", "worker", "producer", "system"], len(moments), p=[0.35, 0.3, 0.15, 0.2])
+        return cls(
+            seed=seed,
+            tolerance=tolerance,
+            items=int(draw.integers(20_000, 60_000)),
+            producers=2,
+            kills=tuple((float(at), str(who)) for at, who in zip(moments, victims, strict=True)),
+        )
+
+
+@dataclass
+class Outcome:
+    """What came of it."""
+
+    plan: Plan
+    sent: dict[int, int]
+    killed: set[int]
+    missing: dict[int, int]
+    twice: int
+    unknown: int
+    punctuation_lost: int
+    noted: int
+    receivers_killed: int
+
+    def check(self) -> None:
+        """Raises AssertionError if a promise is broken."""
+        assert self.twice == 0, f"{self.twice} items came twice"
+        assert self.unknown == 0, f"{self.unknown} items came from nowhere"
+        assert self.punctuation_lost == 0, f"{self.punctuation_lost} punctuations were lost"
+        finished = sum(lost for producer, lost in self.missing.items() if producer not in self.killed)
+        assert finished == self.noted, f"{finished} items are missing, the ledger says {self.noted}"
+        tolerance = self.plan.tolerance
+        if isinstance(tolerance, af.Approximate) and tolerance.items_seconds is None:
+            assert finished <= tolerance.items, f"{finished} items lost, {tolerance.items} were allowed"
+            for producer in self.killed:
+                assert self.missing[producer] <= tolerance.items + tolerance.unacked + BATCH
+        if isinstance(tolerance, af.MiniBatch):
+            assert finished == 0, f"{finished} items lost under an exact policy"
+
+
+BATCH = 500
+
+
+def run(seed: int, folder: Path) -> Outcome:
+    """Carries out the plan of a seed in a fresh folder."""
+    return _Run(Plan.of(seed), folder).go()
+
+
+class _Run:
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan, self.folder = plan, folder
+        self.port = 0
+        self.children: dict[str, int] = {}
+        self.killed: set[int] = set()
+        self.receivers_killed = 0
+
+    def go(self) -> Outcome:
+        self._drive()
+        for number in range(self.plan.producers):
+            self._fork(f"producer-{number}", lambda number=number: produce(self.folder, self.plan, number))
+        started = time.monotonic()
+        for at, who in self.plan.kills:
+            time.sleep(max(0.0, at - (time.monotonic() - started)))
+            self._kill(who)
+        for number in range(self.plan.producers):
+            self._await(f"producer-{number}", started)
+        (self.folder / "stop").touch()
+        self._await("driver", started)
+        return self._outcome()
+
+    # --- processes ------------------------------------------------------------------------------------------
+
+    def _fork(self, name: str, script: Callable[[], None]) -> None:
+        pid = os.fork()
+        if pid == 0:
+            log = os.open(self.folder / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            status = 0
+            try:
+                script()
+            except BaseException:  # noqa: BLE001 (written to the log; this process must not go on)
+                traceback.print_exc()
+                status = 1
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+        self.children[name] = pid
+
+    def _drive(self) -> None:
+        self._fork("driver", lambda: drive(self.folder, self.plan))
+
+    def _kill(self, who: str) -> None:
+        if who == "worker":
+            for child in children_of(self._zygote()):
+                os.kill(child, signal.SIGKILL)
+            return
+        if who == "producer":
+            number = self.plan.seed % self.plan.producers
+            pid = self.children.get(f"producer-{number}")
+            if pid is not None:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                del self.children[f"producer-{number}"]
+                self.killed.add(number)
+            return
+        zygote = self._zygote()
+        os.kill(self.children["driver"], signal.SIGKILL)
+        os.waitpid(self.children["driver"], 0)
+        for pid in (*children_of(zygote), zygote):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.receivers_killed += 1
+        if who == "system":
+            for path in (self.folder / "rig" / "segments").glob("*/*/*-[0-9]*"):
+                shutil.rmtree(path, ignore_errors=True)
+        self._drive()
+
+    def _zygote(self) -> int:
+        path = self.folder / "zygote"
+        return int(path.read_text()) if path.exists() and path.read_text() else 0
+
+    def _await(self, name: str, started: float) -> None:
+        pid = self.children.get(name)
+        while pid is not None:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                log = (self.folder / f"{name}.log").read_text()
+                assert status == 0, f"seed {self.plan.seed}: {name} ended with {status}:\n{log[-3000:]}"
+                return
+            if time.monotonic() - started > DEADLINE_SECONDS:
+                for one in self.children.values():
+                    try:
+                        os.kill(one, signal.SIGKILL)
+                    except ProcessLookupError:
+                        continue
+                log = (self.folder / f"{name}.log").read_text()
+                raise AssertionError(f"seed {self.plan.seed}: {name} does not end:\n{log[-3000:]}")
+            time.sleep(0.02)
+
+    # --- accounts -------------------------------------------------------------------------------------------
+
+    def _outcome(self) -> Outcome:
+        found = json.loads((self.folder / "result").read_text())
+        seen = Counter({int(item): count for item, count in found["seen"].items()})
+        sent = {number: int((self.folder / f"sent-{number}").read_text() or 0) for number in range(self.plan.producers)}
+        missing = {
+            number: sum(seen[number * RANGE + item] == 0 for item in range(total)) for number, total in sent.items()
+        }
+        known = {number * RANGE + item for number, total in sent.items() for item in range(total)}
+        marks = [-1 - (number + 1) for number in range(self.plan.producers) if number not in self.killed]
+        return Outcome(
+            plan=self.plan,
+            sent=sent,
+            killed=self.killed,
+            missing=missing,
+            twice=sum(count > 1 for item, count in seen.items() if item >= 0),
+            unknown=sum(count > 0 and item >= 0 and item not in known for item, count in seen.items()),
+            punctuation_lost=sum(seen[mark] < WORKERS for mark in marks),
+            noted=sum(
+                loss["items"]
+                for loss in found["losses"]
+                if int(loss["producer"].partition("-")[2].partition("/")[0]) not in self.killed
+            ),
+            receivers_killed=self.receivers_killed,
+        )
+
+
+# --- the processes of a run ---------------------------------------------------------------------------------
+
+
+def produce(folder: Path, plan: Plan, number: int) -> None:
+    """Sends numbered items at a steady pace, then punctuation."""
+    from afspark.push.producer import Producer
+
+    address = _address(folder)
+    progress = folder / f"sent-{number}"
+    progress.write_text("0")
+    with Producer(address, f"p-{number}", SCHEMA, batch_rows=BATCH, give_up=60.0) as producer:
+        for start in range(0, plan.items, BATCH):
+            size = min(BATCH, plan.items - start)
+            progress.write_text(str(start + size))
+            items = np.arange(start, start + size) + number * RANGE
+            producer.send(pa.record_batch({"item": items}, schema=SCHEMA))
+            time.sleep(4.0 * BATCH / plan.items)
+        producer.punctuate(time=float(number + 1))
+        producer.flush(60.0)
+
+
+def _address(folder: Path) -> str:
+    path = folder / "address"
+    while not path.exists() or not path.read_text():
+        time.sleep(0.02)
+    return path.read_text()
+
+
+def drive(folder: Path, plan: Plan) -> None:
+    """A driver: runs ticks until it is told to stop and nothing waits any more."""
+    zygote = Zygote()
+    (folder / "zygote").write_text(str(zygote.pid))
+    patch = pytest.MonkeyPatch()
+    patch.setattr(sparkless, "forked", zygote.run)
+    known = folder / "address"
+    port = int(known.read_text().rpartition(":")[2]) if known.exists() else 0
+    source = Pushed.of(SCHEMA, lanes=WORKERS, tick_seconds=0.25, port=port)
+    pipeline = Pipeline.single(source=source, operator=Tally(), name="tally", workers=WORKERS, tolerance=plan.tolerance)
+    rig = Rig(folder / "rig", Hosts({"a": 1, "b": 1}), patch, pipeline=pipeline)
+    engine = rig.start()
+    engine.reception.open()
+    _publish(known, engine.reception.addresses()[0])
+    idle = 0
+    while idle < 2:
+        before = engine.totals["items"]
+        rig.go(1)
+        waiting = any(
+            lane["pending_entries"] for one in engine.reception.stats().values() for lane in one["lanes"].values()
+        )
+        done = (folder / "stop").exists() and not waiting and engine.totals["items"] == before
+        idle = idle + 1 if done else 0
+    seen = rig.counts()
+    losses = [{"producer": loss.producer, "items": loss.items} for loss in engine.item_losses.entries()]
+    _publish(folder / "result", json.dumps({"seen": {str(key): n for key, n in seen.items()}, "losses": losses}))
+    engine.reception.close()
+
+
+def _publish(path: Path, text: str) -> None:
+    hidden = path.with_suffix(".tmp")
+    hidden.write_text(text)
+    hidden.rename(path)
