@@ -18,7 +18,7 @@ _NAMES = {
     "policies": ("Approximate", "MiniBatch", "Nothing", "Tolerance", "UpstreamBackup"),
     "runtime.inspection": ("Inspection", "inspect"),
     "runtime.query": ("Query",),
-    "runtime.session": ("session",),
+    "runtime.session": ("register", "session"),
     "runtime.stream": ("StatefulStream", "Stream", "StreamReader", "read_stream"),
     "runtime.writer": ("StreamWriter",),
 }

@@ -9,7 +9,7 @@ from afspark.model.windows import Decaying, Hopping, Punctuation, Sliding, Windo
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, UpstreamBackup
 from afspark.runtime.inspection import Inspection, inspect
 from afspark.runtime.query import Query
-from afspark.runtime.session import session
+from afspark.runtime.session import register, session
 from afspark.runtime.stream import StatefulStream, Stream, StreamReader, read_stream
 from afspark.runtime.writer import StreamWriter
 
@@ -51,5 +51,6 @@ __all__ = [
     "__version__",
     "inspect",
     "read_stream",
+    "register",
     "session",
 ]

@@ -15,7 +15,6 @@ from tests.soak.pushed import Plan, run
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--seeds", default="0-99", help="one seed, or a range such as 0-99 (default)")
-    parser.add_argument("--keep", action="store_true", help="keep the folders of failing runs")
     arguments = parser.parse_args()
     first, _, last = arguments.seeds.partition("-")
     failed = []

@@ -224,7 +224,7 @@ class _Run:
     def _outcome(self) -> Outcome:
         found = json.loads((self.folder / "result").read_text())
         seen = Counter({int(item): count for item, count in found["seen"].items()})
-        sent = {number: int((self.folder / f"sent-{number}").read_text() or 0) for number in range(self.plan.producers)}
+        sent = {number: int((self.folder / f"sent-{number}").read_text()) for number in range(self.plan.producers)}
         missing = {
             number: sum(seen[number * RANGE + item] == 0 for item in range(total)) for number, total in sent.items()
         }
@@ -256,11 +256,11 @@ def produce(folder: Path, plan: Plan, number: int) -> None:
 
     address = _address(folder)
     progress = folder / f"sent-{number}"
-    progress.write_text("0")
+    _publish(progress, "0")
     with Producer(address, f"p-{number}", SCHEMA, batch_rows=BATCH, give_up=60.0) as producer:
         for start in range(0, plan.items, BATCH):
             size = min(BATCH, plan.items - start)
-            progress.write_text(str(start + size))
+            _publish(progress, str(start + size))
             items = np.arange(start, start + size) + number * RANGE
             producer.send(pa.record_batch({"item": items}, schema=SCHEMA))
             time.sleep(4.0 * BATCH / plan.items)

@@ -208,6 +208,7 @@ class LaneService:
                 "allow": lane.allow.to_json(),
                 "sessions": sorted(lane.sessions),
                 "positions": dict(lane.positions),
+                "received": {producer: lane.received(producer) or 0 for producer in lane.sessions},
                 "torn": list(self.torn),
                 "damaged": list(self.damaged),
             }

@@ -95,7 +95,15 @@ def session(
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
     return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Makes ``spark.readStream.format("afspark")`` known to a session that `session` did not make."""
+    from afspark.runtime.pushsource import PushSource
+
+    spark.dataSource.register(PushSource)
 
 
 def check_session(spark: SparkSession) -> None:

@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from afspark.model.windows import PaneReport
-from afspark.store import Damage, ObjectRef, Store
+from afspark.runtime.orders import Mission, Order
+from afspark.store import Damage, ObjectRef, Sealed
 from afspark.store.naming import OBJECTS, parse_object_name
 from afspark.store.reading import read_sealed
 
@@ -76,28 +77,36 @@ class Passage:
         )
 
 
-def unnamed_passage(store: Store, operator: str, worker: int, batch: int, incarnation: int) -> Passage | None:
-    """What earlier incarnations have backed up in the steps of a batch that no record names yet.
+def unnamed_passage(mission: Mission, order: Order) -> Passage | None:
+    """What was backed up in the steps of a batch that no record names yet, before this incarnation or driver.
 
     The newest backup lists those before it, so that one whose process died before it could close its step, and
     whose step was done anew, is left out. One that was being written when its process died is damaged, and the
     one before it counts: nothing had been confirmed for it.
     """
-    names = [name for name in store.list(OBJECTS) if _is_step(name, operator, worker, batch, incarnation)]
+    store = mission.store
+    names = [name for name in store.list(OBJECTS) if _is_step_before(name, mission, order)]
     found = [(name, sealed) for name, sealed in zip(names, read_sealed(store, names), strict=True)]
     steps = [(name, sealed) for name, sealed in found if not isinstance(sealed, Damage) and PASSAGE in sealed.meta]
     if not steps:
         return None
-    name, newest = max(steps, key=lambda entry: (entry[1].meta["incarnation"], entry[1].meta["at"]))
+    name, newest = max(steps, key=_age)
     passage = Passage.from_text(newest.meta[PASSAGE])
     own = ObjectRef.of(name, store.get(name), cells=newest.meta["cells"], full=newest.meta["full"])
     return replace(passage, backups=(*passage.backups, own))
 
 
-def _is_step(name: str, operator: str, worker: int, batch: int, incarnation: int) -> bool:
+def _age(step: tuple[str, Sealed]) -> tuple[int, str, float]:
+    name, sealed = step
+    origin = parse_object_name(name)
+    assert origin is not None
+    return origin.incarnation, origin.epoch, sealed.meta["at"]
+
+
+def _is_step_before(name: str, mission: Mission, order: Order) -> bool:
     origin = parse_object_name(name)
     return (
         origin is not None
-        and (origin.operator, origin.worker, origin.batch) == (operator, worker, batch)
-        and origin.incarnation < incarnation
+        and (origin.operator, origin.worker, origin.batch) == (mission.operator_name, order.worker, order.batch)
+        and (origin.epoch, origin.incarnation) != (mission.epoch, order.incarnation)
     )

@@ -177,7 +177,8 @@ class _Task:
         started = time.perf_counter()
         with self.address.create(self.identity, self.order.incarnation) as home, home.lock(LOCK_SECONDS):
             home.raise_fence(self.wanted.fence)
-            if recover:
+            # A driver that died in the first batch has left no record, but perhaps backups of its steps.
+            if recover or self.mission.pushed:
                 self._restore(home)
             home.restored(self.order.batch - 1)
         self.clock.lap("recovery" if recover else "creation", started)
@@ -187,9 +188,7 @@ class _Task:
         order = self.order
         chain, previous = order.chain, order.previous
         if self.mission.pushed:
-            passage = unnamed_passage(
-                self.mission.store, self.mission.operator_name, order.worker, order.batch, order.incarnation
-            )
+            passage = unnamed_passage(self.mission, order)
             if passage is not None:
                 for backup in passage.backups:
                     chain, previous = extend(chain, previous, backup)

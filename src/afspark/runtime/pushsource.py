@@ -1,0 +1,172 @@
+"""A receiver as a plain Spark source: ``spark.readStream.format("afspark").schema(...).option("port", 7007).load()``.
+
+Spark runs the reader in a process beside the driver, which is where the receiver lives. Items stay there until Spark
+has committed the batch they were in; what would be lost with that process is bounded by the option ``items``.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from afspark.errors import UsageError
+
+FORMAT = "afspark"
+OPTIONS = {
+    "port": "where to listen (required)",
+    "host": "address to listen at; default 127.0.0.1",
+    "logLocation": "folder of the item log (required unless items is 'any')",
+    "items": "how many items a failure may take; default 0: none, 'any': nothing is backed up",
+    "itemsSeconds": "the same as a time",
+    "unacked": "how many items a producer may have under way unacknowledged; default 1000000",
+    "lanes": "partitions of a batch; default 2",
+    "tokenFile": "file with the token that producers must show",
+    "certificateFile": "TLS certificate",
+    "keyFile": "its key",
+    "bufferBytes": "memory for items that wait; default 256000000",
+}
+
+
+class LaneRange(InputPartition):
+    """What of a lane belongs to a batch: what is above ``start`` and up to ``end``, by producer."""
+
+    def __init__(self, address: str, lane: int, start: Mapping[str, int], end: Mapping[str, int]) -> None:
+        super().__init__(lane)
+        self.address, self.lane, self.start, self.end = address, lane, start, end
+
+
+class PushReader(DataSourceStreamReader):
+    """Offsets are positions: ``{lane: {producer: end}}``."""
+
+    def __init__(self, options: Mapping[str, str], schema: pa.Schema) -> None:
+        self.options, self.arrow_schema = dict(options), schema
+        self.lanes = int(self._option("lanes", "2"))
+        self.port = self._port()
+        self._desk: Any = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {str(lane): {} for lane in range(self.lanes)}
+
+    def latestOffset(self) -> dict[str, Any]:
+        lanes = self._receiver().stats()["lanes"]
+        return {lane: {**found["positions"], **found["received"]} for lane, found in lanes.items()}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        address = self._receiver().announced.address
+        return [LaneRange(address, int(lane), start.get(lane, {}), ends) for lane, ends in end.items()]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, LaneRange)
+        from afspark.push.drain import Drain
+
+        position = dict(partition.start)
+        with Drain(partition.address, partition.lane, incarnation=0, fence=0, access=self._access()) as drain:
+            while any(position.get(producer, 0) < end for producer, end in partition.end.items()):
+                pulled = drain.pull({}, after=position)
+                if not pulled:
+                    return  # lost with a receiver before this one
+                for entry in pulled:
+                    at, end = position.get(entry.producer, 0), partition.end.get(entry.producer, 0)
+                    position[entry.producer] = max(at, entry.end)
+                    if entry.batch is not None and at < entry.end <= end:
+                        yield entry.batch.slice(max(0, at - entry.start))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        from afspark.push.drain import Drain
+
+        for lane, positions in end.items():
+            with Drain(
+                self._receiver().announced.address, int(lane), incarnation=0, fence=0, access=self._access()
+            ) as drain:
+                drain.confirm(positions)
+
+    def stop(self) -> None:
+        if self._desk is not None:
+            self._desk.close()
+            self._desk = None
+
+    # --- the receiver ---------------------------------------------------------------------------------------
+
+    def _receiver(self) -> Any:
+        """The receiver of this process, which is only started where Spark asks for offsets."""
+        if self._desk is None:
+            from afspark.push.desk import Desk
+
+            self._desk = Desk(self._plan(), self._store())
+            self._desk.open()
+        return self._desk
+
+    def _plan(self) -> Any:
+        from afspark.push.desk import DeskPlan
+        from afspark.push.limits import Limits
+        from afspark.push.security import Security
+
+        seconds = self.options.get("itemsseconds")
+        return DeskPlan(
+            number=0,
+            lanes=tuple(range(self.lanes)),
+            schema=self.arrow_schema,
+            host=self._option("host", "127.0.0.1"),
+            port=self.port,
+            items=self._items() / (2 * self.lanes),
+            seconds=None if seconds is None else float(seconds) / 2,
+            unacked=float(self._option("unacked", "1000000")),
+            limits=Limits(buffer_bytes=int(self._option("bufferBytes", "256000000"))),
+            security=Security(
+                token_file=self.options.get("tokenfile"),
+                cert_file=self.options.get("certificatefile"),
+                key_file=self.options.get("keyfile"),
+            ),
+        )
+
+    def _items(self) -> float:
+        given = self._option("items", "any" if "itemsseconds" in self.options else "0")
+        try:
+            return math.inf if given == "any" else float(given)
+        except ValueError:
+            raise UsageError(f"Option 'items' is {given!r}, neither a number nor 'any'.") from None
+
+    def _store(self) -> Any:
+        from afspark.store import open_store
+
+        location = self.options.get("loglocation")
+        if location is None and not (math.isinf(self._items()) and "itemsseconds" not in self.options):
+            raise UsageError(
+                "Items that must be backed up need a place for their log.",
+                remedy="Give the option logLocation, or items=any.",
+            )
+        return open_store(location or tempfile.mkdtemp(prefix="afspark-receiver-"))
+
+    def _port(self) -> int:
+        if "port" not in self.options:
+            raise UsageError("The source needs a port to listen at.", remedy='Add .option("port", 7007).')
+        return int(self.options["port"])
+
+    def _access(self) -> Any:
+        from afspark.push.security import Access
+
+        return Access(token_file=self.options.get("tokenfile"), root_certs_file=self.options.get("certificatefile"))
+
+    def _option(self, name: str, default: str) -> str:
+        return self.options.get(name.lower(), default)
+
+
+class PushSource(DataSource):
+    """Registers as ``afspark``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        raise UsageError("Pushed items need a schema.", remedy='Add .schema("sensor long, value double").')
+
+    def streamReader(self, schema: StructType) -> PushReader:
+        return PushReader({key.lower(): value for key, value in self.options.items()}, to_arrow_schema(schema))
