@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 from afspark.errors import UsageError
@@ -54,9 +55,12 @@ class PushReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:
         return {str(lane): {} for lane in range(self.lanes)}
 
-    def latestOffset(self) -> dict[str, Any]:
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         lanes = self._receiver().stats()["lanes"]
-        return {lane: {**found["positions"], **found["received"]} for lane, found in lanes.items()}
+        return {lane: _furthest(start.get(lane, {}), found) for lane, found in lanes.items()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         address = self._receiver().announced.address
@@ -156,6 +160,14 @@ class PushReader(DataSourceStreamReader):
 
     def _option(self, name: str, default: str) -> str:
         return self.options.get(name.lower(), default)
+
+
+def _furthest(start: Mapping[str, int], lane: Mapping[str, Any]) -> dict[str, int]:
+    """How far a lane goes; a receiver that was started anew may know less than Spark."""
+    ends = dict(start)
+    for producer, end in [*lane["positions"].items(), *lane["received"].items()]:
+        ends[producer] = max(end, ends.get(producer, 0))
+    return ends
 
 
 class PushSource(DataSource):
