@@ -53,6 +53,9 @@ class Busy:
     def stop(self) -> None:
         self.stopped += 1
 
+    def exception(self) -> None:
+        return None
+
 
 def query_with(sink: Callable[[Query], Any]) -> tuple[Query, Busy]:
     busy = Busy(lambda: sink(query))
