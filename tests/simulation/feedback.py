@@ -162,10 +162,16 @@ class Feedback(Simulation):
         for loss in losses:
             assert loss.items <= loss.details["items"], f"{loss.items} items lost, {loss.details['items']} may wait"
         total = sum(loss.items for loss in losses)
-        tolerance = self.schedule.tolerance
-        limit = crew.workforce.terms.place.weight * tolerance.items if isinstance(tolerance, Approximate) else 0.0
-        assert total <= limit, f"{total} items lost of {limit}"
+        assert total <= self._share(crew, "items"), (
+            f"{total} items lost, {crew.name} may lose {self._share(crew, 'items')}"
+        )
         return total
+
+    def _share(self, crew: Crew, limit: str) -> float:
+        """The operator's part of what the whole pipeline may lose: of Θ or of L."""
+        tolerance = self.schedule.tolerance
+        whole = getattr(tolerance, limit) if isinstance(tolerance, Approximate) else 0.0
+        return float(crew.workforce.terms.place.weight * whole)
 
     def _counted(self, crew: Crew, table: str, expected: list[int], *, copies: int = 1, lost: int = 0) -> float:
         assert self.engine is not None
@@ -178,7 +184,11 @@ class Feedback(Simulation):
             torn = {number: count for number, count in got.items() if count < copies}
             assert not torn, f"{table}: counted by some workers and not by others: {torn}"
         missing = copies * len(expected) - sum(got.values())
-        bound = realised(crew)[table] + lost
+        taken = realised(crew)[table]
+        assert taken <= self._share(crew, "theta") * (1 + ROUNDING), (
+            f"{table}: bound {taken} is above {crew.name}'s share"
+        )
+        bound = taken + lost
         if invariants.covered(self.engine):
             assert missing <= bound * (1 + ROUNDING), f"{table}: {missing} missing, the bound is {bound}"
         return float(missing)
