@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
 
-from tests.simulation.simulation import Broken, simulate
+from tests.simulation.feedback import Feedback
+from tests.simulation.simulation import Broken, Simulation, alone, simulate
 
 
 def main() -> int:
@@ -14,18 +16,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="run this schedule alone")
     parser.add_argument("--schedules", type=int, default=10_000, help="how many to run (default 10000)")
     parser.add_argument("--start", type=int, default=0, help="the first seed (default 0)")
+    parser.add_argument("--feedback", action="store_true", help="two operators, one of which feeds back to the other")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the steps")
     options = parser.parse_args()
     seeds = range(options.start, options.start + options.schedules) if options.seed is None else [options.seed]
-    return _run(seeds, verbose=options.verbose, keep_going=options.keep_going)
+    make = Feedback if options.feedback else alone
+    return _run(seeds, make, verbose=options.verbose, keep_going=options.keep_going)
 
 
-def _run(seeds: range | list[int], *, verbose: bool, keep_going: bool) -> int:
+def _run(seeds: range | list[int], make: Callable[[int], Simulation], *, verbose: bool, keep_going: bool) -> int:
     started, broken, batches, losses, told = time.perf_counter(), 0, 0, 0, 0.0
     for number, seed in enumerate(seeds, 1):
         try:
-            outcome = simulate(seed)
+            outcome = simulate(seed, make)
         except Broken as error:
             broken += 1
             if verbose:

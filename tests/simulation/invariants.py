@@ -86,11 +86,13 @@ def items_are_accounted_for(engine: Engine, truth: Truth) -> None:
 def ledger_is_complete(engine: Engine, world: World) -> None:
     """One entry per lost incarnation; nothing is called damaged but what the schedule destroyed."""
     entries = engine.ledger.entries()
-    for member in engine.crew().workforce.members:
-        lost = [entry.loss.incarnation for entry in entries if entry.loss.worker == member.worker]
-        assert sorted(lost) == list(range(member.incarnation)), (
-            f"worker {member.worker} is at incarnation {member.incarnation}, the ledger tells of {lost}"
-        )
+    for crew in engine.crews:
+        losses = [entry.loss for entry in entries if entry.loss.operator == crew.name]
+        for member in crew.workforce.members:
+            lost = [loss.incarnation for loss in losses if loss.worker == member.worker]
+            assert sorted(lost) == list(range(member.incarnation)), (
+                f"{crew.name}/{member.worker} is at incarnation {member.incarnation}, the ledger tells of {lost}"
+            )
     for entry in entries:
         if entry.recovery is not None:
             odd = set(entry.recovery.damaged) - world.destroyed

@@ -44,6 +44,15 @@ def states(crew: Crew) -> dict[int, Cells]:
     return {pane: summed(parts, united) for pane, parts in shares.items()}
 
 
+def table(crew: Crew, name: str) -> Cells:
+    """The merged cells of one of an operator's states, without panes."""
+    shares = []
+    for member in crew.workforce.members:
+        segment = world().memory[member.home, crew.name, member.worker]
+        shares.append(plain(Panes(segment.columns, crew.node.operator.states(), paned=False).of(None)[name].export()))
+    return summed(shares, united=False)
+
+
 def at_tick(crew: Crew, tick: int) -> Cells:
     """A decaying state at a tick."""
     window, base = crew.node.window, crew.base

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from afspark.errors import CheckpointError, SegmentError, StoreNotWritable
 from afspark.runtime.assurance import realised
 from afspark.runtime.crew import Crew
 from afspark.runtime.engine import Engine
-from afspark.runtime.pipeline import RunOptions
+from afspark.runtime.pipeline import Pipeline, RunOptions
 from afspark.store import claim
 from tests.simulation import invariants, observe
 from tests.simulation.cluster import Context, Faults, spark
@@ -34,8 +35,9 @@ STOPPED = (DriverKilled, StoreNotWritable, SinkFailed)
 class Broken(AssertionError):
     """A schedule broke a promise; the message says how to see it again."""
 
-    def __init__(self, seed: int, why: str, trace: list[str]) -> None:
-        super().__init__(f"seed {seed}: {why}\nreplay: python -m tests.simulation --seed {seed} -v")
+    def __init__(self, seed: int, why: str, trace: list[str], *options: str) -> None:
+        line = " ".join(["python -m tests.simulation", *options, f"--seed {seed} -v"])
+        super().__init__(f"seed {seed}: {why}\nreplay: {line}")
         self.seed, self.why, self.trace = seed, why, trace
 
 
@@ -59,15 +61,21 @@ class Outcome:
 
 
 class Simulation:
+    #: what the command line needs to replay such a one
+    options: tuple[str, ...] = ()
+
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.world = World(schedule.seed, hosts=schedule.hosts, failures=schedule.failures, rate=schedule.rate)
         self.store = MemoryStore(self.world)
-        self.pipeline = pipeline(schedule)
+        self.pipeline = self.assemble(schedule)
         self.truth = Truth(schedule)
         self.engine: Engine | None = None
         self.deliveries: dict[int, list[Delivery]] = {}
         self.outcome = Outcome(trace=self.world.trace)
+
+    def assemble(self, schedule: Schedule) -> Pipeline:
+        return pipeline(schedule)
 
     @property
     def crew(self) -> Crew:
@@ -211,9 +219,15 @@ class Simulation:
                 invariants.nothing_named_is_missing(self.engine, self.world)
             else:
                 invariants.items_are_accounted_for(self.engine, self.truth)
-            if observe.at_home(self.crew, batch):
-                self._note(invariants.state_is_within_bounds(self.engine, self.truth, self.schedule))
+            self._note(self.compare(batch))
             self.outcome.losses = len(self.engine.ledger.entries())
+
+    def compare(self, batch: int) -> float:
+        """How far the resident states are from the truth, which must be within what is promised."""
+        assert self.engine is not None
+        if not observe.at_home(self.crew, batch):
+            return 0.0
+        return invariants.state_is_within_bounds(self.engine, self.truth, self.schedule)
 
     def _check_deliveries(self, batch: int) -> None:
         assert self.engine is not None
@@ -228,12 +242,18 @@ class Simulation:
         self.outcome.worst = max(self.outcome.worst, worst)
 
 
-def simulate(seed: int) -> Outcome:
+def alone(seed: int) -> Simulation:
+    """One operator."""
+    return Simulation(draw(seed))
+
+
+def simulate(seed: int, make: Callable[[int], Simulation] = alone) -> Outcome:
     """Runs one schedule; raises `Broken` if a promise was not kept."""
     with spark():
-        simulation = Simulation(draw(seed))
+        simulation = make(seed)
         try:
             with entered(simulation.world):
                 return simulation.run()
         except Exception as error:
-            raise Broken(seed, f"{type(error).__name__}: {error}", simulation.world.trace) from error
+            why = f"{type(error).__name__}: {error}"
+            raise Broken(seed, why, simulation.world.trace, *simulation.options) from error

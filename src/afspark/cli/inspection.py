@@ -11,7 +11,7 @@ from afspark.runtime.inspection import inspect
 
 
 def show(options: InspectOptions) -> int:
-    """Carries out ``options``; the exit status. Nothing but the file of --json is written."""
+    """Carries out ``options``; the exit status: 1 if anything is damaged. Nothing but the file of --json is written."""
     if options.json is not None:
         check_file(options.json, "--json")
     found = inspect(options.checkpoint, verify=options.verify, segments=options.segments, cells=options.cells)
@@ -19,4 +19,4 @@ def show(options: InspectOptions) -> int:
     if options.json is not None:
         save_json(options.json, plain_json(found.to_json()))
     console().print(inspection(found, operators))
-    return 0
+    return 1 if found.damaged else 0

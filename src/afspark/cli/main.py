@@ -1,6 +1,7 @@
 """The entry point: options in, exit status out.
 
-0: done; 1: something unexpected; 2: the user can do something about it; 128 + n: stopped by signal n.
+0: done; 1: something unexpected, or damage that ``inspect`` found; 2: the user can do something about it;
+128 + n: stopped by signal n.
 """
 
 from __future__ import annotations

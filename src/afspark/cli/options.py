@@ -238,7 +238,9 @@ def _add_inspect(commands: Any) -> None:
         "inspect",
         help="look into the checkpoint of a query, running or not",
         description="Shows workers, thresholds, backups, losses and resident state of a query. Changes nothing.",
-        epilog="example:\n  afspark inspect checkpoint/ --verify --cells 10",
+        epilog="exit status:\n"
+        "  0: nothing damaged was found; 1: something is damaged; 2: not a checkpoint, or wrong options\n\n"
+        "example:\n  afspark inspect checkpoint/ --verify --cells 10",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="folder or URI")

@@ -109,6 +109,7 @@ class Query:
 
     def stop(self) -> None:
         """Lets the batch at work end, then stops. The state stays resident and is found by the next start."""
+        self._refuse_inside_a_batch()
         self._stopping = True
         with self._at_rest():
             self._spark_query.stop()
@@ -205,13 +206,16 @@ class Query:
     @contextmanager
     def _at_rest(self) -> Iterator[None]:
         """Between two batches."""
+        self._refuse_inside_a_batch()
+        with self._batch_lock:
+            yield
+
+    def _refuse_inside_a_batch(self) -> None:
         if self._batch_thread == threading.get_ident():
             raise UsageError(
                 "A sink cannot ask the query that is calling it.",
                 remedy="Use the rows it was given, or ask after the batch from another thread.",
             )
-        with self._batch_lock:
-            yield
 
     def raise_failure(self) -> None:
         if self._failure is not None:

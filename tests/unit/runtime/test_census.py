@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ import pytest
 from afspark.bounds import Place
 from afspark.model.states import HashTable
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
-from afspark.runtime.census import muster
-from afspark.runtime.lifecycle import Hint
+from afspark.runtime import census
+from afspark.runtime.census import CENSUS_TRIES, muster, take_census
+from afspark.runtime.host import HOST_VARIABLE
+from afspark.runtime.lifecycle import Hint, Identity
 from afspark.runtime.roster import Member
-from afspark.runtime.segment import Survivor
+from afspark.runtime.segment import Segment, SegmentRoot, Survivor
 from afspark.runtime.terms import Strike, Terms
 from afspark.store import Loss, ObjectRef, WorkerRecord
 
@@ -202,3 +205,48 @@ def test_lost_workers_get_the_slots_that_survivors_leave_free() -> None:
     )
     assert undeclared == [2, 3]
     assert [member.home for member in members] == ["a", "a", "b", "b"]
+
+
+Asked = list[list[str]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """The hosts that each census was meant for. Tasks run here, on host a until those for b have gone astray twice."""
+    rounds: Asked = []
+
+    def run(sc: object, homes: Sequence[str], task: Callable[[int], list[Any]]) -> list[Any]:
+        rounds.append(list(homes))
+        answers = []
+        for number, home in enumerate(homes):
+            monkeypatch.setenv(HOST_VARIABLE, "a" if home == "nowhere" or len(rounds) < 3 else home)
+            answers += task(number)
+        return answers
+
+    monkeypatch.setattr(census, "run_on_workers", run)
+    return rounds
+
+
+def inhabited(root: Path) -> None:
+    """A segment of worker 0 on host a, and of worker 1 on host b."""
+    for worker, host in enumerate("ab"):
+        identity = Identity(query_id="q", fingerprint="f", operator="count", worker=worker, workers=2)
+        Segment.create(SegmentRoot(str(root), host).directory("q", "count", worker), identity, 0).close()
+
+
+def found_on(root: Path, *hosts: str) -> list[tuple[str, int]]:
+    found = take_census(None, hosts=hosts, query_id="q", segments=str(root), driver_host="driver")  # type: ignore[arg-type]
+    return sorted((survivor.host, survivor.worker) for survivor in found)
+
+
+def test_hosts_that_stayed_silent_are_asked_again(asked: Asked, tmp_path: Path) -> None:
+    """A task meant for b that ends up on a says nothing about b."""
+    inhabited(tmp_path)
+    assert found_on(tmp_path, "a", "b") == [("a", 0), ("b", 1)]
+    assert asked == [["a", "b"], ["b"], ["b"]]
+
+
+def test_a_host_that_never_answers_does_not_keep_the_driver_from_starting(asked: Asked, tmp_path: Path) -> None:
+    inhabited(tmp_path)
+    assert found_on(tmp_path, "a", "nowhere") == [("a", 0)]
+    assert asked == [["a", "nowhere"]] + [["nowhere"]] * (CENSUS_TRIES - 1)

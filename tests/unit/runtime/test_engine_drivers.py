@@ -10,7 +10,7 @@ import pytest
 
 from afspark.errors import CheckpointError
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
-from afspark.runtime.engine import Engine
+from afspark.runtime.engine import ENDING, Engine
 from afspark.store import RecordLog
 from tests.unit.runtime.conftest import MakeRig, write_file, write_words
 from tests.unit.runtime.sparkless import Rig, die
@@ -250,3 +250,18 @@ def test_a_checkpoint_of_another_pipeline_is_refused(make_rig: MakeRig) -> None:
         rig.start(workers=3)
     with pytest.raises(CheckpointError):
         rig.start(workers=2, keyed=True)
+
+
+def test_a_stream_is_not_ended_while_a_batch_of_spark_is_unfinished(make_rig: MakeRig) -> None:
+    """The number of the end's first batch would be that of the batch Spark runs again."""
+    rig, truth = make_rig(tolerance=MiniBatch(), batches=FATAL + 1)
+    rig.drive_and_die(partial(_while_delivering, rig))
+    rig.start()
+    with pytest.raises(CheckpointError) as caught:
+        rig.end()
+    assert caught.value.batch == FATAL
+    assert not rig.driver.store.list(ENDING), "nothing may say that the stream was ended"
+    rig.go()
+    rig.end()
+    assert rig.driver.ended
+    assert rig.counts() == truth

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,59 @@ def test_a_host_that_comes_back_in_time_loses_nothing(make_rig: MakeRig, monkeyp
     assert len(naps) >= 3
     assert rig.counts() == truth
     assert rig.ledger == []
+
+
+class Patience:
+    """Stands for the clock of the workforce: naps take no time but count, and more of them than seconds are a hang."""
+
+    def __init__(
+        self, patch: pytest.MonkeyPatch, *, then: Callable[[], None] | None = None, after: float = 0.0
+    ) -> None:
+        self.now, self.then, self.after = 0.0, then, after
+        patch.setattr("afspark.runtime.workforce.time", self)
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        assert self.now < 100.0, "it waits for ever"
+        if self.then is not None and self.now >= self.after:
+            self.then()
+
+
+def test_a_starting_driver_waits_for_the_hosts_of_its_workers(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record names two hosts, and the executor of one of them registers later than the driver starts."""
+    rig, truth = make_rig(host_grace_seconds=20.0)
+    patience = Patience(monkeypatch, then=lambda: rig.hosts.slots.update(b=1), after=19.5)
+    rig.go(3)
+    assert patience.now == 0.0, "no record, nobody to wait for"
+    del rig.hosts.slots["b"]
+    rig.start()
+    rig.go()
+    assert patience.now == pytest.approx(19.5, abs=0.2)
+    assert rig.counts() == truth
+    assert rig.ledger == []
+    assert [member.home for member in rig.members] == ["a", "b"]
+
+
+def test_a_starting_driver_gives_hosts_up_when_their_grace_ends(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, truth = make_rig(host_grace_seconds=20.0)
+    patience = Patience(monkeypatch)
+    rig.go(3)
+    rig.hosts.slots = {"a": 2}
+    rig.start()
+    rig.go()
+    assert patience.now == pytest.approx(20.0, abs=0.2)
+    assert rig.counts() == truth
+    assert [entry.loss.worker for entry in rig.ledger] == [1]
 
 
 def test_a_host_that_goes_in_the_middle_of_a_batch_is_waited_for(make_rig: MakeRig) -> None:

@@ -43,6 +43,10 @@ def node(name: str, *origins: str, **settings: Any) -> Node:
     return Node(name=name, operator=Counter(), inputs=tuple(Edge(origin) for origin in origins), **settings)
 
 
+def counted(name: str, *origins: str, **settings: Any) -> Node:
+    return node(name, *origins, window=Hopping(4, by="count"), **settings)
+
+
 def test_a_graph_keeps_shared_parts_once() -> None:
     stream = packets()
     first = stream.apply(Counter(), name="first")
@@ -117,6 +121,18 @@ REFUSED = {
         lambda: node("a", SOURCE, workers=2, window=Sliding(9, 3, by="count")),
         "multiple of 2",
     ),
+    "windows by count over shares by key": (
+        lambda: Pipeline(sources={SOURCE: Packets(1)}, nodes=(counted("a", SOURCE, workers=2, keyed=True),)),
+        "one worker",
+    ),
+    "windows by count over items of another operator": (
+        lambda: Pipeline(sources={SOURCE: Packets(1)}, nodes=(node("a", SOURCE), counted("b", "a", workers=2))),
+        "one worker",
+    ),
+    "windows by count over a source and an operator": (
+        lambda: Pipeline(sources={SOURCE: Packets(1)}, nodes=(node("a", SOURCE), counted("b", SOURCE, "a", workers=2))),
+        "one worker",
+    ),
     "a decaying state of integers": (
         lambda: node("a", SOURCE, window=Decaying(0.5, 1, by="processing")),
         "float64",
@@ -175,3 +191,10 @@ def test_bad_use_is_refused_with_a_remedy(case: str) -> None:
 def test_exact_policies_take_operators_that_approximation_would_break() -> None:
     assert node_of(Resetting(), tolerance=MiniBatch()).name == "a"
     assert node_of(Resetting(), tolerance=Approximate(0)).name == "a"
+
+
+def test_windows_by_count_take_even_shares_and_single_workers() -> None:
+    sources = {SOURCE: Packets(1)}
+    assert Pipeline(sources=sources, nodes=(counted("a", SOURCE, workers=2),)).node("a").workers == 2
+    alone = (node("a", SOURCE), counted("b", "a", workers=1, keyed=True))
+    assert Pipeline(sources=sources, nodes=alone).node("b").keyed

@@ -109,7 +109,7 @@ def test_a_damaged_object_is_found_by_reading_all(make_rig: MakeRig, capsys: pyt
     assert (Path(damage.name).name, damage.reason) == (victim.name, "corrupt")
     report = rig.root / "report.json"
     line = ["inspect", str(rig.checkpoint), "--segments", str(rig.segments), "--verify", "--json", str(report)]
-    assert main([*line, "--cells", "3"]) == 0
+    assert main([*line, "--cells", "3"]) == 1
     assert "Damaged (1)" in capsys.readouterr().out
     assert json.loads(report.read_text())["damaged"][0]["reason"] == "corrupt"
 
@@ -121,6 +121,20 @@ def test_a_damaged_record_is_passed_over(make_rig: MakeRig) -> None:
     victim.write_bytes(victim.read_bytes()[:-7])
     found = look(rig)
     assert found.batch == 1 and len(found.damaged) == 1
+    assert main(["inspect", str(rig.checkpoint), "--segments", str(rig.segments)]) == 1
+
+
+def test_the_exit_status_tells_scripts_of_damage(make_rig: MakeRig, capsys: pytest.CaptureFixture[str]) -> None:
+    rig, _ = make_rig()
+    rig.go(2)
+    line = ["inspect", str(rig.checkpoint), "--segments", str(rig.segments)]
+    assert main([*line, "--verify"]) == 0
+    rig.objects(worker=0)[-1].unlink()
+    assert main(line) == 0, "objects are read with --verify only"
+    assert main([*line, "--verify"]) == 1
+    capsys.readouterr()
+    assert main(["inspect", "--help"]) == 0
+    assert "1: something is damaged" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", ["absent", "foreign"])

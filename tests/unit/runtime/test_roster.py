@@ -173,6 +173,14 @@ def test_digests_agree_only_if_all_workers_saw_the_same_outputs() -> None:
     assert digests_agree([report(0), report(1)])
 
 
+@pytest.mark.parametrize("other", [{"0": "x"}, {}, {"0": "x", "1": "y", "a<0": "z"}], ids=["fewer", "none", "more"])
+def test_digests_do_not_agree_where_workers_saw_other_partitions(other: dict[str, str]) -> None:
+    """What both have seen is the same, but one has not seen all, as if feedback had gone between two tasks."""
+    first = report(0, consumed={"0": "x", "1": "y"})
+    assert not digests_agree([first, report(1, consumed=other)])
+    assert not digests_agree([report(0, consumed=other), first])
+
+
 def test_digests_agree_only_if_senders_still_keep_what_was_applied() -> None:
     """A sender that has lost its state and applied the batch again may keep something else now."""
     applied = [report(worker, consumed={":0": "s", "a:0": "x", "a:1": "y"}) for worker in (0, 1)]

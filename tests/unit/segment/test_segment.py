@@ -337,6 +337,28 @@ def test_create_never_replaces_a_newer_incarnation(place: Path, identity: Identi
     assert newer.is_current()
 
 
+def test_create_never_replaces_what_another_task_has_put_in_place(place: Path, identity: Identity) -> None:
+    """Two tasks were told to create the same incarnation, and the other one has applied a batch already."""
+    healthy = Segment.create(place, identity, 1)
+    apply(healthy, 0)
+    with pytest.raises(SegmentError) as caught:
+        Segment.create(place, identity, 1, restoring=True)
+    assert caught.value.path == str(place)
+    assert healthy.is_current() and healthy.found() == Present(identity, 1, 0, False)
+
+
+def test_create_replaces_what_another_task_has_left_unfinished(place: Path, identity: Identity) -> None:
+    left = Segment.create(place, identity, 1, restoring=True)
+    assert Segment.create(place, identity, 1).found() == Present(identity, 1, NONE_APPLIED, False)
+    assert not left.is_current()
+
+
+def test_create_replaces_the_same_incarnation_of_somebody_else(segment: Segment, identity: Identity) -> None:
+    other = replace(identity, query_id="other")
+    assert Segment.create(segment.directory, other, 0).identity == other
+    assert not segment.is_current()
+
+
 def test_create_waits_for_a_process_at_work(segment: Segment, identity: Identity) -> None:
     with segment.lock(1.0), pytest.raises(SegmentBusy):
         Segment.create(segment.directory, identity, 1, timeout_seconds=0.05)
