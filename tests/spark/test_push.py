@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,7 +84,7 @@ def test_pushed_items_are_counted_once_over_two_runs(spark: SparkSession, place:
         for start in range(20_000, 30_000, 1_000):
             producer.send(batch(start))
         producer.flush(60)
-        query.stop()
+    query.stop()
     again = started.start()
     wait_until(again, 30_000 - query.totals.items)
     again.stop()
@@ -93,12 +94,10 @@ def test_pushed_items_are_counted_once_over_two_runs(spark: SparkSession, place:
 
 
 def test_windows_of_pushed_items_close_by_punctuation(spark: SparkSession, place: Place) -> None:
-    closed: dict[float, int] = {}
+    closed: Counter[float] = Counter()
     started = writer(spark, place, af.MiniBatch(), window=af.Hopping(100.0, column="time"))
     started = started.outputMode("append").foreachBatch(
-        lambda frame, batch: closed.update(
-            {row["window_start"]: closed.get(row["window_start"], 0) + row["value"] for row in frame.collect()}
-        )
+        lambda frame, batch: [closed.update({row["window_start"]: row["value"]}) for row in frame.collect()] and None
     )
     query = started.start()
     with Producer(query.receivers[0], "sensor", SCHEMA) as producer:
@@ -122,6 +121,7 @@ import afspark as af
 from tests.spark.conftest import make_session
 from tests.spark.streams import Place
 from tests.spark.test_push import writer
+from pathlib import Path
 
 place = Place(Path(sys.argv[1]))
 spark = make_session(place.root / "spark")
@@ -138,13 +138,13 @@ def test_a_killed_driver_loses_no_more_than_its_receiver_was_allowed(spark: Spar
         env={**os.environ},
         start_new_session=True,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=(place.root / "stderr").open("wb"),
     )
     address = place.root / "address"
     try:
         deadline = time.monotonic() + 120
         while not address.exists():
-            assert driver.poll() is None and time.monotonic() < deadline
+            assert driver.poll() is None and time.monotonic() < deadline, (place.root / "stderr").read_text()
             time.sleep(0.1)
         producer = Producer(address.read_text(), "sensor", SCHEMA, give_up=120)
         for start in range(0, 40_000, 1_000):

@@ -21,6 +21,9 @@ from afspark.runtime.pipeline import Edge, Node
 class Relay(Operator):
     """Passes on what it gets."""
 
+    #: it has no state; an item that it loses is one item less for the operators after it
+    alpha = 1.0
+
     def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> pa.RecordBatch:
         return items
 
