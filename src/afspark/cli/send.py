@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import FrameType
 
 import pyarrow as pa
 
@@ -69,11 +71,31 @@ def send(options: SendOptions) -> int:
     token = None if options.token_file is None else read_token(options.token_file).decode()
     dial = Dial(options.address, token, options.tls_ca)
     with contextlib.ExitStack() as stack:
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-        stack.callback(signal.signal, signal.SIGTERM, before)
+        signals = stack.enter_context(_hearing_signals())
         source = _source(options, stack)
         schema = _schema(dial, options)
-        return _send(options, source, schema, token)
+        status = _send(options, source, schema, token)
+    return 128 + signals[0] if signals else status
+
+
+@contextlib.contextmanager
+def _hearing_signals() -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM raise KeyboardInterrupt; which of them came."""
+    heard: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield heard
+        return
+    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield heard
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _send(options: SendOptions, source: Source, schema: pa.Schema, token: str | None) -> int:
@@ -101,7 +123,7 @@ def _send(options: SendOptions, source: Source, schema: pa.Schema, token: str | 
         punctuator=punctuator,
     )
     began = time.monotonic()
-    interrupted = 0
+    interrupted = False
     try:
         with display_for(quiet=options.quiet) as display:
             display.begin("send", source.bytes)
@@ -109,7 +131,7 @@ def _send(options: SendOptions, source: Source, schema: pa.Schema, token: str | 
             try:
                 _follow(pump, producer, display, began)
             except KeyboardInterrupt:
-                interrupted = signal.SIGINT
+                interrupted = True
                 display.note("Stopping after what is under way … (Ctrl-C again: at once)")
                 pump.stop()
                 source.stop()
@@ -119,13 +141,13 @@ def _send(options: SendOptions, source: Source, schema: pa.Schema, token: str | 
             producer.close(LEAVE_SECONDS if interrupted else None)
             _show(pump, producer, display, began)
     except KeyboardInterrupt:
-        interrupted = signal.SIGINT
+        interrupted = True
         producer.abort()
     except AfsparkError as error:
         if not interrupted and pump.error is None:
-            raise _with_loss(error, producer) from error
+            raise _with_loss(error, producer)  # noqa: B904 - the same error
     if pump.error is not None:
-        raise pump.error
+        raise _with_loss(pump.error, producer) if isinstance(pump.error, AfsparkError) else pump.error
     seconds = time.monotonic() - began
     if not options.quiet:
         print("\n".join([*_summary(pump, producer, seconds), *source.notes()]))
@@ -133,7 +155,7 @@ def _send(options: SendOptions, source: Source, schema: pa.Schema, token: str | 
         lost = producer.lost
         told = f"{lost} were not acknowledged" if lost else "everything that was sent is acknowledged"
         print(f"afspark: stopped; {told}.", file=sys.stderr)
-        return 128 + interrupted
+        return 128 + signal.SIGINT
     return 0
 
 

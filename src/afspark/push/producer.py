@@ -171,9 +171,7 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Waits until everything is acknowledged, then says good-bye. NotAcknowledged after ``timeout`` seconds."""
         with self._changed:
-            if self._done or self._aborted:
-                if self._failure is not None and self._unacked.items:
-                    raise self._failure
+            if self._aborted or (self._done and self._failure is None):
                 return
             self._closing = True
             self._changed.notify_all()
@@ -210,7 +208,8 @@ class Producer:
         try:
             self.close(self._give_up)
         except AfsparkError as failure:
-            error.add_note(str(failure))
+            if failure is not error:
+                error.add_note(str(failure))
 
     # --- what calls do, under the lock ---
 

@@ -199,7 +199,7 @@ def test_listening_to_lines(receiver: Callable[..., FakeReceiver]) -> None:
         assert soon(lambda: numbers_of(server) == [1, 2, 3])
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGINT
+    assert process.returncode == 128 + signal.SIGTERM
 
 
 def test_it_starts_without_spark() -> None:
