@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from afspark.errors import StoreError
-from afspark.push.entries import Entry, Handout, Record
+from afspark.push.entries import Entry, Handout, Record, joined
 from afspark.push.errors import ReceiverStopped
 from afspark.push.itemlog import ItemLog
 from afspark.push.lane import Lane
@@ -50,7 +50,13 @@ class LaneService:
         self._stopping = False
         self._halt = threading.Event()
         self._blocked_seconds = 0.0
-        self._writes: dict[str, Any] = {"objects": 0, "write_seconds": 0.0, "write_failures": 0, "last_failure": "", "deleted": 0}
+        self._writes: dict[str, Any] = {
+            "objects": 0,
+            "write_seconds": 0.0,
+            "write_failures": 0,
+            "last_failure": "",
+            "deleted": 0,
+        }
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -173,7 +179,8 @@ class LaneService:
                         raise _stopped()
             finally:
                 self._pulls -= 1
-            return self._lane.handouts(above, ticket.bytes)
+            handouts = self._lane.handouts(above, ticket.bytes)
+        return joined(handouts)
 
     def settle(self, message: Settle) -> bool:
         with self._lock:

@@ -7,7 +7,7 @@ import math
 import pyarrow as pa
 import pytest
 
-from afspark.push.entries import Entry, Record
+from afspark.push.entries import Entry, Handout, Record, joined
 from afspark.push.errors import OutOfOrder, Superseded
 from afspark.push.lane import Lane
 from afspark.push.wire import Allowance, Punctuation
@@ -349,3 +349,21 @@ def test_an_idle_session_can_be_forgotten_and_is_still_recognised() -> None:
     lane.evict(A)
     assert A not in lane.sessions
     assert not lane.arrive(items(A, 0, 5), 5, 0.0)
+
+
+def test_many_small_entries_are_handed_out_as_few() -> None:
+    handouts = [Handout(items(A, start, 2), logged=start >= 40) for start in range(0, 80, 2)]
+    handouts.insert(10, Handout(Record(B, 7, 1, punctuation=Punctuation(time=1.0)), logged=True))
+    handouts.append(Handout(items(A, 90, 2), logged=True))
+    found = joined(handouts)
+    assert [(each.record.producer, each.record.start, each.record.end, each.logged) for each in found] == [
+        (A, 0, 20, False),
+        (B, 7, 8, True),
+        (A, 20, 40, False),
+        (A, 40, 80, True),
+        (A, 90, 92, True),
+    ]
+    for each in found:
+        if each.record.batch is not None:
+            assert each.record.batch.column(0).to_pylist() == list(range(each.record.start, each.record.end))
+    assert joined(handouts[:20]) == handouts[:20]
