@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -122,3 +123,16 @@ def _one(run: list[Handout]) -> Handout:
     first = run[0]
     batch = pa.concat_batches([handout.record.batch for handout in run])
     return Handout(Record(first.record.producer, first.record.start, batch.num_rows, batch), first.logged)
+
+
+def in_order(records: Iterable[tuple[str, Record, int]]) -> list[tuple[str, Record, int]]:
+    """What a log held, each producer's by their numbers; producers take turns as they did in the log."""
+    found = list(records)
+    of_producer: dict[str, list[tuple[str, Record, int]]] = {}
+    for each in found:
+        of_producer.setdefault(each[1].producer, []).append(each)
+    turns = {
+        producer: iter(sorted(theirs, key=lambda each: (each[1].start, each[1].end)))
+        for producer, theirs in of_producer.items()
+    }
+    return [next(turns[record.producer]) for _, record, _ in found]

@@ -29,8 +29,8 @@ from afspark.push.wire import Allowance, Punctuation
 from tests.property.store.faulty_store import MemoryStore
 
 SCHEMA = pa.schema([("n", pa.int64())])
-PRODUCERS = ["a/00000000", "b/00000000", "c/00000000"]
-PRODUCER = st.sampled_from(PRODUCERS)
+NAMES = ["a", "b", "c"]
+NAME = st.sampled_from(NAMES)
 
 
 class LaneHistory(RuleBasedStateMachine):
@@ -56,7 +56,7 @@ class LaneHistory(RuleBasedStateMachine):
         self.positions: dict[str, int] = {}
         self.applied: dict[str, list[int]] = defaultdict(list)
         self.missing: dict[str, int] = defaultdict(int)
-        self.crashes = 0
+        self.sessions: dict[str, int] = defaultdict(int)
         self.allowed_loss = 0.0
         self.writing: list[tuple[Entry, Record]] = []
         self.start_receiver()
@@ -91,21 +91,42 @@ class LaneHistory(RuleBasedStateMachine):
         if producer not in self.connected:
             self.resend(producer)
 
-    @rule(producer=PRODUCER, rows=st.integers(1, 6))
-    def send(self, producer: str, rows: int) -> None:
+    @rule(name=NAME, rows=st.integers(1, 6))
+    def send(self, name: str, rows: int) -> None:
+        producer = self.session_of(name)
         self.connect(producer)
         start = self.end_of(producer)
         batch = pa.record_batch([pa.array(range(start, start + rows), pa.int64())], schema=SCHEMA)
         self.sent[producer].append(Record(producer, start, rows, batch))
         self.give(self.sent[producer][-1])
 
-    @rule(producer=PRODUCER)
-    def punctuate(self, producer: str) -> None:
+    @rule(name=NAME)
+    def punctuate(self, name: str) -> None:
+        producer = self.session_of(name)
         self.connect(producer)
         self.sent[producer].append(Record(producer, self.end_of(producer), 1, punctuation=Punctuation(time=self.now)))
         self.give(self.sent[producer][-1])
 
-    @rule(producer=PRODUCER)
+    @rule(name=NAME)
+    def connect_again(self, name: str) -> None:
+        self.resend(self.session_of(name))
+
+    @rule(name=NAME)
+    def finish(self, name: str) -> None:
+        """A producer to which all was acknowledged says bye; once that is safe it is never heard of again."""
+        producer = self.session_of(name)
+        if self.acked[producer] < self.end_of(producer):
+            return
+        self.connect(producer)
+        entry = self.lane.mark(producer, self.end_of(producer), self.now, final=True)
+        for _ in range(2):
+            if entry is not None and not self.writing:
+                self.begin_write()
+            if self.writing:
+                self.end_write()
+        if entry is None or entry.logged or entry.released:
+            self.sessions[name] += 1
+
     def resend(self, producer: str) -> None:
         """A producer connects again: it says hello and sends all that is not acknowledged."""
         self.connected.add(producer)
@@ -114,6 +135,9 @@ class LaneHistory(RuleBasedStateMachine):
         for record in self.sent[producer]:
             if record.end > self.acked[producer]:
                 self.give(record)
+
+    def session_of(self, name: str) -> str:
+        return f"{name}/{self.sessions[name]:08d}"
 
     def end_of(self, producer: str) -> int:
         return self.sent[producer][-1].end if self.sent[producer] else 0
@@ -194,7 +218,6 @@ class LaneHistory(RuleBasedStateMachine):
     @rule(torn=st.sampled_from([None, 0.0, 0.5, 1.0]))
     def crash(self, torn: float | None) -> None:
         """The receiver dies, perhaps in the middle of its write, and another takes its place."""
-        self.crashes += 1
         self.allowed_loss += self.lane.exposed
         if self.writing and torn is not None:
             before = set(self.store.objects)
@@ -224,8 +247,8 @@ class LaneHistory(RuleBasedStateMachine):
         """Everybody finishes: what is missing then is what crashes were allowed to lose, and it is known."""
         if not hasattr(self, "lane"):
             return
-        for producer in PRODUCERS:
-            self.resend(producer)
+        for name in NAMES:
+            self.resend(self.session_of(name))
         for _ in range(20):
             if not self.writing:
                 self.begin_write()
@@ -233,7 +256,7 @@ class LaneHistory(RuleBasedStateMachine):
                 self.end_write()
             self.pull(10**9, confirms=True)
         lost = 0
-        for producer in PRODUCERS:
+        for producer in list(self.sent):
             wanted = set(range(self.end_of(producer)))
             absent = wanted - set(self.applied[producer])
             assert len(absent) == self.missing[producer], "the worker knows what it misses"

@@ -367,3 +367,39 @@ def test_many_small_entries_are_handed_out_as_few() -> None:
         if each.record.batch is not None:
             assert each.record.batch.column(0).to_pylist() == list(range(each.record.start, each.record.end))
     assert joined(handouts[:20]) == handouts[:20]
+
+
+def test_punctuation_takes_what_waits_before_it_into_the_log() -> None:
+    lane = lane_of(0)
+    lane.arrive(Record(A, 0, 1, punctuation=Punctuation(time=1.0)), 0, 0.0)
+    assert send(lane, A, 1, 1) == {}
+    lane.arrive(Record(A, 2, 1, punctuation=Punctuation(time=2.0)), 0, 0.0)
+    assert write(lane) == [(A, 0), (A, 1), (A, 2)]
+
+
+def test_nothing_is_written_behind_an_unacknowledged_entry_that_stays_out() -> None:
+    lane = lane_of(0)
+    send(lane, A, 0, 1)
+    lane.settle({A: 1})
+    send(lane, A, 1, 1)
+    assert lane.plan(0.0) == [], "a later receiver would take the first for received"
+    lane.claim(2, 0)
+    lane.attach({})
+    assert write(lane) == [(A, 0), (A, 1)]
+
+
+def test_items_written_after_later_punctuation_are_restored_before_it() -> None:
+    lane = lane_of(0)
+    punctuation = Record(A, 5, 1, punctuation=Punctuation(time=1.0))
+    lane.restore([("one", punctuation, 0), ("one", items(B, 0, 1), 1), ("two", items(A, 0, 5), 5)])
+    assert starts(lane) == [(A, 0), (B, 0), (A, 5)]
+
+
+def test_a_failed_write_of_punctuation_does_not_overtake_items() -> None:
+    lane = lane_of(10)
+    send(lane, A, 0, 5)
+    lane.arrive(Record(A, 5, 1, punctuation=Punctuation(time=1.0)), 0, 0.0)
+    lane.plan(0.0)
+    lane.failed()
+    lane.allow = Allowance(0)
+    assert write(lane) == [(A, 0), (A, 5)]
