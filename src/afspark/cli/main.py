@@ -12,6 +12,7 @@ import traceback
 
 from afspark.cli.failures import GOES_ON, one_line, own_error
 from afspark.cli.options import DemoOptions, InspectOptions, RunOptions, parse
+from afspark.cli.sendoptions import SendOptions
 from afspark.errors import AfsparkError
 
 
@@ -24,7 +25,20 @@ def main(argv: list[str] | None = None) -> int:
     except AfsparkError as error:
         print(one_line(error), file=sys.stderr)
         return 2
-    return _guarded(options)
+    return _sent(options) if isinstance(options, SendOptions) else _guarded(options)
+
+
+def _sent(options: SendOptions) -> int:
+    # Without Spark: a producer's machine need not have it.
+    from afspark.cli.send import send
+
+    try:
+        return send(options)
+    except KeyboardInterrupt:
+        print("afspark: stopped.", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except Exception as error:  # noqa: BLE001 (as below)
+        return _fail(error, debug=options.debug)
 
 
 def _guarded(options: RunOptions | DemoOptions | InspectOptions) -> int:

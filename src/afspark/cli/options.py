@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from afspark._version import __version__
 from afspark.cli import values
+from afspark.cli.sendoptions import STANDARD_INPUT, SendOptions, add_send, send_options
 from afspark.errors import UsageError
 
 WORDCOUNT, HEAVY_HITTERS = "wordcount", "heavy-hitters"
@@ -92,12 +93,23 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", remedy=f"See {self.prog} --help.")
 
 
-def parse(argv: list[str] | None) -> RunOptions | DemoOptions | InspectOptions:
+def parse(argv: list[str] | None) -> RunOptions | DemoOptions | InspectOptions | SendOptions:
     """The options in ``argv`` (None: of this process). UsageError if they make no sense."""
-    chosen = vars(build_parser().parse_args(argv))
+    parser = build_parser()
+    namespace, rest = parser.parse_known_args(argv)
+    chosen = vars(namespace)
     command = chosen.pop("command")
+    if command == "send":
+        # argparse takes all files at the first place where some could stand: those behind an option are left over.
+        files = [text for text in rest if text == STANDARD_INPUT or not text.startswith("-")]
+        chosen["files"] += files
+        rest = [text for text in rest if text not in files]
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if command == "inspect":
         return InspectOptions(**chosen)
+    if command == "send":
+        return send_options(chosen)
     chosen["conf"] = tuple(chosen["conf"])
     if command == "demo":
         return DemoOptions(**chosen)
@@ -124,6 +136,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_heavy_hitters(algorithms)
     _add_demo(commands)
     _add_inspect(commands)
+    add_send(commands)
     return parser
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -88,3 +89,50 @@ class Counters:
     released: int = 0
     punctuation: int = 0
     marks: int = 0
+
+
+#: a pull of at most so many entries hands them out as they came
+_FEW = 32
+#: items of more rows are not copied for the sake of fewer entries
+_MANY_ROWS = 4096
+
+
+def joined(handouts: list[Handout]) -> list[Handout]:
+    """Many small entries as few larger ones, where a producer's numbers go on and nothing else is between."""
+    if len(handouts) <= _FEW:
+        return handouts
+    runs: list[list[Handout]] = []
+    for handout in handouts:
+        if runs and _goes_on(runs[-1][-1], handout):
+            runs[-1].append(handout)
+        else:
+            runs.append([handout])
+    return [run[0] if len(run) == 1 else _one(run) for run in runs]
+
+
+def _goes_on(last: Handout, following: Handout) -> bool:
+    return (
+        last.logged == following.logged
+        and last.record.producer == following.record.producer
+        and last.record.end == following.record.start
+        and all(each.record.batch is not None and each.record.span < _MANY_ROWS for each in (last, following))
+    )
+
+
+def _one(run: list[Handout]) -> Handout:
+    first = run[0]
+    batch = pa.concat_batches([handout.record.batch for handout in run])
+    return Handout(Record(first.record.producer, first.record.start, batch.num_rows, batch), first.logged)
+
+
+def in_order(records: Iterable[tuple[str, Record, int]]) -> list[tuple[str, Record, int]]:
+    """What a log held, each producer's by their numbers; producers take turns as they did in the log."""
+    found = list(records)
+    of_producer: dict[str, list[tuple[str, Record, int]]] = {}
+    for each in found:
+        of_producer.setdefault(each[1].producer, []).append(each)
+    turns = {
+        producer: iter(sorted(theirs, key=lambda each: (each[1].start, each[1].end)))
+        for producer, theirs in of_producer.items()
+    }
+    return [next(turns[record.producer]) for _, record, _ in found]

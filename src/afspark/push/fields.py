@@ -56,8 +56,8 @@ def flag(value: Any, what: str) -> bool:
 
 
 def text(value: Any, what: str) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= 300:
-        raise wrong(what, "a text of 1 to 300 characters")
+    if not (isinstance(value, str) and 0 < len(value) <= 300 and value.isprintable()):
+        raise wrong(what, "a text of 1 to 300 printable characters")
     return value
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from afspark.push.entries import Counters, Entry, Handout, Record, Session
+from afspark.push.entries import Counters, Entry, Handout, Record, Session, in_order
 from afspark.push.errors import OutOfOrder, Superseded
 from afspark.push.wire import Allowance, Positions
 
@@ -144,22 +144,20 @@ class Lane:
             return []
         self._trim()
         if self._overdrawn(now):
-            chosen = [entry for entry in self._open if not entry.released]
-            self._reopen([])
-        elif self._urgent:
-            chosen = [entry for entry in self._open if entry.durable and not entry.released]
-            self._reopen(entry for entry in self._open if not entry.durable)
-        else:
-            return []
-        return self._take(chosen)
+            return self._take(self._loggable())
+        if self._urgent:
+            candidates = self._loggable()
+            last = max((entry.order for entry in candidates if entry.durable), default=-1)
+            return self._take(
+                [entry for entry in candidates if entry.durable or (entry.order < last and not entry.acked)]
+            )
+        return []
 
     def plan_all(self) -> list[tuple[Entry, Record]]:
         """Everything that is in no log, for an orderly end."""
         if not self._logs or self._writing:
             return []
-        chosen = [entry for entry in self._open if not entry.released]
-        self._reopen([])
-        return self._take(chosen)
+        return self._take(self._loggable())
 
     def written(self, names: Mapping[Entry, str]) -> None:
         """The planned entries are durable, each in the object of that name."""
@@ -179,7 +177,8 @@ class Lane:
         for entry in self._writing:
             entry.writing = False
             self._sessions[entry.producer].writing -= 1
-        self._reopen([*(entry for entry in self._writing if not entry.settling), *self._open])
+        again = [*(entry for entry in self._writing if not entry.settling), *self._open]
+        self._reopen(sorted(again, key=lambda entry: entry.order))
         self._writing = []
 
     def due(self) -> float | None:
@@ -203,10 +202,13 @@ class Lane:
                     self._forget(producer)
 
     def restore(self, records: Iterable[tuple[str, Record, int]]) -> None:
-        """Entries found in the log (object, record, bytes), in the order they were written."""
+        """Entries found in the log (object, record, bytes), in the order they were written.
+
+        A producer's come back by their numbers: punctuation may have been written before items that came earlier.
+        """
         names: dict[Entry, str] = {}
         needless: dict[str, None] = {}
-        for name, record, nbytes in records:
+        for name, record, nbytes in in_order(records):
             session = self._session(record.producer)
             session.over = session.over or record.mark
             if record.end <= session.end:
@@ -246,7 +248,7 @@ class Lane:
         for entry in self._pending:
             if entry.settling and not entry.released:
                 entry.settling = False
-                if self._logs and not (entry.logged or entry.writing) and self._loggable(entry):
+                if self._logs and not (entry.logged or entry.writing) and _belongs_in_log(entry):
                     opened.append(entry)
         self._reopen(sorted(opened, key=lambda entry: entry.order))
         return dict(self._confirmed)
@@ -372,10 +374,21 @@ class Lane:
             self._urgent += durable
         return entry
 
-    @staticmethod
-    def _loggable(entry: Entry) -> bool:
-        # A mark that is not final is said again by the next hello.
-        return entry.durable or (entry.record is not None and not entry.record.mark)
+    def _loggable(self) -> list[Entry]:
+        """What may be written now: all that is open, if no entry before it could turn up as missing.
+
+        A later receiver takes what is below the end of a session's log for received. So nothing is written that
+        comes after an unacknowledged entry which stays out of the log because it settles.
+        """
+        stays_out = next(
+            (
+                entry.order
+                for entry in self._waiting
+                if entry.settling and not (entry.logged or entry.writing or entry.released)
+            ),
+            self._order,
+        )
+        return [entry for entry in self._open if not entry.released and (entry.acked or entry.order < stays_out)]
 
     def _reopen(self, entries: Iterable[Entry]) -> None:
         self._open = deque(entries)
@@ -389,6 +402,8 @@ class Lane:
         self._writing = chosen
         for entry in chosen:
             entry.writing = True
+        self._reopen(entry for entry in self._open if not entry.writing)
+        for entry in chosen:
             self._sessions[entry.producer].writing += 1
         # Records do not change while they are written, entries do.
         return [(entry, entry.record) for entry in chosen if entry.record is not None]
@@ -470,3 +485,8 @@ class Lane:
         session = self._sessions.get(producer)
         if session is not None and session.over and self.idle(producer):
             del self._sessions[producer]
+
+
+def _belongs_in_log(entry: Entry) -> bool:
+    # A mark that is not final is said again by the next hello.
+    return entry.durable or (entry.record is not None and not entry.record.mark)

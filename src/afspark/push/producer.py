@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from afspark.errors import AfsparkError, UsageError
 from afspark.push.errors import LimitExceeded, PushError, ReceiverUnreachable, SchemaMismatch
+from afspark.push.fitting import no_rows
 from afspark.push.latency import Latencies
 from afspark.push.link import Dial, Stream, may_pass, say_bye, say_hello, short_reason
 from afspark.push.unacked import Lost, NotAcknowledged, Piece, Unacked
@@ -133,6 +134,12 @@ class Producer:
             return self._unacked.items
 
     @property
+    def alive(self) -> bool:
+        """Whether what is unacknowledged may still be acknowledged."""
+        with self._changed:
+            return not (self._done or self._aborted or self._failure is not None)
+
+    @property
     def lost(self) -> Lost:
         """What is unacknowledged now; after `abort` or a failure: what was lost for good."""
         with self._changed:
@@ -164,9 +171,7 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Waits until everything is acknowledged, then says good-bye. NotAcknowledged after ``timeout`` seconds."""
         with self._changed:
-            if self._done or self._aborted:
-                if self._failure is not None and self._unacked.items:
-                    raise self._failure
+            if self._aborted or (self._done and self._failure is None):
                 return
             self._closing = True
             self._changed.notify_all()
@@ -203,7 +208,8 @@ class Producer:
         try:
             self.close(self._give_up)
         except AfsparkError as failure:
-            error.add_note(str(failure))
+            if failure is not error:
+                error.add_note(str(failure))
 
     # --- what calls do, under the lock ---
 
@@ -235,7 +241,7 @@ class Producer:
         return batch.slice(some.num_rows)
 
     def _mark(self, punctuation: Punctuation) -> None:
-        empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in self.schema], schema=self.schema)
+        empty = no_rows(self.schema)
         with self._changed:
             self._check_open()
             self._wait(lambda: self._welcome is not None)
@@ -364,8 +370,8 @@ class Producer:
                 raise PushError(f"The receiver at {self._dial.address} has no lanes.")
             if self._welcome is not None:
                 self._reconnects += 1
-            for lane, end in welcome.received.items():
-                self._release(self._unacked.acknowledge(lane, end))
+            # All of it, though ``received`` may say that some is there: the stream could reach another process than
+            # the hello did, and whoever has it already drops it and acknowledges it again.
             self._queue = deque(self._unacked.pending(welcome.lanes))
             self._welcome = welcome
             self._limit = min(self._own_limit, welcome.unacked)

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from afspark.errors import StoreError
-from afspark.push.entries import Entry, Handout, Record
+from afspark.push.entries import Entry, Handout, Record, joined
 from afspark.push.errors import ReceiverStopped
 from afspark.push.itemlog import ItemLog
 from afspark.push.lane import Lane
@@ -24,6 +24,7 @@ GLANCE_SECONDS = 0.1
 
 _RETRY_SECONDS = (0.05, 5.0)
 _DELETE_SECONDS = 1.0
+_LOOK_SECONDS = 0.005
 _DELETE_BATCH = 64
 _POSITIONS_KEPT = 10_000
 
@@ -179,7 +180,8 @@ class LaneService:
                         raise _stopped()
             finally:
                 self._pulls -= 1
-            return self._lane.handouts(above, ticket.bytes)
+            handouts = self._lane.handouts(above, ticket.bytes)
+        return joined(handouts)
 
     def settle(self, message: Settle) -> bool:
         with self._lock:
@@ -270,7 +272,10 @@ class LaneService:
                         return
                     due = self._lane.due()
                     now = time.monotonic()
-                    self._work.wait(_DELETE_SECONDS if due is None else max(0.0, min(due - now, _DELETE_SECONDS)))
+                    # What is due may have to wait for the worker; then it is looked at again and again.
+                    self._work.wait(
+                        _DELETE_SECONDS if due is None else min(max(due - now, _LOOK_SECONDS), _DELETE_SECONDS)
+                    )
                     planned = self._lane.plan(time.monotonic())
             if planned and not self._write(planned):
                 if self._stopping:

@@ -6,6 +6,7 @@ acknowledges, so that a test can kill it at any moment and see what it had.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
@@ -85,8 +86,9 @@ class FakeReceiver(flight.FlightServerBase):
                     self.lock.wait_for(lambda: acks, 0.02)
                     mine, acks[:] = acks[:], []
                     self.held -= sum(span for _, span in mine)
-                for ack, _ in mine:
-                    writer.write(ack.to_bytes())
+                with contextlib.suppress(OSError, pa.ArrowException):  # the producer has gone
+                    for ack, _ in mine:
+                        writer.write(ack.to_bytes())
 
         thread = threading.Thread(target=acknowledge, daemon=True)
         thread.start()

@@ -1,0 +1,72 @@
+"""Syslog messages (RFC 5424 and the older RFC 3164) as rows. A line that is neither is a message without more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from afspark.errors import InputError
+from afspark.push.fitting import Rows, fit
+from afspark.push.lines import line_array, text_of
+
+COLUMNS = ("priority", "facility", "severity", "timestamp", "host", "app", "message")
+"""What a receiver's schema may name; ``timestamp`` is the text in the message."""
+
+DEFAULT_PRIORITY = 13
+
+_PRIORITY = r"^<(?P<priority>\d{1,3})>"
+_NEW = (
+    _PRIORITY + r"1 (?P<timestamp>\S+) (?P<host>\S+) (?P<app>\S+) \S+ \S+ "
+    r"(?:-|(?:\[(?:[^\]\\]|\\.)*\])+)(?: (?P<message>(?s:.*)))?$"
+)
+_OLD = (
+    _PRIORITY + r"(?P<timestamp>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (?P<host>\S+) "
+    r"(?P<app>[^\s:\[]+)(?:\[[^\]]*\])?: ?(?P<message>(?s:.*))$"
+)
+_PLAIN = r"^(?:<(?P<priority>\d{1,3})>)?(?P<message>(?s:.*))$"
+
+
+class Syslog:
+    """Parser of blocks of lines; `datagrams` of lists of datagrams, a message each."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        unknown = [name for name in schema.names if name not in COLUMNS]
+        if unknown:
+            raise InputError(
+                f"Syslog messages have no {unknown[0]!r}.",
+                remedy=f"The receiver may take these columns: {', '.join(COLUMNS)}.",
+                missing=unknown,
+            )
+        self._schema = schema
+
+    def __call__(self, block: bytes) -> Rows:
+        rows = fit(parse(line_array(text_of(block))), self._schema)
+        return Rows(rows.batch, rows.bad, rows.example, len(block))
+
+    def datagrams(self, datagrams: list[bytes]) -> Rows:
+        lines = (datagram.rstrip(b"\r\n\0").replace(b"\n", b" ") for datagram in datagrams)
+        return self(b"".join(line + b"\n" for line in lines))
+
+
+def parse(lines: pa.StringArray) -> pa.Table:
+    """All columns of the messages in ``lines``; those a message does not have are null.
+
+    >>> parse(pa.array(["<34>Oct 11 22:14:15 mymachine su: 'su root' failed", "hello"])).to_pylist()[0]["facility"]
+    4
+    """
+    fields: dict[str, Any] = dict.fromkeys(COLUMNS, pa.nulls(len(lines), pa.string()))
+    # The most general form first: a more special one that matches decides.
+    for pattern in (_PLAIN, _OLD, _NEW):
+        found = pc.extract_regex(lines, pattern)
+        matches = found.is_valid()
+        for name in (field.name for field in found.type):
+            fields[name] = pc.if_else(matches, pc.struct_field(found, name), fields[name])
+    priority = pc.if_else(pc.equal(pc.fill_null(fields["priority"], ""), ""), str(DEFAULT_PRIORITY), fields["priority"])
+    number = pc.cast(priority, pa.int32())
+    eight = pa.scalar(8, pa.int32())
+    fields["priority"] = number
+    fields["facility"] = pc.divide(number, eight)
+    fields["severity"] = pc.subtract(number, pc.multiply(fields["facility"], eight))
+    return pa.table([fields[name] for name in COLUMNS], names=list(COLUMNS))

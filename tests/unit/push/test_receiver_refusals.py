@@ -1,0 +1,240 @@
+"""Whatever one producer sends, it alone gets an error, and the others go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from afspark.errors import AfsparkError
+from afspark.push.drain import Drain
+from afspark.push.errors import (
+    LimitExceeded,
+    NotAllowed,
+    OutOfOrder,
+    ReceiverUnreachable,
+    SchemaMismatch,
+    UnknownLane,
+    UnsoundBatch,
+    WireError,
+    from_flight,
+)
+from afspark.push.limits import Limits
+from afspark.push.receiver import Receiver
+from afspark.push.security import Access, Security
+from afspark.push.wire import HELLO, BatchTag, Hello, Punctuation, PutHeader
+from tests.unit.push.flightclient import SESSION, Client, Stream, rows
+
+Start = Callable[..., Receiver]
+
+
+@pytest.fixture
+def receiver(receive: Start) -> Iterator[Receiver]:
+    """A receiver with an honest producer, who must not notice anything."""
+    receiver = receive(limits=Limits(message_bytes=100_000, producers=3))
+    honest = Client(receiver.address, "honest").stream()
+    honest.send(0, 10)
+    honest.ack_up_to(10)
+    yield receiver
+    honest.send(10, 10)
+    honest.ack_up_to(20)
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1)
+    mine = [entry for entry in drain.pull({}) if entry.producer.startswith("honest")]
+    assert [entry.start for entry in mine] == [0, 10]
+
+
+def refusal(stream: Stream) -> AfsparkError:
+    """The error a stream ends with."""
+    with pytest.raises((flight.FlightError, pa.ArrowException, OSError)) as caught:
+        stream.close()
+    return from_flight(caught.value, "")
+
+
+def tagged(tag: bytes) -> Callable[[Stream], None]:
+    return lambda stream: stream.writer.write_with_metadata(rows(0, 5), tag)
+
+
+def unsound(stream: Stream) -> None:
+    # A slice is written with its own offsets; a whole batch goes out as it is.
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([1, 2], pa.int64()),
+            pa.Array.from_buffers(
+                pa.string(), 2, [None, pa.py_buffer(b"\0\0\0\0\x09\0\0\0\x04\0\0\0"), pa.py_buffer(b"abcdefgh")]
+            ),
+        ],
+        schema=rows(0, 0).schema,
+    )
+    stream.writer.write_with_metadata(batch, BatchTag(0, 0).to_bytes())
+
+
+@pytest.mark.parametrize(
+    ("send", "kind"),
+    [
+        (tagged(b"{"), WireError),
+        (tagged(b"\xff" * 100), WireError),
+        (tagged(json.dumps({"lane": 0, "start": -1}).encode()), WireError),
+        (tagged(b" " * 10_000), WireError),
+        (tagged(BatchTag(7, 0).to_bytes()), UnknownLane),
+        (tagged(BatchTag(0, 0, Punctuation(end=True)).to_bytes()), WireError),
+        (lambda stream: (stream.send(0, 5), stream.send(6, 5)), OutOfOrder),
+        (lambda stream: (stream.send(0, 5), stream.send(3, 5)), OutOfOrder),
+        (lambda stream: stream.send(0, 50_000), LimitExceeded),
+        (lambda stream: (stream.send(0, 5), stream.writer.write_batch(rows(5, 5))), WireError),
+        (lambda stream: stream.writer.write_metadata(b"alone"), WireError),
+        (unsound, UnsoundBatch),
+    ],
+    ids=[
+        "no json", "garbage", "negative", "long tag", "lane", "punctuation with rows", "hole", "overlap", "oversized",
+        "mixed", "no batch", "unsound",
+    ],
+)  # fmt: skip
+def test_a_wrong_batch_ends_its_stream_alone(
+    receiver: Receiver, send: Callable[[Stream], Any], kind: type[AfsparkError]
+) -> None:
+    stream = Client(receiver.address, "guilty").stream()
+    send(stream)
+    error = refusal(stream)
+    assert type(error) is kind, error
+    assert receiver.stats()["refused"][kind.__name__] == 1
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pa.schema([("n", pa.int32()), ("text", pa.string())]),
+        pa.schema([("n", pa.int64())]),
+        pa.schema([("text", pa.string()), ("n", pa.int64())]),
+        pa.schema([("N", pa.int64()), ("text", pa.string())]),
+        pa.schema([]),
+    ],
+    ids=lambda schema: ",".join(schema.names) or "none",
+)
+def test_another_schema_is_refused(receiver: Receiver, schema: pa.Schema) -> None:
+    assert isinstance(refusal(Client(receiver.address).stream(schema)), SchemaMismatch)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        b"{}",
+        b"garbage",
+        b'{"version":2,"producer":"p","session":"00112233"}',
+        b'{"version":1,"producer":"p/q","session":"00112233"}',
+        b'{"version":1,"producer":"p","session":"XYZ"}',
+    ],
+)
+def test_a_wrong_header_is_refused(receiver: Receiver, command: bytes) -> None:
+    assert isinstance(refusal(Client(receiver.address).stream(command=command)), WireError)
+
+
+@pytest.mark.parametrize("kind", ["hello", "bye", "attach", "settle", "confirm", "reboot", ""])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"version":1}', os.urandom(50)])
+def test_a_wrong_action_is_refused(receiver: Receiver, kind: str, body: bytes) -> None:
+    with pytest.raises((flight.FlightError, pa.ArrowException)) as caught:
+        Client(receiver.address).act(kind, body)
+    assert isinstance(from_flight(caught.value, ""), WireError)
+
+
+@pytest.mark.parametrize("ticket", [b"", b"{", b'{"version":1,"lane":9,"incarnation":1,"fence":1,"confirmed":{}}'])
+def test_a_wrong_ticket_is_refused(receiver: Receiver, ticket: bytes) -> None:
+    with pytest.raises((flight.FlightError, pa.ArrowException)) as caught:
+        Client(receiver.address).flight.do_get(flight.Ticket(ticket)).read_all()
+    assert isinstance(from_flight(caught.value, ""), WireError | UnknownLane)
+
+
+def test_too_many_producers_are_refused(receiver: Receiver) -> None:
+    streams = [Client(receiver.address, f"p{number}").stream() for number in range(2)]
+    for stream in streams:
+        stream.send(0, 1)
+        stream.ack_up_to(1)
+    with pytest.raises(flight.FlightError) as caught:
+        Client(receiver.address, "one more").hello()
+    error = from_flight(caught.value, "")
+    assert isinstance(error, LimitExceeded) and (error.allowed, error.found) == (3, 4)
+
+
+@pytest.mark.parametrize("data", [b"", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 500])
+def test_strangers_on_the_port_do_no_harm(receiver: Receiver, data: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", receiver.port), timeout=5) as connection:
+        connection.sendall(data)
+
+
+def test_a_half_sent_stream_keeps_what_was_acknowledged(receiver: Receiver) -> None:
+    client = Client(receiver.address, "torn")
+    stream = client.stream()
+    stream.send(0, 5)
+    stream.ack_up_to(5)
+    client.close()
+    del stream, client
+    assert Client(receiver.address, "torn").hello().received == {0: 5}
+
+
+@pytest.fixture(scope="session")
+def secrets_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("secrets")
+    (folder / "token").write_text("0123456789abcdef0123\n")
+    (folder / "other").write_text("fedcba9876543210fedc\n")
+    subprocess.run(
+        [
+            "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+            "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem"),
+        ],
+        check=True,
+        capture_output=True,
+    )  # fmt: skip
+    return folder
+
+
+@pytest.mark.parametrize("token", [None, "other", "token"])
+def test_only_the_token_opens(receive: Start, secrets_folder: Path, token: str | None) -> None:
+    receiver = receive(security=Security(token_file=str(secrets_folder / "token")))
+    access = Access(token_file=None if token is None else str(secrets_folder / token))
+    client = Client(receiver.address, headers=access.headers())
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=access)
+    if token == "token":
+        stream = client.stream()
+        stream.send(0, 5)
+        stream.ack_up_to(5)
+        assert len(drain.pull({})) == 1
+        return
+    uses: list[Callable[[], object]] = [
+        lambda: client.act(HELLO, Hello("p", SESSION).to_bytes()),
+        lambda: client.stream().close(),
+    ]
+    for use in uses:
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            use()
+    with pytest.raises(NotAllowed):
+        drain.pull({})
+    with pytest.raises(NotAllowed):
+        drain.stats()
+
+
+def test_tls_with_a_certificate_from_a_file(receive: Start, secrets_folder: Path) -> None:
+    security = Security(
+        token_file=str(secrets_folder / "token"),
+        cert_file=str(secrets_folder / "cert.pem"),
+        key_file=str(secrets_folder / "key.pem"),
+    )
+    receiver = receive(host="0.0.0.0", security=security)
+    address = f"grpc+tls://localhost:{receiver.port}"
+    access = Access(token_file=str(secrets_folder / "token"), root_certs_file=str(secrets_folder / "cert.pem"))
+    with Drain(address, 0, incarnation=1, fence=1, access=access) as drain:
+        assert drain.attach() == {}
+    for wrong in (Access(token_file=access.token_file), Access(root_certs_file=access.root_certs_file)):
+        with Drain(address, 0, incarnation=1, fence=1, access=wrong) as drain, pytest.raises(AfsparkError) as caught:
+            drain.attach()
+        assert isinstance(caught.value, ReceiverUnreachable | NotAllowed)
+    header = PutHeader("p", SESSION)
+    with pytest.raises(flight.FlightError):
+        Client(f"grpc://localhost:{receiver.port}").act(HELLO, Hello(header.producer, header.session).to_bytes())
