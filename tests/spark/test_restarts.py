@@ -178,8 +178,7 @@ def test_a_driver_killed_with_all_state_is_continued_inside_the_bound(spark: Spa
     assert [entry["batch"] for entry in query.ledger()] == [2, 2]
 
 
-@pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
-@pytest.mark.parametrize("remedy", ["mended", "removed"])
+@pytest.mark.parametrize(("remedy", "keyed"), [("mended", False), ("removed", True)], ids=["shares", "keyed"])
 def test_a_file_cut_short_stops_the_query_and_the_rest_is_counted_once(
     spark: SparkSession, place: Place, remedy: str, keyed: bool
 ) -> None:
