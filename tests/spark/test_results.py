@@ -15,6 +15,7 @@ import afspark as af
 from afspark.runtime.sources import ZipfWords
 from tests.spark.streams import BATCH_BYTES, Place, at, counts, run, words, write_text
 
+
 @pytest.mark.parametrize(
     ("tolerance", "keyed"),
     [(af.Nothing(), False), (af.MiniBatch(), True), (af.Approximate(200.0), False)],

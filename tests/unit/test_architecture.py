@@ -18,7 +18,7 @@ PACKAGE = ROOT / "src" / "afspark"
 MAX_LINES = 500
 
 FOUNDATION = {"errors", "config", "_version"}
-CORE = ["model", "bounds", "policies", "store", "runtime"]
+CORE = ["model", "bounds", "policies", "store", "push", "runtime"]
 """Each imports only what stands before it, besides the foundation."""
 
 FRONT = {"cli", "report", "__main__"}

@@ -10,8 +10,8 @@ their state until the next batch, so that a stage can be run again for those tha
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from py4j.protocol import Py4JJavaError
@@ -22,17 +22,17 @@ from afspark.errors import CheckpointError, StoreError, UsageError, WorkerFailed
 from afspark.model.windows import Punctuation
 from afspark.runtime.crew import Crew
 from afspark.runtime.faults import Phase
-from afspark.runtime.offsets import batch_time, chunks_of_batch
+from afspark.runtime.inlets import Inlets, Slices
+from afspark.runtime.offsets import batch_time
 from afspark.runtime.orders import Mission, Order, Report
-from afspark.runtime.pipeline import Edge, Node, Pipeline, RunOptions
+from afspark.runtime.pipeline import Node, Pipeline, RunOptions
 from afspark.runtime.placement import driver_host
 from afspark.runtime.programme import programmes
 from afspark.runtime.progress import BatchProgress, summarise
 from afspark.runtime.reception import Reception
 from afspark.runtime.roster import digests_agree
-from afspark.runtime.shift import ALL, items_for
-from afspark.runtime.sources import Chunk, Planner, Pushed, Source
-from afspark.runtime.stages import FrameInlet, Inlet, OutputInlet, SourceInlet, run_orders, run_stage, strike_workers
+from afspark.runtime.sources import Planner, Pushed, Source
+from afspark.runtime.stages import run_orders, run_stage, strike_workers
 from afspark.runtime.worker import Clock
 from afspark.runtime.workforce import Workforce
 from afspark.store import CommitRecord, Ledger, QueryIdentity, RecordLog, Store, seal, unseal
@@ -47,24 +47,6 @@ ENDING = "ending"
 
 #: Room for taken-back batches below the epoch's number in a fence.
 FENCE_BITS = 20
-
-
-@dataclass(frozen=True)
-class Slice:
-    """What of a source belongs to a batch. ``gone`` is left out, and every other chunk keeps its reader: some
-    workers may have applied their share before the query went down.
-    """
-
-    planner: Planner
-    chunks: Sequence[Chunk]
-    gone: Sequence[Chunk] = ()
-
-    def shares(self, workers: int) -> list[list[Chunk]]:
-        shares = self.planner.shares(self.chunks, workers)
-        return [[chunk for chunk in part if chunk not in self.gone] for part in shares]
-
-
-Slices = Mapping[str, Slice]
 
 
 class Engine:
@@ -87,6 +69,7 @@ class Engine:
         self.reception = Reception(
             sc, pipeline, {name: self.store.below(source_folder(name)) for name in pipeline.sources}
         )
+        self.inlets = Inlets(pipeline, self.planners, checkpoint, self.reception)
         self.crews: list[Crew] = []
         self.totals = {"items": 0, "bytes": 0}
         #: every operator was told that the stream has ended
@@ -129,7 +112,7 @@ class Engine:
                 "The stream of this checkpoint has been ended.", remedy="Start with a new checkpoint.", batch=batch
             )
         self._ready(batch)
-        slices = {name: self._slice(name, batch, first) for name in self.planners}
+        slices = self.inlets.slices(batch, first=first)
         return self._run(batch, batch_time(self.checkpoint, batch), frame, slices, deliver)
 
     def end(self, deliver: Callable[[int], None]) -> list[BatchProgress]:
@@ -231,7 +214,7 @@ class Engine:
         tries = self._delivered(apply, deliver, batch, clock)
         self._strike(batch, Phase.COMMITTING)
         recovered = [entry for crew in self.crews for entry in crew.workforce.advance(crew.reports)]
-        entrances = [crew for crew in self.crews if self._reads_source(crew.node)]
+        entrances = [crew for crew in self.crews if self.inlets.reads_source(crew.node)]
         for name in self.totals:
             self.totals[name] += sum(getattr(report, name) for crew in entrances for report in crew.reports)
         committing = time.perf_counter()
@@ -252,6 +235,7 @@ class Engine:
             tries=tries,
             seconds=time.perf_counter() - started,
             parts=clock.seconds,
+            receivers=self.reception.watch(time.perf_counter() - started),
         )
 
     def _open_day(self, now: float, *, ending: bool, last: bool) -> None:
@@ -262,9 +246,9 @@ class Engine:
             # At the end windows close level by level: what one operator still sends belongs to windows of the next.
             final = ending and not waiting & self.pipeline.upstream_of(crew.name)
             closings[crew.name] = crew.open_day(now, ending=final)
-            if last and self._reads_source(crew.node):
+            if last and self.inlets.reads_source(crew.node):
                 closings[crew.name].append(Punctuation.of_stream(crew.name))
-        inputs = {crew.name: self._origins(crew.node) for crew in self.crews}
+        inputs = {crew.name: self.inlets.origins(crew.node) for crew in self.crews}
         for name, programme in programmes(inputs, closings).items():
             self.crew(name).workforce.programme = programme
 
@@ -299,13 +283,13 @@ class Engine:
     def _advance(self, crew: Crew, batch: int, frame: DataFrame | None, slices: Slices) -> bool:
         """One try of one operator's stage; True if all of its workers have applied the batch."""
         orders = crew.workforce.orders(batch)
-        inlets = self._inlets(crew, batch, frame, slices)
+        inlets = self.inlets.of(crew, self.crews, batch, frame, slices)
         job = partial(run_stage, self.sc, crew.mission, crew.work, orders, inlets)
         reports = self._reports(orders, job)
         if not crew.workforce.settle(batch, reports):
             return False
         crew.reports = [report for report in reports if report is not None]
-        if digests_agree(crew.reports, self._produced(crew)):
+        if digests_agree(crew.reports, self.inlets.produced(crew, self.crews)):
             return True
         for name in (crew.name, *self.pipeline.downstream_of(crew.name)):
             self._roll_back(self.crew(name), batch)
@@ -350,53 +334,6 @@ class Engine:
         """Takes the batch back everywhere: a retried stage has given some workers other items."""
         orders = crew.workforce.take_back(batch)
         self._reports(orders, partial(run_orders, self.sc, crew.mission, crew.work, orders))
-
-    # --- where items come from ------------------------------------------------------------------------------
-
-    def _origins(self, node: Node) -> list[str]:
-        return [edge.origin for edge in node.inputs if edge.origin not in self.pipeline.sources]
-
-    def _reads_source(self, node: Node) -> bool:
-        return any(edge.origin in self.pipeline.sources for edge in node.inputs)
-
-    def _inlet(self, crew: Crew, edge: Edge, source: Source, part: Slice) -> SourceInlet:
-        shares = part.shares(crew.node.workers)
-        if isinstance(source, Pushed):
-            shares = [[self.reception.claim(edge.origin, chunk) for chunk in share] for share in shares]
-        return SourceInlet(edge.origin, source, edge.transforms, shares)
-
-    def _inlets(self, crew: Crew, batch: int, frame: DataFrame | None, slices: Slices) -> list[Inlet]:
-        inlets: list[Inlet] = []
-        for edge in crew.node.inputs:
-            source = self.pipeline.sources.get(edge.origin)
-            if edge.origin not in self.pipeline.sources:
-                origin = self.crew(edge.origin)
-                inlets.append(OutputInlet(origin.residents, origin.homes, batch, crew.name, edge.transforms))
-            elif isinstance(source, Source):
-                if edge.origin in slices:
-                    inlets.append(self._inlet(crew, edge, source, slices[edge.origin]))
-            elif frame is not None:
-                inlets.append(FrameInlet(edge.origin, frame, edge.transforms))
-        for sender in self.crews:
-            if crew.name in sender.node.feeds_back and batch > 0:
-                inlets.append(OutputInlet(sender.residents, sender.homes, batch - 1, crew.name, feedback=True))
-        return inlets
-
-    def _produced(self, crew: Crew) -> dict[str, str]:
-        """Digests of what the operators upstream keep for this one now."""
-        produced = {}
-        for name in self._origins(crew.node):
-            for report in self.crew(name).reports:
-                ports = (ALL, items_for(crew.name))
-                produced[f"{name}:{report.worker}"] = "+".join(report.produced.get(port, "") for port in ports)
-        return produced
-
-    def _slice(self, name: str, batch: int, first: bool) -> Slice:
-        planner = self.planners[name]
-        position = list(self.pipeline.sources).index(name)
-        chunks = chunks_of_batch(self.checkpoint, planner, batch, position)
-        # Input removed while the query was down is left out; while it runs, that is an error.
-        return Slice(planner, chunks, planner.missing(chunks) if first else [])
 
     # --- opening and committing -----------------------------------------------------------------------------
 

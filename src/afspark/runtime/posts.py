@@ -14,6 +14,9 @@ from pyspark import SparkContext
 
 from afspark.errors import WorkerFailed
 from afspark.push.desk import Announced, Desk, DeskPlan, announced
+from afspark.push.drain import Drain
+from afspark.push.errors import PushError
+from afspark.push.security import Access
 from afspark.push.wire import Allowance
 from afspark.runtime.host import spark_host
 from afspark.runtime.placement import driver_host
@@ -28,8 +31,8 @@ _CLOSING = "closing"
 class Posts(ABC):
     """The receivers of one source."""
 
-    def __init__(self, sc: SparkContext, plans: Sequence[DeskPlan], store: Store) -> None:
-        self.sc, self.plans, self.store = sc, plans, store
+    def __init__(self, sc: SparkContext, plans: Sequence[DeskPlan], store: Store, access: Access) -> None:
+        self.sc, self.plans, self.store, self.access = sc, plans, store, access
 
     @abstractmethod
     def open(self) -> None: ...
@@ -100,7 +103,14 @@ class ExecutorPosts(Posts):
         return [one for one in announced(self.store) if one.at >= self._since]
 
     def stats(self) -> dict[str, Any]:
-        return {}
+        found: dict[str, Any] = {}
+        for one in self.announced():
+            with Drain(one.address, one.lanes[0], incarnation=0, fence=0, access=self.access, timeout=2.0) as drain:
+                try:
+                    found[one.address] = drain.stats()
+                except PushError:
+                    continue  # it is being started anew
+        return found
 
     def _run(self) -> None:
         task = partial(_receive, driver_host(self.sc), self.store, self._closing)

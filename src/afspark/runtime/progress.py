@@ -50,6 +50,8 @@ class BatchProgress:
     unplaced: int
     #: resident cells and bytes of all workers
     state: Mapping[str, int]
+    #: what receivers took since the last batch: items accepted, acknowledged, logged, duplicates; pending now
+    receivers: Mapping[str, float]
     #: per worker: operator, host, thresholds in force, distance from the last backup, seconds per part of its task
     workers: Sequence[Mapping[str, Any]]
 
@@ -66,6 +68,7 @@ def summarise(
     tries: int,
     seconds: float,
     parts: Mapping[str, float],
+    receivers: Mapping[str, float],
 ) -> BatchProgress:
     """The progress of a batch from its reports; ``entrances`` are the operators that read from sources."""
     reports = [report for crew in crews for report in crew.reports]
@@ -91,6 +94,7 @@ def summarise(
             "cells": sum(report.cells for report in reports),
             "bytes": sum(report.memory for report in reports),
         },
+        receivers=receivers,
         workers=[entry for crew in crews for entry in _workers(crew)],
     )
 
@@ -124,6 +128,7 @@ class Totals:
     late: int = 0
     unplaced: int = 0
     backups: dict[str, int] = field(default_factory=lambda: {"count": 0, "cells": 0, "bytes": 0})
+    receivers: dict[str, float] = field(default_factory=dict)
 
     def add(self, progress: BatchProgress) -> None:
         self.batches += 1
@@ -135,3 +140,5 @@ class Totals:
         self.unplaced += progress.unplaced
         for name in self.backups:
             self.backups[name] += progress.backups[name]
+        for name, value in progress.receivers.items():
+            self.receivers[name] = value if name == "pending" else self.receivers.get(name, 0.0) + value

@@ -6,6 +6,7 @@ allowed to, so every such end halves what the next one may hold without backup.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from afspark.push.limits import Limits
 from afspark.push.security import Security
 from afspark.runtime.crew import Crew
 from afspark.runtime.intake import LaneAway
+from afspark.runtime.intensity import Intensity
 from afspark.runtime.lanes import open_lane
 from afspark.runtime.orders import Report
 from afspark.runtime.pipeline import Node, Pipeline
@@ -32,6 +34,7 @@ class Reception:
     def __init__(self, sc: SparkContext, pipeline: Pipeline, folders: Mapping[str, Store]) -> None:
         self._sc, self._pipeline, self._folders = sc, pipeline, folders
         self._posts: dict[str, Posts] = {}
+        self._intensity = Intensity()
         self.positions: dict[str, Lanes] = {}
 
     @property
@@ -47,7 +50,7 @@ class Reception:
             (reader,) = [node for node in self._pipeline.nodes if name in {edge.origin for edge in node.inputs}]
             plans = desk_plans(source, reader, self._pipeline)
             kind = DriverPosts if source.where == "driver" else ExecutorPosts
-            self._posts[name] = kind(self._sc, plans, self._folders[name])
+            self._posts[name] = kind(self._sc, plans, self._folders[name], source.access())
             self._posts[name].open()
 
     def close(self) -> None:
@@ -65,6 +68,15 @@ class Reception:
         for posts in self._posts.values():
             found |= posts.stats()
         return found
+
+    def watch(self, seconds: float) -> dict[str, float]:
+        """What came since the last batch, which took so long."""
+        since = self._intensity.of_batch(self.stats())
+        allowed = [plan.items for posts in self._posts.values() for plan in posts.plans]
+        if since and math.isfinite(min(allowed)):
+            lanes = sum(len(plan.lanes) for posts in self._posts.values() for plan in posts.plans)
+            self._intensity.warn(since, seconds, min(allowed), lanes)
+        return since
 
     # --- batches --------------------------------------------------------------------------------------------
 
