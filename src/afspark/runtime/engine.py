@@ -35,7 +35,7 @@ from afspark.runtime.sources import Planner, Pushed, Source
 from afspark.runtime.stages import run_orders, run_stage, strike_workers
 from afspark.runtime.worker import Clock
 from afspark.runtime.workforce import Workforce
-from afspark.store import CommitRecord, Ledger, QueryIdentity, RecordLog, Store, seal, unseal
+from afspark.store import CommitRecord, Ledger, QueryIdentity, RecordLog, Store, ThrottledStore, seal, unseal
 from afspark.store.epochs import newest_batch, read_history
 from afspark.store.itemlosses import ItemLosses
 
@@ -58,6 +58,8 @@ class Engine:
         self.sc, self.pipeline, self.options, self.identity = sc, pipeline, options, identity
         self.checkpoint = checkpoint
         self.store = checkpoint.below("afspark")
+        if options.throttle is not None:
+            self.store = ThrottledStore(self.store, options.throttle)
         self.ledger = Ledger(self.store)
         self.log = RecordLog(self.store)
         self.item_losses = ItemLosses(self.store)

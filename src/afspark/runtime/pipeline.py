@@ -23,6 +23,7 @@ from afspark.runtime.faults import FaultPlan
 from afspark.runtime.sources import Pushed, Source
 from afspark.runtime.sources.pushed import PLACE_OF_RECEIVER
 from afspark.runtime.terms import Terms
+from afspark.store import Throttle
 
 DEFAULT_BATCH_BYTES = 40_000_000
 
@@ -253,6 +254,8 @@ class RunOptions:
     #: how long a home without executor may stay away before its workers count as lost
     host_grace_seconds: float = 20.0
     faults: FaultPlan = field(default_factory=FaultPlan)
+    #: makes the backup store as slow as a remote one, for experiments
+    throttle: Throttle | None = None
 
     def __post_init__(self) -> None:
         if self.batch_bytes < 1:

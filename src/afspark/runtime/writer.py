@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -24,10 +25,18 @@ from afspark.runtime.query import Deliver, Outlet, Query
 from afspark.runtime.session import LOCAL_FILE_MANAGER, check_session
 from afspark.runtime.sources import Source
 from afspark.runtime.stream import StatefulStream
-from afspark.store import claim, open_store
+from afspark.store import Throttle, claim, open_store
 
 MODES = ("update", "complete", "append")
-OWN_OPTIONS = {"checkpointLocation", "batchBytes", "segments", "hostGraceSeconds", "bounds"}
+OWN_OPTIONS = {
+    "checkpointLocation",
+    "batchBytes",
+    "segments",
+    "hostGraceSeconds",
+    "bounds",
+    "storeLatencySeconds",
+    "storeBytesPerSecond",
+}
 
 
 @dataclass(frozen=True)
@@ -137,7 +146,15 @@ class StreamWriter:
         checkpoint = self.options.get("checkpointLocation") or tempfile.mkdtemp(prefix="afspark-checkpoint-")
         if not urlparse(checkpoint).scheme:
             checkpoint = str(Path(checkpoint).absolute())
-        return RunOptions(checkpoint=checkpoint, faults=self.faults, **given)
+        return RunOptions(checkpoint=checkpoint, faults=self.faults, throttle=self._throttle(), **given)
+
+    def _throttle(self) -> Throttle | None:
+        """``storeLatencySeconds`` and ``storeBytesPerSecond`` make the backup store slower, for experiments."""
+        if not {"storeLatencySeconds", "storeBytesPerSecond"} & self.options.keys():
+            return None
+        latency = self._number("storeLatencySeconds", float) if "storeLatencySeconds" in self.options else 0.0
+        rate = self._number("storeBytesPerSecond", float) if "storeBytesPerSecond" in self.options else math.inf
+        return Throttle(latency_seconds=latency, bytes_per_second=rate)
 
     def _number(self, key: str, kind: Callable[[str], Any]) -> Any:
         try:
