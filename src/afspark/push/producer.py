@@ -409,6 +409,8 @@ class Producer:
 
     def _take(self, ack: Ack) -> None:
         with self._changed:
+            if self._aborted:  # what abort() called lost stays so
+                return
             if ack.unacked is not None:
                 self._limit = min(self._own_limit, ack.unacked)
             self._release(self._unacked.acknowledge(ack.lane, ack.end))

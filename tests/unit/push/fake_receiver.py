@@ -84,6 +84,8 @@ class FakeReceiver(flight.FlightServerBase):
                     continue
                 with self.lock:
                     self.lock.wait_for(lambda: acks, 0.02)
+                    if not self.open.is_set():
+                        continue
                     mine, acks[:] = acks[:], []
                     self.held -= sum(span for _, span in mine)
                 with contextlib.suppress(OSError, pa.ArrowException):  # the producer has gone
