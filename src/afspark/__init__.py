@@ -16,6 +16,7 @@ _NAMES = {
     "model.states": ("HashTable", "Matrix", "Numeric", "Own", "OwnState", "Set", "State", "StateSpec", "Vector"),
     "model.windows": ("Decaying", "Hopping", "Punctuation", "Sliding", "Window"),
     "policies": ("Approximate", "MiniBatch", "Nothing", "Tolerance", "UpstreamBackup"),
+    "push.producer": ("Producer",),
     "runtime.inspection": ("Inspection", "inspect"),
     "runtime.query": ("Query",),
     "runtime.session": ("register", "session"),

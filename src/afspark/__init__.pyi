@@ -7,6 +7,7 @@ from afspark.model.operator import Combiner, Operator, Outbox, Share, Transform,
 from afspark.model.states import HashTable, Matrix, Numeric, Own, OwnState, Set, State, StateSpec, Vector
 from afspark.model.windows import Decaying, Hopping, Punctuation, Sliding, Window
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, UpstreamBackup
+from afspark.push.producer import Producer
 from afspark.runtime.inspection import Inspection, inspect
 from afspark.runtime.query import Query
 from afspark.runtime.session import register, session
@@ -30,6 +31,7 @@ __all__ = [
     "Outbox",
     "Own",
     "OwnState",
+    "Producer",
     "Punctuation",
     "Query",
     "Set",

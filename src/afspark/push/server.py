@@ -67,6 +67,10 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
             return flight.GeneratorStream(self._hub.schema, self._stream(handouts))
         raise AssertionError  # _answering never swallows
 
+    def get_schema(self, context: Any, descriptor: Any) -> Any:
+        """The schema that producers must send; for clients that want to know."""
+        return flight.SchemaResult(self._hub.schema)
+
     def do_action(self, context: Any, action: Any) -> list[Any]:
         with self._answering():
             body = b"" if action.body is None else action.body.to_pybytes()
