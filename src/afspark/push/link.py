@@ -80,6 +80,8 @@ class Dial:
             return PushError(f"What answers at {self.address} is no receiver of afspark.", remedy="Check the address.")
         told = from_flight(error, self.address)
         refused = isinstance(error, flight.FlightUnauthenticatedError | flight.FlightUnauthorizedError)
+        # Some calls of pyarrow turn every status into a plain error and leave only its name.
+        refused = refused or "Detail: Unauth" in str(error)
         if refused and isinstance(told, ReceiverUnreachable):
             return NotAllowed(f"The receiver at {self.address} refused the token.", remedy="Give the token it expects.")
         return told
