@@ -35,7 +35,9 @@ SCHEMA = pa.schema([("item", pa.int64())])
 WORKERS = 2
 #: numbers of a producer's items begin at its own multiple of this
 RANGE = 1 << 32
-DEADLINE_SECONDS = 90.0
+DEADLINE_SECONDS = 120.0
+#: how long producers take to send
+SECONDS = 2.0
 
 
 class Tally(af.Operator):
@@ -76,7 +78,7 @@ class Plan:
             af.UpstreamBackup(),
         ]
         tolerance = tolerances[int(draw.choice(4, p=[0.55, 0.15, 0.15, 0.15]))]
-        moments = np.sort(draw.uniform(0.3, 4.0, int(draw.integers(1, 4))))
+        moments = np.sort(draw.uniform(0.1, SECONDS + 0.3, int(draw.integers(1, 4))))
         victims = draw.choice(["driver", "worker", "producer", "system"], len(moments), p=[0.35, 0.3, 0.15, 0.2])
         return cls(
             seed=seed,
@@ -263,7 +265,7 @@ def produce(folder: Path, plan: Plan, number: int) -> None:
             _publish(progress, str(start + size))
             items = np.arange(start, start + size) + number * RANGE
             producer.send(pa.record_batch({"item": items}, schema=SCHEMA))
-            time.sleep(4.0 * BATCH / plan.items)
+            time.sleep(SECONDS * BATCH / plan.items)
         producer.punctuate(time=float(number + 1))
         producer.flush(60.0)
 
