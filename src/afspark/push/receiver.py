@@ -137,8 +137,8 @@ class Receiver:
     def stop(self, *, save: bool = True, timeout: float = 10.0) -> None:
         """Stops listening and ends all calls.
 
-        ``save``: what was acknowledged and is neither confirmed nor logged goes to the log first, unless any
-        loss is allowed. Harmless if it was stopped already.
+        ``save``: what was acknowledged and is neither confirmed nor logged goes to the log first. Harmless if it
+        was stopped already.
         """
         with self._stop_lock:
             server, self._server = self._server, None
@@ -175,7 +175,7 @@ class Receiver:
         }
 
     def _end_lanes(self, *, save: bool) -> None:
-        config = self._config
-        backs_up = config.allow_items < math.inf or config.allow_seconds is not None
+        # Also where any loss is allowed: an orderly end is no failure.
+        save = save and not self._config.ack_when_confirmed
         for lane in self._lanes.values():
-            lane.stop(save=save and backs_up)
+            lane.stop(save=save)

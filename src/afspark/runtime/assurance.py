@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import chain
 from typing import Any
 
@@ -33,6 +34,17 @@ def realised(crew: Crew, window: int | None = None) -> dict[str, float]:
     return terms.pane_sum(strikes)
 
 
+def with_items(bounds: dict[str, float], items: int, alpha: float | None) -> dict[str, float]:
+    """Bounds of an operator that has also lost so many items, each of which changes a state by at most ``alpha``.
+
+    >>> with_items({"counts": 10.0}, 3, 2.0), with_items({"counts": 10.0}, 0, None)
+    ({'counts': 16.0}, {'counts': 10.0})
+    """
+    if not items:
+        return bounds
+    return {name: bound + (math.inf if alpha is None else alpha * items) for name, bound in bounds.items()}
+
+
 def in_force(crew: Crew) -> list[dict[str, Any]]:
     """θ, l and γ of every worker, and why; with panes also those of the panes that failures have struck."""
     terms = crew.workforce.terms
@@ -54,16 +66,20 @@ def in_force(crew: Crew) -> list[dict[str, Any]]:
     return entries
 
 
-def with_bounds(frame: DataFrame, crew: Crew) -> DataFrame:
-    """The rows with the bound of their operator (and window): column ``bound``, or one per state."""
+def with_bounds(frame: DataFrame, crew: Crew, items: int = 0) -> DataFrame:
+    """The rows with the bound of their operator (and window): column ``bound``, or one per state.
+
+    ``items`` the operator has lost may have belonged to any window.
+    """
+    alpha = crew.node.operator.alpha
     names = list(crew.workforce.terms.states)
     columns = {name: "bound" if len(names) == 1 else f"bound_{name}" for name in names}
     kind = crew.node.window
     if kind is None or START not in frame.columns:
-        bounds = realised(crew)
+        bounds = with_items(realised(crew), items, alpha)
         return frame.withColumns({columns[name]: F.lit(float(bounds[name])) for name in names})
     closings = [step.punctuation for step in crew.workforce.programme if step.own and not step.punctuation.last]
-    by_window = {float(one.start): realised(crew, one.window) for one in closings}
+    by_window = {float(one.start): with_items(realised(crew, one.window), items, alpha) for one in closings}
     for name, column in columns.items():
         pairs = [(F.lit(start), F.lit(float(bounds[name]))) for start, bounds in by_window.items()]
         frame = frame.withColumn(column, F.create_map(*chain.from_iterable(pairs))[F.col(START)])

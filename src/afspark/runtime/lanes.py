@@ -36,6 +36,9 @@ class RemoteLane:
     def confirm(self, positions: Mapping[str, int]) -> None:
         self._asked(lambda: self._drain.confirm(positions))
 
+    def close(self) -> None:
+        self._drain.close()
+
     def _asked(self, call: Callable[[], T]) -> T:
         try:
             return call()

@@ -132,7 +132,8 @@ class Pipeline:
         """A window by count ends when every worker has had its share, which only even shares can promise."""
         if node.window is None or node.window.by != "count" or node.workers == 1:
             return
-        if node.keyed or any(edge.origin not in self.sources for edge in node.inputs):
+        pushed = any(isinstance(self.sources.get(edge.origin), Pushed) for edge in node.inputs)
+        if pushed or node.keyed or any(edge.origin not in self.sources for edge in node.inputs):
             raise UsageError(
                 f"{node.name!r} has windows by count, and its workers may get unequal numbers of items.",
                 remedy="Give it one worker, or let it read the source without a key.",

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from afspark.errors import UsageError
 from afspark.model.operator import Share
-from afspark.runtime.assurance import in_force, realised, with_bounds
+from afspark.runtime.assurance import in_force, realised, with_bounds, with_items
 from afspark.runtime.crew import Crew
 from afspark.runtime.engine import Engine
 from afspark.runtime.progress import BatchProgress, Totals
@@ -142,9 +142,16 @@ class Query:
     def bounds(self, operator: str | None = None) -> dict[str, float]:
         """Per state: how far failures of this operator can have moved it at most. 0 before any.
 
-        What operators upstream have lost shows in what they send, and is in their own bounds.
+        That includes pushed items that it lost. What operators upstream have lost shows in what they send, and is in
+        their own bounds.
         """
-        return realised(self._engine.crew(operator)) if self._engine.crews else {}
+        if not self._engine.crews:
+            return {}
+        crew = self._engine.crew(operator)
+        return with_items(realised(crew), self._lost_items(crew), crew.node.operator.alpha)
+
+    def _lost_items(self, crew: Crew) -> int:
+        return self._engine.item_losses.of_operator(crew.name) if crew.mission.pushed else 0
 
     def tolerance(self) -> list[dict[str, Any]]:
         """Thresholds θ, l and γ in force per worker, and why."""
@@ -272,7 +279,7 @@ class Query:
             crew = self._engine.crew(outlet.operator)
             frame = self._output(outlet, crew, batch)
             if frame is not None:
-                outlet.deliver(with_bounds(frame, crew) if outlet.bounds else frame, batch)
+                outlet.deliver(with_bounds(frame, crew, self._lost_items(crew)) if outlet.bounds else frame, batch)
 
     def _output(self, outlet: Outlet, crew: Crew, batch: int) -> DataFrame | None:
         if outlet.mode == "update":

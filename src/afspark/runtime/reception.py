@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from pyspark import SparkContext
@@ -94,6 +95,7 @@ class Reception:
         announced, allow = self._posts[name].of_lane(chunk["lane"])
         return chunk | {
             "address": announced.address,
+            "seconds": self.sources[name].tick_seconds,
             "positions": self.positions.get(name, {}).get(chunk["lane"], {}),
             "allow": allow.to_json(),
         }
@@ -111,10 +113,11 @@ class Reception:
             positions = self.positions.get(name, {}).get(order.worker)
             if not positions:
                 continue
-            try:
-                open_lane(self.sources[name], order, self.claim(name, {"lane": order.worker})).confirm(positions)
-            except LaneAway:
-                continue  # the next tick says it again
+            with closing(open_lane(self.sources[name], order, self.claim(name, {"lane": order.worker}))) as lane:
+                try:
+                    lane.confirm(positions)
+                except LaneAway:
+                    continue  # the next tick says it again
 
 
 def desk_plans(source: Pushed, reader: Node, pipeline: Pipeline) -> list[DeskPlan]:

@@ -9,6 +9,7 @@ sent over Spark's shuffle; the receiving side is zipped with the anchor, which p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,7 +26,7 @@ from afspark.runtime.faults import Phase, forget_strikes, strike
 from afspark.runtime.host import spark_host
 from afspark.runtime.ingest import Ingest, batches_as_packets, read_chunks
 from afspark.runtime.intake import Intake, LaneFeed
-from afspark.runtime.lanes import open_lane
+from afspark.runtime.lanes import RemoteLane, open_lane
 from afspark.runtime.orders import Mission, Order, Report, Status
 from afspark.runtime.placement import anchor, mailed
 from afspark.runtime.segment import SegmentRoot
@@ -257,9 +258,12 @@ def _receive(
             yield Report(worker=worker, status=status, host="", detail=str(failures[0]), error=failures[0])
             continue
         order = orders[worker]
-        pushed = [inlet for inlet in direct if isinstance(inlet.source, Pushed)]
-        if pushed:
-            yield serve(mission, order, work.operator, _lane_feed(work, order, pushed[0], inbox))
+        pushed = next(((inlet, inlet.source) for inlet in direct if isinstance(inlet.source, Pushed)), None)
+        if pushed is not None:
+            inlet, source = pushed
+            (chunk,) = inlet.shares[worker]
+            with closing(open_lane(source, order, chunk)) as lane:
+                yield serve(mission, order, work.operator, _lane_feed(work, order, inlet, lane, chunk, inbox))
             continue
         own = [
             (
@@ -272,12 +276,11 @@ def _receive(
         yield serve(mission, order, work.operator, Feed(own, inbox, size=size))
 
 
-def _lane_feed(work: Work, order: Order, inlet: SourceInlet, inbox: Sequence[Parcel]) -> LaneFeed:
+def _lane_feed(
+    work: Work, order: Order, inlet: SourceInlet, lane: RemoteLane, chunk: Chunk, inbox: Sequence[Parcel]
+) -> LaneFeed:
     """The lane of a worker, for the length of a tick."""
-    assert isinstance(inlet.source, Pushed)
-    (chunk,) = inlet.shares[order.worker]
-    lane = open_lane(inlet.source, order, chunk)
-    intake = Intake(lane, seconds=inlet.source.tick_seconds)
+    intake = Intake(lane, seconds=chunk["seconds"])
 
     def ingest(packets: Iterable[Packet]) -> Ingest:
         return work.ingest(packets, inlet.transforms, order.calendar.now)

@@ -47,6 +47,10 @@ class ItemLosses:
         meta = {"kind": "items", "losses": [asdict(loss) for loss in losses]}
         self._store.put(f"{ITEM_LOSSES}/{batch:012d}-{operator}-{worker:05d}", seal(meta, {}))
 
+    def of_operator(self, operator: str) -> int:
+        """How many items an operator has lost in all."""
+        return sum(loss.items for loss in self.entries() if loss.operator == operator)
+
     def entries(self) -> list[ItemLoss]:
         """All losses, oldest first."""
         names = self._store.list(ITEM_LOSSES)
