@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,25 @@ def fetch_schema(dial: Dial, timeout: float = CALL_SECONDS) -> pa.Schema:
         raise dial.error(error) from error
     finally:
         client.close()
+
+
+def found_by(dial: Dial, name: str) -> Dial:
+    """Where a producer of that name sends to: the receiver itself, or one that its directory names.
+
+    A session is bound to the lanes of one receiver, so the choice depends on the name alone.
+    """
+    client = dial.open()
+    try:
+        descriptor = flight.FlightDescriptor.for_command(PutHeader(name, "0" * 8).to_bytes())
+        endpoints = client.get_flight_info(descriptor, dial.options(CALL_SECONDS)).endpoints
+    except pa.ArrowNotImplementedError:
+        return dial
+    finally:
+        client.close()
+    if not endpoints:
+        return dial
+    chosen = endpoints[zlib.crc32(name.encode()) % len(endpoints)]
+    return replace(dial, address=chosen.locations[0].uri.decode())
 
 
 def say_hello(client: Any, dial: Dial, message: Hello) -> Welcome:

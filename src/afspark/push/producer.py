@@ -29,7 +29,7 @@ from afspark.errors import AfsparkError, UsageError
 from afspark.push.errors import LimitExceeded, PushError, ReceiverUnreachable, SchemaMismatch
 from afspark.push.fitting import no_rows
 from afspark.push.latency import Latencies
-from afspark.push.link import Dial, Stream, may_pass, say_bye, say_hello, short_reason
+from afspark.push.link import Dial, Stream, found_by, may_pass, say_bye, say_hello, short_reason
 from afspark.push.unacked import Lost, NotAcknowledged, Piece, Unacked
 from afspark.push.wire import Ack, Bye, Hello, Punctuation, PutHeader, Welcome
 
@@ -349,7 +349,7 @@ class Producer:
 
     def _connected(self) -> None:
         """From hello to good-bye on one connection; returns when the producer is over, else raises."""
-        client = self._dial.open()
+        client = found_by(self._dial, self._header.producer).open()
         try:
             with self._changed:
                 hello = Hello(self._header.producer, self._header.session, self._unacked.acked)

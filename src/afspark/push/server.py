@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from afspark.errors import AfsparkError
+from afspark.push.directory import flight_info
 from afspark.push.entries import Handout
 from afspark.push.errors import PushError, WireError, to_flight
 from afspark.push.hub import Hub
@@ -66,6 +67,10 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
             handouts = self._hub.lane(message.lane).pull(message, lambda: not context.is_cancelled())
             return flight.GeneratorStream(self._hub.schema, self._stream(handouts))
         raise AssertionError  # _answering never swallows
+
+    def get_flight_info(self, context: Any, descriptor: Any) -> Any:
+        """No other place: whoever asks sends here."""
+        return flight_info(self._hub.schema, descriptor, ())
 
     def get_schema(self, context: Any, descriptor: Any) -> Any:
         """The schema that producers must send; for clients that want to know."""

@@ -14,6 +14,7 @@ from pyspark import SparkContext
 
 from afspark.errors import WorkerFailed
 from afspark.push.desk import Announced, Desk, DeskPlan, announced
+from afspark.push.directory import Directory
 from afspark.push.drain import Drain
 from afspark.push.errors import PushError
 from afspark.push.security import Access
@@ -94,10 +95,20 @@ class ExecutorPosts(Posts):
                     remedy="Receivers need a task slot each, besides those of the workers.",
                 )
             time.sleep(0.1)
+        plan = self.plans[0]
+        self._directory = Directory(plan.schema, self._places, host=plan.host, port=plan.port, security=plan.security)
+
+    def _places(self) -> list[str]:
+        return [one.address for one in sorted(self.announced(), key=lambda one: one.number)]
+
+    def addresses(self) -> list[str]:
+        """Of the directory, which stays where it is while receivers move."""
+        return [self._directory.address]
 
     def close(self) -> None:
         self.store.put(self._closing, seal({"kind": _CLOSING}, {}))
         self._thread.join(START_SECONDS)
+        self._directory.shutdown()
 
     def announced(self) -> Sequence[Announced]:
         return [one for one in announced(self.store) if one.at >= self._since]
@@ -119,7 +130,7 @@ class ExecutorPosts(Posts):
 
 def _receive(driver: str, store: Store, closing: str, plans: Iterator[DeskPlan]) -> None:
     for plan in plans:
-        desk = Desk(replace(plan, host=spark_host(driver)), store)
+        desk = Desk(replace(plan, host=spark_host(driver), port=0), store)
         desk.open()
         folder = closing.partition("/")[0]
         while closing not in store.list(folder):
