@@ -205,6 +205,52 @@ def carry_out_stages(spark: SparkSession, order: dict[str, Any]) -> dict[str, An
     }
 
 
+class CountItems(af.Operator):
+    """Counts every item by its number."""
+
+    key = ("item",)
+    alpha = 1.0
+
+    def states(self) -> Mapping[str, af.StateSpec]:
+        return {"counts": af.HashTable(key="int64", value="int64")}
+
+    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
+        states["counts"].add(items.column("item"), 1)
+
+
+def carry_out_push(spark: SparkSession, order: dict[str, Any]) -> dict[str, Any]:
+    """Receivers on the executors; says where, and goes on until it is told to stop and nothing waits."""
+    place = Place(Path(order["place"]))
+    name, limits = order["tolerance"][0], order["tolerance"][1:]
+    stream = af.read_stream(spark).pushed(
+        pa.schema([("item", pa.int64())]), tick_seconds=0.5, where="executors", receivers=2
+    )
+    counted = stream.apply(CountItems(), name="count", workers=2, tolerance=POLICIES[name](*limits), keyed=False)
+    query = (
+        counted.writeStream.option("checkpointLocation", place.checkpoint)
+        .option("segments", place.segments)
+        .option("hostGraceSeconds", 30)
+        .start()
+    )
+    (place.root / "address.tmp").write_text(query.receivers[0])
+    (place.root / "address.tmp").rename(place.root / "address")
+    while not (place.root / "stop").exists() or _waits(query):
+        query.raise_failure()
+        time.sleep(0.2)
+    query.stop()
+    return {
+        "counts": {str(row[0]): row[1] for row in query.results().collect()},
+        "ledger": query.ledger(),
+        "lost": sum(loss["items"] for loss in query.item_losses()),
+        "bound": query.bounds()["counts"],
+    }
+
+
+def _waits(query: af.Query) -> bool:
+    found = query.receiverStats().values()
+    return len(found) < 2 or any(lane["pending_entries"] for one in found for lane in one["lanes"].values())
+
+
 def main(master: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -212,7 +258,8 @@ def main(master: str) -> None:
     for line in sys.stdin:
         try:
             order = json.loads(line)
-            answer = (carry_out_stages if order.get("stages") else carry_out)(spark, order)
+            kinds = {"stages": carry_out_stages, "push": carry_out_push}
+            answer = next((kind for name, kind in kinds.items() if order.get(name)), carry_out)(spark, order)
         except Exception as error:  # noqa: BLE001 (the test that gave the order hears of it)
             answer = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")

@@ -5,12 +5,19 @@ All in one file, which runs in one process: the hosts can serve one cluster at a
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections import Counter
+from threading import Thread
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from afspark.push.producer import Producer
 from tests.cluster.conftest import Driver
-from tests.cluster.machines import HOSTS, Machines
+from tests.cluster.machines import HOSTS, Machines, executors
 from tests.spark.stages import write_events
 from tests.spark.streams import Place, worst, write_text
 
@@ -134,3 +141,38 @@ def test_a_killed_driver_keeps_windows_and_feedback(driver: Driver, place: Place
     assert answer["gate"] == {"passed": EVENT_FILES * 800, "fed": 2 * len(windows)}
     assert all(truth[window, key] == count for window, key, count in answer["windows"])
     assert answer["ledger"] == []
+
+
+# --- receivers on the executors ----------------------------------------------------------------------------
+
+
+def test_an_executor_with_a_receiver_dies(driver: Driver, place: Place) -> None:
+    """Its items in waiting are lost within the limit, its worker's state is not; producers find the next receiver."""
+    limit, rows = 4_000, 60_000
+    answers: list[dict[str, Any]] = []
+    order = {"push": True}
+    running = Thread(target=lambda: answers.append(driver.run(place, ["approximate", 0, limit, 4_000], **order)))
+    running.start()
+    address = place.root / "address"
+    deadline = time.monotonic() + 120
+    while not address.exists():
+        assert running.is_alive() and time.monotonic() < deadline, answers
+        time.sleep(0.1)
+    schema = pa.schema([("item", pa.int64())])
+    producers = [Producer(address.read_text(), f"p{number}", schema, give_up=120) for number in range(4)]
+    for start in range(0, rows, 1_000):
+        batch = pa.record_batch({"item": list(range(start, start + 1_000))}, schema=schema)
+        producers[start // 1_000 % 4].send(batch)
+        time.sleep(0.05)
+        if start == rows // 2:
+            for pid in executors(HOSTS[0]):
+                os.kill(pid, signal.SIGKILL)
+    for producer in producers:
+        producer.close()
+    (place.root / "stop").touch()
+    running.join(180)
+    (answer,) = answers
+    assert set(answer["counts"].values()) == {1}
+    missing = rows - len(answer["counts"])
+    assert missing == answer["lost"] <= limit
+    assert answer["bound"] == missing

@@ -45,6 +45,7 @@ def muster(
     batch: int,
     terms: Terms,
     slots: Mapping[str, int],
+    taken: Sequence[str] = (),
     records: Sequence[WorkerRecord] | None,
     losses: Sequence[Loss],
     survivors: Sequence[Survivor],
@@ -88,7 +89,7 @@ def muster(
             if record is None and not own_losses:
                 undeclared.append(worker)
         members.append(member)
-    return _housed(members, slots), undeclared
+    return _housed(members, slots, taken), undeclared
 
 
 def _completed(
@@ -107,9 +108,9 @@ def _completed(
     return int(batch > 0 and held and not terms.tolerance.recovers)
 
 
-def _housed(members: Sequence[Member], slots: Mapping[str, int]) -> list[Member]:
-    """Members without a home get the slots that those with one leave free."""
-    taken = [member.home for member in members if member.home]
+def _housed(members: Sequence[Member], slots: Mapping[str, int], taken: Sequence[str]) -> list[Member]:
+    """Members without a home get the slots that those with one, and whoever has ``taken`` some, leave free."""
+    taken = [*taken, *(member.home for member in members if member.home)]
     homes = spread([member.worker for member in members if not member.home], dict(slots), taken)
     return [replace(member, home=homes.get(member.worker, member.home)) for member in members]
 

@@ -386,6 +386,7 @@ class Engine:
             self.ledger,
             host_grace_seconds=self.options.host_grace_seconds,
             fence=self.log.epoch_number << FENCE_BITS,
+            neighbours=self.reception.homes(),
         )
         return Crew(node, workforce)
 

@@ -81,13 +81,14 @@ def driver_host(sc: SparkContext) -> str:
     return cluster(sc).host
 
 
-def check_slots(slots: dict[str, int], workers: int) -> None:
-    """Raises UsageError if the workers cannot all run at the same time."""
+def check_slots(slots: dict[str, int], workers: int, receivers: int = 0) -> None:
+    """Raises UsageError if the workers, and receivers on executors, cannot all run at the same time."""
     total = sum(slots.values())
-    if total < workers:
+    if total < workers + receivers:
+        others = f" and {receivers} receivers" if receivers else ""
         raise UsageError(
-            f"{workers} workers need {workers} task slots and Spark offers {total}.",
-            remedy=f"Use --workers {max(total, 1)} or fewer, or a master with more cores.",
+            f"{workers} workers{others} need {workers + receivers} task slots and Spark offers {total}.",
+            remedy=f"Use --workers {max(total - receivers, 1)} or fewer, or a master with more cores.",
             workers=workers,
             slots=total,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -20,11 +21,15 @@ from afspark.push.errors import PushError
 from afspark.push.security import Access
 from afspark.push.wire import Allowance
 from afspark.runtime.host import spark_host
-from afspark.runtime.placement import driver_host
+from afspark.runtime.placement import anchor, driver_host, slots_by_host, spread
 from afspark.store import Store, seal
+
+LOG = logging.getLogger("afspark")
 
 #: How long receivers on executors may take to come up.
 START_SECONDS = 60.0
+#: How long a receiver waits for the executor of its host to come back.
+AWAY_SECONDS = 30.0
 _GLANCE_SECONDS = 0.5
 _CLOSING = "closing"
 
@@ -34,6 +39,9 @@ class Posts(ABC):
 
     def __init__(self, sc: SparkContext, plans: Sequence[DeskPlan], store: Store, access: Access) -> None:
         self.sc, self.plans, self.store, self.access = sc, plans, store, access
+
+    #: hosts on which they take task slots
+    homes: list[str] = []  # noqa: RUF012 (each kind sets its own)
 
     @abstractmethod
     def open(self) -> None: ...
@@ -80,16 +88,23 @@ class DriverPosts(Posts):
 
 
 class ExecutorPosts(Posts):
-    """As tasks of a Spark job of their own; Spark starts one again, perhaps elsewhere, when its executor dies."""
+    """As tasks of Spark jobs of their own, each pinned to a host, so that they leave room for workers elsewhere."""
 
     def open(self) -> None:
         self._since = time.time()
         self._closing = f"{_CLOSING}/{time.time_ns():020d}"
-        self._thread = threading.Thread(target=self._run, name="afspark-receivers", daemon=True)
-        self._thread.start()
+        self._closed = threading.Event()
+        placed = spread(range(len(self.plans)), slots_by_host(self.sc))
+        self.homes = [placed[number] for number in range(len(self.plans))]
+        self._threads = [
+            threading.Thread(target=self._keep, args=(number,), name=f"afspark-receiver-{number}", daemon=True)
+            for number in range(len(self.plans))
+        ]
+        for thread in self._threads:
+            thread.start()
         deadline = time.monotonic() + START_SECONDS
         while len(self.announced()) < len(self.plans):
-            if time.monotonic() >= deadline or not self._thread.is_alive():
+            if time.monotonic() >= deadline:
                 raise WorkerFailed(
                     f"{len(self.announced())} of {len(self.plans)} receivers came up.",
                     remedy="Receivers need a task slot each, besides those of the workers.",
@@ -98,20 +113,19 @@ class ExecutorPosts(Posts):
         plan = self.plans[0]
         self._directory = Directory(plan.schema, self._places, host=plan.host, port=plan.port, security=plan.security)
 
-    def _places(self) -> list[str]:
-        return [one.address for one in sorted(self.announced(), key=lambda one: one.number)]
-
-    def addresses(self) -> list[str]:
-        """Of the directory, which stays where it is while receivers move."""
-        return [self._directory.address]
-
     def close(self) -> None:
+        self._closed.set()
         self.store.put(self._closing, seal({"kind": _CLOSING}, {}))
-        self._thread.join(START_SECONDS)
+        for thread in self._threads:
+            thread.join(START_SECONDS)
         self._directory.shutdown()
 
     def announced(self) -> Sequence[Announced]:
         return [one for one in announced(self.store) if one.at >= self._since]
+
+    def addresses(self) -> list[str]:
+        """Of the directory, which stays where it is while receivers move."""
+        return [self._directory.address]
 
     def stats(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -123,16 +137,41 @@ class ExecutorPosts(Posts):
                     continue  # it is being started anew
         return found
 
-    def _run(self) -> None:
-        task = partial(_receive, driver_host(self.sc), self.store, self._closing)
-        self.sc.parallelize(list(self.plans), len(self.plans)).foreachPartition(task)
+    def _places(self) -> list[str]:
+        return [one.address for one in sorted(self.announced(), key=lambda one: one.number)]
+
+    def _keep(self, number: int) -> None:
+        """Runs one receiver, again and again, until it was closed."""
+        while not self._closed.is_set():
+            home = self._home(number)
+            task = partial(_receive, driver_host(self.sc), home, self.store, self._closing, self.plans[number])
+            try:
+                anchor(self.sc, [home]).foreachPartition(task)
+            except Exception:
+                # Spark has tried it on several executors; what stops the whole application ends this thread as well.
+                if self.sc._jsc is None or self.sc._jsc.sc().isStopped():
+                    return
+                LOG.warning("Receiver %d ended and is started again.", number, exc_info=True)
+            self._closed.wait(_GLANCE_SECONDS)
+
+    def _home(self, number: int) -> str:
+        """Its host, once that has an executor; another one if it stays away."""
+        deadline = time.monotonic() + AWAY_SECONDS
+        while self.homes[number] not in (slots := slots_by_host(self.sc)):
+            if time.monotonic() >= deadline and slots:
+                others = [home for at, home in enumerate(self.homes) if at != number]
+                self.homes = [*self.homes[:number], spread([number], slots, others)[number], *self.homes[number + 1 :]]
+            self._closed.wait(0.1)
+        return self.homes[number]
 
 
-def _receive(driver: str, store: Store, closing: str, plans: Iterator[DeskPlan]) -> None:
-    for plan in plans:
-        desk = Desk(replace(plan, host=spark_host(driver), port=0), store)
-        desk.open()
-        folder = closing.partition("/")[0]
-        while closing not in store.list(folder):
-            time.sleep(_GLANCE_SECONDS)
-        desk.close()
+def _receive(driver: str, home: str, store: Store, closing: str, plan: DeskPlan, _: Iterator[int]) -> None:
+    host = spark_host(driver)
+    if host != home:
+        return  # its executor was away; here it would take the slot of a worker
+    desk = Desk(replace(plan, host=host, port=0), store)
+    desk.open()
+    folder = closing.partition("/")[0]
+    while closing not in store.list(folder):
+        time.sleep(_GLANCE_SECONDS)
+    desk.close()

@@ -60,6 +60,10 @@ class Reception:
             _, posts = self._posts.popitem()
             posts.close()
 
+    def homes(self) -> list[str]:
+        """Hosts on which receivers take a task slot, once for each."""
+        return [home for posts in self._posts.values() for home in posts.homes]
+
     def addresses(self) -> list[str]:
         return [address for posts in self._posts.values() for address in posts.addresses()]
 

@@ -26,10 +26,20 @@ class Workforce:
     """Carries out what :mod:`roster` concludes. A loss is durable in the ledger before a recovery begins."""
 
     def __init__(
-        self, sc: SparkContext, mission: Mission, terms: Terms, ledger: Ledger, *, host_grace_seconds: float, fence: int
+        self,
+        sc: SparkContext,
+        mission: Mission,
+        terms: Terms,
+        ledger: Ledger,
+        *,
+        host_grace_seconds: float,
+        fence: int,
+        neighbours: Sequence[str] = (),
     ) -> None:
         self.sc, self.mission, self.terms, self.ledger = sc, mission, terms, ledger
         self.host_grace_seconds = host_grace_seconds
+        #: hosts on which something else takes a slot for good, once for each
+        self.neighbours = list(neighbours)
         self.members: list[Member] = []
         #: what the batch at work means for windows and punctuation
         self.calendar = Calendar()
@@ -64,6 +74,7 @@ class Workforce:
             batch=batch,
             terms=self.terms,
             slots=slots,
+            taken=self.neighbours,
             records=records,
             losses=[entry.loss for entry in self.ledger.entries() if entry.loss.operator == name],
             survivors=[survivor for survivor in survivors if survivor.operator == name],
@@ -192,6 +203,7 @@ class Workforce:
         home = member.home
         if home not in slots:
             staying = [other.home for other in self.members if other.worker != member.worker]
+            staying += self.neighbours
             home = spread([member.worker], slots, staying)[member.worker]
         successor = member.lost(self.terms, home, self.calendar)
         counted = successor.failures > member.failures

@@ -23,7 +23,7 @@ from afspark.runtime.placement import check_slots, settled_slots
 from afspark.runtime.plansource import FORMAT, PlanSource
 from afspark.runtime.query import Deliver, Outlet, Query
 from afspark.runtime.session import LOCAL_FILE_MANAGER, check_session
-from afspark.runtime.sources import Source
+from afspark.runtime.sources import Pushed, Source
 from afspark.runtime.stream import StatefulStream
 from afspark.store import Throttle, claim, open_store
 
@@ -104,7 +104,12 @@ class StreamWriter:
             if isinstance(source, Source):
                 source.validate()
         workers = max(node.workers for node in pipeline.nodes)
-        check_slots(settled_slots(spark.sparkContext, workers), workers)
+        receivers = sum(
+            min(source.receivers, source.lanes)
+            for source in pipeline.sources.values()
+            if isinstance(source, Pushed) and source.where == "executors"
+        )
+        check_slots(settled_slots(spark.sparkContext, workers + receivers), workers, receivers)
         checkpoint = open_store(options.checkpoint)
         checkpoint.check_writable()
         identity = claim(checkpoint.below("afspark"), pipeline.fingerprint(), pipeline.settings())
