@@ -55,6 +55,13 @@ class ReceiverConfig:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise UsageError(f"{name} must be >= 0, not {value!r}.", **{name: value})
+        for column in self.schema:
+            if _has_dictionary(column.type):
+                raise UsageError(
+                    f"Column {column.name!r} is of type {column.type}: columns with dictionaries cannot be handed out.",
+                    remedy="Give the column the type of its values; producers may cast to it.",
+                    column=column.name,
+                )
         backs_up = not self.ack_when_confirmed and (self.allow_items < math.inf or self.allow_seconds is not None)
         if backs_up and self.store is None:
             raise UsageError(
@@ -63,6 +70,13 @@ class ReceiverConfig:
                 allow_items=self.allow_items,
             )
         check_exposure(self.host, self.security)
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    # Flight's stream of a generator leaves dictionaries out, so a worker could not read what was acknowledged.
+    return pa.types.is_dictionary(kind) or any(
+        _has_dictionary(kind.field(place).type) for place in range(kind.num_fields)
+    )
 
 
 class Receiver:

@@ -462,6 +462,8 @@ def test_idle_sessions_make_room_for_new_producers(receive: Start) -> None:
         {"allow_seconds": 1.0},
         {"unacked": -1},
         {"host": "0.0.0.0"},
+        {"schema": pa.schema([("d", pa.dictionary(pa.int8(), pa.string()))])},
+        {"schema": pa.schema([("d", pa.list_(pa.struct([("x", pa.dictionary(pa.int8(), pa.string()))])))])},
     ],
     ids=str,
 )
