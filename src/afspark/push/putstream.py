@@ -11,6 +11,7 @@ import pyarrow as pa
 from afspark.push.acks import Acks
 from afspark.push.entries import Record
 from afspark.push.errors import LimitExceeded, PushError, ReceiverStopped, SchemaMismatch, WireError
+from afspark.push.fields import sequence_number
 from afspark.push.hub import Hub
 from afspark.push.service import GLANCE_SECONDS
 from afspark.push.soundness import check_batch
@@ -125,6 +126,7 @@ class PutStream:
                 what="producer",
             )
         tag = BatchTag.from_bytes(metadata)
+        sequence_number(tag.start + max(1, batch.num_rows), "start")
         if tag.punctuation is None:
             return tag.lane, Record(self._header.id, tag.start, batch.num_rows, batch)
         if batch.num_rows:

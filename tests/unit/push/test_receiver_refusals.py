@@ -83,6 +83,8 @@ def unsound(stream: Stream) -> None:
         (tagged(b"\xff" * 100), WireError),
         (tagged(json.dumps({"lane": 0, "start": -1}).encode()), WireError),
         (tagged(b" " * 10_000), WireError),
+        (tagged(BatchTag(0, (1 << 63) - 2).to_bytes()), WireError),
+        (tagged(BatchTag(0, (1 << 53) - 4).to_bytes()), WireError),
         (tagged(BatchTag(7, 0).to_bytes()), UnknownLane),
         (tagged(BatchTag(0, 0, Punctuation(end=True)).to_bytes()), WireError),
         (lambda stream: (stream.send(0, 5), stream.send(6, 5)), OutOfOrder),
@@ -93,7 +95,8 @@ def unsound(stream: Stream) -> None:
         (unsound, UnsoundBatch),
     ],
     ids=[
-        "no json", "garbage", "negative", "long tag", "lane", "punctuation with rows", "hole", "overlap", "oversized",
+        "no json", "garbage", "negative", "long tag", "64 bits", "last number", "lane",
+        "punctuation with rows", "hole", "overlap", "oversized",
         "mixed", "no batch", "unsound",
     ],
 )  # fmt: skip
