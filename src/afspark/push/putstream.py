@@ -12,6 +12,7 @@ from afspark.push.acks import Acks
 from afspark.push.entries import Record
 from afspark.push.errors import LimitExceeded, PushError, ReceiverStopped, SchemaMismatch, WireError
 from afspark.push.fields import sequence_number
+from afspark.push.footprint import footprint
 from afspark.push.hub import Hub
 from afspark.push.service import GLANCE_SECONDS
 from afspark.push.soundness import check_batch
@@ -19,6 +20,7 @@ from afspark.push.wire import BatchTag, PutHeader
 
 #: what an entry takes in memory besides its buffers, so that a flood of tiny batches is bounded too
 ENTRY_BYTES = 2048
+_MESSAGE_BYTES = 1 << 16
 
 
 class PutStream:
@@ -86,7 +88,10 @@ class PutStream:
         if batch is None:
             raise WireError("A message without a batch came.", what="batch")
         nbytes = batch.get_total_buffer_size()
-        if nbytes > self._hub.largest_batch:
+        held = footprint(batch)
+        # Padding and a header belong to every message.
+        if nbytes > self._hub.largest_batch or held > 2 * self._hub.largest_batch + _MESSAGE_BYTES:
+            nbytes = max(nbytes, held)
             raise LimitExceeded(
                 f"A batch of {nbytes} bytes came, {self._hub.largest_batch} are allowed.",
                 remedy="Send smaller batches, or raise the receiver's limits.",
@@ -100,7 +105,7 @@ class PutStream:
         delay = self._hub.registry.delay(self._own.producer, batch.num_rows)
         if delay:
             self._hub.pause(delay, self._alive)
-        end = lane.put(record, nbytes + ENTRY_BYTES, self._alive)
+        end = lane.put(record, held + ENTRY_BYTES, self._alive)
         if self._numbered is False:
             self._next[number] = record.end
         self._acks.expect(number, record.end)
