@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from afspark.push.acks import Acks
-from afspark.push.entries import Record
+from afspark.push.entries import ENTRY_BYTES, Record
 from afspark.push.errors import LimitExceeded, PushError, ReceiverStopped, SchemaMismatch, WireError
 from afspark.push.fields import sequence_number
 from afspark.push.footprint import footprint
@@ -18,8 +18,7 @@ from afspark.push.service import GLANCE_SECONDS
 from afspark.push.soundness import check_batch
 from afspark.push.wire import BatchTag, PutHeader
 
-#: what an entry takes in memory besides its buffers, so that a flood of tiny batches is bounded too
-ENTRY_BYTES = 2048
+#: what a message may have besides its batch
 _MESSAGE_BYTES = 1 << 16
 
 

@@ -108,9 +108,10 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
         return Welcome(tuple(sorted(hub.lanes)), hub.unacked, hub.largest_batch, received)
 
     def _bye(self, bye: Bye, alive: Callable[[], bool]) -> None:
-        for number, end in bye.ends.items():
-            if number in self._hub.lanes:
-                self._hub.lanes[number].finish(bye.id, end, alive)
+        # It ends on all lanes, also on those it does not name.
+        for number, lane in self._hub.lanes.items():
+            if number in bye.ends or lane.received(bye.id) is not None:
+                lane.finish(bye.id, bye.ends.get(number, 0), alive)
         self._hub.registry.leave(bye.id)
 
     def _stream(self, handouts: list[Handout]) -> Iterator[tuple[pa.RecordBatch, bytes]]:

@@ -121,6 +121,10 @@ class LaneService:
     def finish(self, producer: str, end: int, alive: Alive | None) -> None:
         """Ends a session; returns when that is durable, at once without ``alive``."""
         with self._lock:
+            while alive is not None and not self._lane.has_room_to_end(producer, end):
+                if self._stopping or not alive():
+                    raise _stopped()
+                self._room.wait(GLANCE_SECONDS)
             entry = self._lane.mark(producer, end, time.monotonic(), final=True)
             if entry is None:
                 return

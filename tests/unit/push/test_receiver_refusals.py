@@ -241,3 +241,19 @@ def test_tls_with_a_certificate_from_a_file(receive: Start, secrets_folder: Path
     header = PutHeader("p", SESSION)
     with pytest.raises(flight.FlightError):
         Client(f"grpc://localhost:{receiver.port}").act(HELLO, Hello(header.producer, header.session).to_bytes())
+
+
+def test_sessions_that_end_leave_nothing_behind(receiver: Receiver) -> None:
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1)
+    for number in range(20):
+        client = Client(receiver.address, f"short {number}")
+        client.hello({0: 5})
+        stream = client.stream()
+        stream.writer.write_with_metadata(rows(0, 0), BatchTag(0, 5).to_bytes())
+        stream.end()
+        stream.close()
+        client.bye({})
+        drain.confirm({client.id: 5})
+        client.close()
+    assert receiver.stats()["lanes"]["0"]["sessions"] == [f"honest/{SESSION}"]
+    assert receiver.stats()["producers"] == 1
