@@ -57,7 +57,7 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
         self._empty = _empty(hub.schema)
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        with self._answering():
+        with self._answering(), self._hub.stream():
             PutStream(self._hub, context, descriptor, reader, writer).run()
 
     def do_get(self, context: Any, ticket: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from afspark.errors import StoreError
 from afspark.push.entries import Entry, Handout, Record, joined
-from afspark.push.errors import ReceiverStopped
+from afspark.push.errors import LimitExceeded, ReceiverStopped
 from afspark.push.itemlog import ItemLog
 from afspark.push.lane import Lane
 from afspark.push.wire import Allowance, Attach, Claim, Confirm, Positions, Pull, Settle
@@ -27,6 +27,7 @@ _DELETE_SECONDS = 1.0
 _LOOK_SECONDS = 0.005
 _DELETE_BATCH = 64
 _POSITIONS_KEPT = 10_000
+_PULLS_AT_ONCE = 64
 
 Deliver = Callable[[int, dict[str, int]], None]
 Alive = Callable[[], bool]
@@ -172,6 +173,14 @@ class LaneService:
         above = dict(self._lane_positions(ticket))
         deadline = time.monotonic() + ticket.wait
         with self._lock:
+            if self._pulls >= _PULLS_AT_ONCE:
+                raise LimitExceeded(
+                    f"{self._pulls} pulls wait at lane {self._lane.number} already.",
+                    remedy="A lane has one worker; end the others.",
+                    limit="pulls",
+                    allowed=_PULLS_AT_ONCE,
+                    found=self._pulls + 1,
+                )
             self._pulls += 1
             try:
                 while not self._lane.has_more(above):

@@ -6,6 +6,8 @@ import json
 import os
 import socket
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +58,24 @@ def refusal(stream: Stream) -> AfsparkError:
     with pytest.raises((flight.FlightError, pa.ArrowException, OSError)) as caught:
         stream.close()
     return from_flight(caught.value, "")
+
+
+def refusal_of_a_stream(client: Client) -> str:
+    """What a stream that ends at once is answered with; empty if it is let through."""
+    stream = client.stream(command=b"")
+    stream.end()
+    try:
+        stream.close()
+    except (flight.FlightError, pa.ArrowException, OSError) as error:
+        return type(from_flight(error, "")).__name__
+    return ""
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
 
 
 def tagged(tag: bytes) -> Callable[[Stream], None]:
@@ -257,3 +277,35 @@ def test_sessions_that_end_leave_nothing_behind(receiver: Receiver) -> None:
         client.close()
     assert receiver.stats()["lanes"]["0"]["sessions"] == [f"honest/{SESSION}"]
     assert receiver.stats()["producers"] == 1
+
+
+def test_streams_that_never_send_are_limited(receiver: Receiver) -> None:
+    client = Client(receiver.address, "idle")
+    # Three producers may have six streams; the honest one has one of them.
+    idle = [client.stream(command=b"") for _ in range(5)]
+    eventually(lambda: refusal_of_a_stream(client) == "LimitExceeded")
+    for stream in idle:
+        stream.end()
+        stream.close()
+
+
+def test_pulls_that_wait_are_limited(receiver: Receiver) -> None:
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1)
+    everything = {f"honest/{SESSION}": 1000}
+    waiting = [
+        threading.Thread(target=drain.pull, args=({},), kwargs={"after": everything, "wait": 2.0}) for _ in range(64)
+    ]
+    for thread in waiting:
+        thread.start()
+
+    def is_refused() -> bool:
+        try:
+            drain.pull({}, after=everything, wait=0.0)
+        except LimitExceeded as error:
+            return error.limit == "pulls"
+        return False
+
+    eventually(is_refused)
+    for thread in waiting:
+        thread.join()
+    assert drain.pull({}, after=everything) == []
