@@ -309,3 +309,12 @@ def test_pulls_that_wait_are_limited(receiver: Receiver) -> None:
     for thread in waiting:
         thread.join()
     assert drain.pull({}, after=everything) == []
+
+
+def test_a_long_reason_arrives(receive: Start) -> None:
+    wide = pa.schema([(f"a column with a long name {number}", pa.int64()) for number in range(400)])
+    receiver = receive(schema=wide)
+    other = pa.schema([(f"ein langer Name für eine Spalte {number}", pa.int32()) for number in range(400)])
+    told = refusal(Client(receiver.address).stream(other))
+    assert isinstance(told, SchemaMismatch)
+    assert told.found.startswith("ein langer Name")
