@@ -81,6 +81,16 @@ def test_nulls_are_where_and_as_many_as_they_may_be(field: pa.Field, column: pa.
         check_batch(pa.RecordBatch.from_arrays([column], schema=pa.schema([field])), "a/1")
 
 
+def test_the_offset_of_an_empty_list_is_not_followed() -> None:
+    items = pa.list_(NO_NULLS)
+    memory = bytearray(4)
+    empty = pa.Array.from_buffers(items, 0, [None, pa.py_buffer(memory)], children=[pa.array([], pa.int64())])
+    memory[:] = struct.pack("<i", 1 << 28)
+    outer = pa.ListArray.from_arrays(pa.array([0, 0], pa.int32()), empty, type=pa.list_(items))
+    for column in (empty, outer):
+        check_batch(pa.record_batch({"l": column}), "a/1")
+
+
 def test_what_lies_under_a_null_does_not_count() -> None:
     pair, items = pa.struct([NO_NULLS]), pa.list_(NO_NULLS)
     columns = [pa.array([None, {"x": 1}], pair), pa.array([None, [1, 2]], items), pa.array(["a", None])]
