@@ -127,6 +127,10 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
         except AfsparkError as error:
             self._hub.count_refusal(type(error).__name__)
             raise to_flight(error) from error
+        except UnicodeDecodeError as error:
+            # Flight leaves the names of columns and actions to be decoded when they are looked at.
+            self._hub.count_refusal(WireError.__name__)
+            raise to_flight(WireError("A name is not UTF-8.", what="utf-8")) from error
         except (pa.ArrowException, OSError):
             # The connection broke, or Flight could not make sense of what came.
             self._hub.count_refusal("broken")

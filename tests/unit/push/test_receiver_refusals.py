@@ -318,3 +318,11 @@ def test_a_long_reason_arrives(receive: Start) -> None:
     told = refusal(Client(receiver.address).stream(other))
     assert isinstance(told, SchemaMismatch)
     assert told.found.startswith("ein langer Name")
+
+
+def test_a_name_that_is_no_text_is_answered(receiver: Receiver) -> None:
+    schema = rows(0, 0).schema.serialize().to_pybytes().replace(b"text", b"te\xe4t")
+    told = refusal(Client(receiver.address, "odd").stream(pa.ipc.read_schema(pa.py_buffer(schema))))
+    assert isinstance(told, WireError)
+    assert told.what == "utf-8"
+    assert "internal" not in receiver.stats()["refused"]
