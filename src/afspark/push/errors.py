@@ -52,6 +52,10 @@ class ReceiverStopped(PushError):
     """The receiver stops or has stopped; what it did not acknowledge must be sent again."""
 
 
+class Replaced(ReceiverStopped):
+    """Another receiver has taken the lane over. Fields: ``lane``."""
+
+
 class ReceiverUnreachable(PushError):
     """No answer from the receiver. Fields: ``address``."""
 

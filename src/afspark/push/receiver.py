@@ -83,7 +83,8 @@ class Receiver:
     """Lives in the process that makes it, in threads of its own.
 
     ``start`` listens and returns the address; ``stop`` ends it without losing anything that was acknowledged, if
-    there is a log. It can be started once.
+    there is a log. It can be started once. It stops by itself when it finds that another receiver has taken a lane of
+    its own, at the latest before it acknowledges more than the allowance.
     """
 
     def __init__(self, config: ReceiverConfig) -> None:
@@ -99,7 +100,7 @@ class Receiver:
                 ack_when_confirmed=config.ack_when_confirmed,
             )
             log = None if config.store is None else ItemLog(config.store, number, config.schema)
-            self._lanes[number] = LaneService(lane, log, registry.deliver)
+            self._lanes[number] = LaneService(lane, log, registry.deliver, self._step_down)
         self._hub = Hub(config.schema, self._lanes, registry, config.limits, config.unacked)
         self._server: FlightEndpoint | None = None
         self._address = ""
@@ -187,6 +188,10 @@ class Receiver:
             "seconds": time.time() - self._started,
             "lanes": {str(number): lane for number, lane in lanes.items()},
         }
+
+    def _step_down(self) -> None:
+        """Another receiver has a lane of this one. Ending all calls makes producers look for it."""
+        threading.Thread(target=self.stop, name="afspark-receiver-replaced", daemon=True).start()
 
     def _end_lanes(self, *, save: bool) -> None:
         config = self._config
