@@ -11,7 +11,8 @@ def footprint(batch: pa.RecordBatch) -> int:
     Columns are views of one message, which may hold more than they show; and they may show the same bytes more than
     once, which is copied when the batch is written out. The larger of both counts.
     """
-    shown, kept = 0, {}
+    shown = 0
+    kept: dict[int, int] = {}
     for column in batch.columns:
         for buffer in column.buffers():
             if buffer is None:

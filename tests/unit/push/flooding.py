@@ -55,7 +55,6 @@ class Outcome:
     sent: int
     received: int
     seconds: float
-    offered: float  # bytes a second that producers bring while nobody makes them wait
     taken: float  # bytes a second that the worker took during the flood
     blocked: float  # seconds that put streams waited for room or for the log, as producers saw it
     waited_for_room: float
@@ -65,7 +64,7 @@ class Outcome:
         return (
             f"memory {self.before >> 20} MB before, at most {self.peak >> 20} MB, allowed {self.allowed >> 20} MB; "
             f"{self.sent} rows sent, {self.received} received in {self.seconds:.1f} s; "
-            f"offered {self.offered / 1e6:.0f} MB/s, taken {self.taken / 1e6:.1f} MB/s; "
+            f"taken {self.taken / 1e6:.1f} MB/s; "
             f"producers blocked {self.blocked:.1f} s, receiver without room {self.waited_for_room:.1f} s"
         )
 
@@ -118,7 +117,7 @@ class _Run:
         self._before, self._peak = receiver.resident(), 0
         self._began = time.monotonic()
         self._sent: dict[str, int] = {}
-        self._busy: list[tuple[float, float]] = []
+        self._blocked: list[float] = []
         self._errors: list[str] = []
         self._done = threading.Event()
 
@@ -140,7 +139,6 @@ class _Run:
         self._done.set()
         watching.join()
         missing = [f"{name}: {end} sent" for name, end in self._sent.items() if worker.positions.get(name) != end]
-        busy = sum(spent - blocked for spent, blocked in self._busy)
         return Outcome(
             before=self._before,
             peak=max(self._peak, receiver.resident(peak=True)),
@@ -148,9 +146,8 @@ class _Run:
             sent=sum(self._sent.values()),
             received=worker.rows,
             seconds=time.monotonic() - self._began,
-            offered=flood.producers * ROW_BYTES * sum(self._sent.values()) / max(busy, 1e-9),
             taken=taken / flood.seconds,
-            blocked=sum(blocked for _, blocked in self._busy),
+            blocked=sum(self._blocked),
             waited_for_room=stats["blocked_seconds"],
             wrong=[*self._errors, *worker.wrong, *missing],
         )
@@ -164,7 +161,7 @@ class _Run:
 
     def _produce(self, name: str) -> None:
         payload = pa.array([b"x" * 92] * BATCH_ROWS, pa.binary(92))
-        began, end = time.monotonic(), 0
+        end = 0
         try:
             with Producer(
                 self._receiver.address, name, SCHEMA, batch_rows=BATCH_ROWS, unacked_bytes=4 << 20
@@ -173,7 +170,7 @@ class _Run:
                     numbers = pa.array(np.arange(end, end + BATCH_ROWS))
                     producer.send(pa.record_batch([numbers, payload], schema=SCHEMA))
                     end += BATCH_ROWS
-                self._busy.append((time.monotonic() - began, producer.counters.blocked_seconds))
+                self._blocked.append(producer.counters.blocked_seconds)
             self._sent[producer.id] = end
         except Exception as error:  # noqa: BLE001 (told in the outcome)
             self._errors.append(f"{name}: {type(error).__name__}: {error}")

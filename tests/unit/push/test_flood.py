@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from tests.unit.push.flooding import Flood, run
@@ -12,8 +10,8 @@ from tests.unit.push.flooding import Flood, run
 @pytest.mark.parametrize(
     "flood",
     [
-        Flood(name="worker that stops", seconds=1.5, reads=10e6, pause=(0.3, 0.8), buffer_bytes=8 << 20),
-        Flood(name="slow store", seconds=1.5, reads=math.inf, throttle=(0.02, 10e6), buffer_bytes=8 << 20),
+        Flood(name="worker that stops", seconds=1.0, reads=10e6, pause=(0.3, 0.8), buffer_bytes=8 << 20),
+        Flood(name="slow store", seconds=1.0, reads=10e6, throttle=(0.02, 5e6), buffer_bytes=8 << 20),
     ],
     ids=lambda flood: flood.name,
 )

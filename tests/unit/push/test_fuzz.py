@@ -21,7 +21,6 @@ def test_fuzzing_harms_nobody(tmp_path: Path) -> None:
         try:
             before = receiver.resident()
             outcome = campaign(
-                receiver.address,
                 receiver.port,
                 4,
                 threads=4,
