@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import pickle
 import subprocess
@@ -13,13 +12,12 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from pyarrow import flight
 
 from afspark.errors import UsageError
 from afspark.push.drain import Drain
 from afspark.push.limits import Limits
 from afspark.push.receiver import Receiver, ReceiverConfig
-from afspark.push.wire import Ack, Allowance, Punctuation
+from afspark.push.wire import Allowance, Punctuation
 from tests.property.store.faulty_store import MemoryStore
 from tests.unit.push.flightclient import SCHEMA, Client, rows
 
@@ -241,30 +239,6 @@ def test_an_orderly_stop_loses_nothing(receive: Start) -> None:
     second = receive(store=store, allow_items=10)
     (entry,) = Drain(second.address, 0, incarnation=1, fence=1).pull({})
     assert entry.logged and entry.end == 7
-
-
-def test_a_receiver_that_was_replaced_loses_no_more_than_one_that_died(receive: Start) -> None:
-    store = MemoryStore()
-    old = receive(store=store, allow_items=10)
-    client = Client(old.address, "a")
-    stream = client.stream()
-    stream.send(0, 5)
-    stream.ack_up_to(5)
-    new = receive(store=store, allow_items=10)
-    stream.send(5, 5)
-    stream.ack_up_to(10)  # within the allowance, it need not ask anybody
-    stream.send(10, 5)
-    with contextlib.suppress(flight.FlightError, pa.ArrowException, OSError):
-        while (answer := stream.reader.read()) is not None:
-            assert Ack.from_bytes(answer).end == 10
-    eventually(lambda: log_of(store) == [])
-    again = Client(new.address, "a")
-    assert again.hello({0: 10}).received == {0: 10}
-    stream = again.stream()
-    stream.send(10, 5)
-    stream.ack_up_to(15)
-    entries = Drain(new.address, 0, incarnation=1, fence=1).pull({})
-    assert [(entry.start, entry.end, entry.mark) for entry in entries] == [(10, 10, True), (10, 15, False)]
 
 
 def test_the_log_is_truncated_behind_the_worker(receive: Start) -> None:
