@@ -10,6 +10,9 @@ import pyarrow as pa
 
 from afspark.push.wire import Punctuation
 
+#: what an entry takes in memory besides its buffers, so that a flood of tiny ones is bounded too
+ENTRY_BYTES = 2048
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -51,6 +54,16 @@ class Entry:
     settling: bool = False
     released: bool = False
     object: str = ""
+
+    @property
+    def is_said_again(self) -> bool:
+        """Whether it is a mark in no log: a later one says all that it does."""
+        return self.record is not None and self.record.mark and not (self.durable or self.logged)
+
+    @property
+    def belongs_in_log(self) -> bool:
+        # A mark that is not final is said again by the next hello.
+        return self.durable or (self.record is not None and not self.record.mark)
 
 
 @dataclass(slots=True)

@@ -8,6 +8,9 @@ from pyarrow import flight
 
 from afspark.errors import AfsparkError, from_json
 
+# An error goes in the headers of an answer. A client refuses those beyond 8 KiB, and would know nothing then.
+_DOCUMENT_BYTES, _TEXT_LENGTH = 3000, 400
+
 
 class PushError(AfsparkError):
     """Base of what goes wrong while items are pushed."""
@@ -49,6 +52,10 @@ class ReceiverStopped(PushError):
     """The receiver stops or has stopped; what it did not acknowledge must be sent again."""
 
 
+class Replaced(ReceiverStopped):
+    """Another receiver has taken the lane over. Fields: ``lane``."""
+
+
 class ReceiverUnreachable(PushError):
     """No answer from the receiver. Fields: ``address``."""
 
@@ -60,7 +67,19 @@ def to_flight(error: AfsparkError) -> Exception:
         kind = flight.FlightUnauthenticatedError
     elif isinstance(error, ReceiverStopped):
         kind = flight.FlightUnavailableError
-    return kind(str(error), extra_info=json.dumps(error.to_json()).encode())
+    document = error.to_json()
+    if len(json.dumps(document)) > _DOCUMENT_BYTES:
+        fields = {
+            name: value if isinstance(value, int | float) else _shortened(value)
+            for name, value in document["fields"].items()
+        }
+        document |= {"message": _shortened(error.message), "remedy": _shortened(error.remedy), "fields": fields}
+    return kind(_shortened(str(error)), extra_info=json.dumps(document).encode())
+
+
+def _shortened(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _TEXT_LENGTH else text[:_TEXT_LENGTH] + "..."
 
 
 def from_flight(error: Exception, address: str) -> AfsparkError:

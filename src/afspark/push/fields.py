@@ -14,6 +14,9 @@ _NAME = re.compile(r"[^/\x00-\x1f\x7f]{1,200}")
 _SESSION = re.compile(r"[0-9a-f]{8,64}")
 _LARGEST = (1 << 63) - 1
 
+#: sequence numbers end here: every JSON library reads them, and sums of a thousand such fit 64 bits
+LAST_NUMBER = 1 << 53
+
 
 def parse(data: Any, limit: int) -> dict[str, Any]:
     view = memoryview(data)
@@ -47,6 +50,12 @@ def count(value: Any, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
         raise wrong(what, "an integer >= 0")
     return value
+
+
+def sequence_number(value: Any, what: str) -> int:
+    if count(value, what) > LAST_NUMBER:
+        raise wrong(what, f"at most {LAST_NUMBER}")
+    return int(value)
 
 
 def flag(value: Any, what: str) -> bool:
@@ -90,7 +99,7 @@ def lane_ends(value: Any, what: str) -> dict[int, int]:
     for lane, end in json_object(value, what).items():
         if not (lane.isascii() and lane.isdigit() and len(lane) < 10):
             raise wrong(what, "an object from lanes to numbers")
-        ends[int(lane)] = count(end, what)
+        ends[int(lane)] = sequence_number(end, what)
     return ends
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from afspark.push.errors import ReceiverStopped, UnknownLane
+from afspark.push.errors import LimitExceeded, ReceiverStopped, UnknownLane
 from afspark.push.limits import Limits
 from afspark.push.registry import Registry
 from afspark.push.service import GLANCE_SECONDS, LaneService
@@ -28,6 +29,7 @@ class Hub:
     stopping: threading.Event = field(default_factory=threading.Event)
     refused: Counter[str] = field(default_factory=Counter)
     _turn: int = 0
+    _streams: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -47,6 +49,27 @@ class Hub:
         with self._lock:
             self._turn += 1
             return sorted(self.lanes)[self._turn % len(self.lanes)]
+
+    @contextlib.contextmanager
+    def stream(self) -> Iterator[None]:
+        """Counts a put stream while it is open: each holds a thread, also one that never sends anything."""
+        # A producer that connects anew may have its old stream for a while.
+        allowed = 2 * self.limits.producers
+        with self._lock:
+            if self._streams >= allowed:
+                raise LimitExceeded(
+                    f"There are {self._streams} streams already, {allowed} are allowed.",
+                    remedy="Use one stream per producer, or raise the limit 'producers'.",
+                    limit="producers",
+                    allowed=allowed,
+                    found=self._streams + 1,
+                )
+            self._streams += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._streams -= 1
 
     def count_refusal(self, kind: str) -> None:
         with self._lock:

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from afspark.errors import CorruptObject, ObjectMissing
 from afspark.push.entries import Record
-from afspark.push.errors import SchemaMismatch, WireError
+from afspark.push.errors import Replaced, SchemaMismatch, WireError
+from afspark.push.reign import Reign
 from afspark.push.wire import Punctuation
 from afspark.store import Store, seal, unseal
 
@@ -45,9 +46,13 @@ class ItemLog:
         self._next = 0
         # A writer that was replaced and does not know it must not overwrite objects of its successor.
         self._token = secrets.token_hex(4)
+        self._reign = Reign(store, lane)
 
     def append(self, records: Sequence[Record]) -> list[str]:
-        """Makes records durable; for each the name of its object. After a failure, append the same ones again."""
+        """Makes records durable; for each the name of its object. After a failure, append the same ones again.
+
+        `Replaced` if another log has been loaded since this one: then nothing of it may be acknowledged.
+        """
         names: list[str] = []
         number = self._next
         for group in _groups(records):
@@ -55,12 +60,19 @@ class ItemLog:
             self._store.put(name, self._seal(group))
             number += 1
             names += [name] * len(group)
+        try:
+            self._reign.check()
+        except Replaced:
+            # Nobody was told that they are safe, and their producers send them again.
+            self._store.delete(set(names))
+            raise
         # Only now: the objects of a failed append are replaced by those of the next.
         self._next = number
         return names
 
     def load(self) -> Loaded:
-        """Reads all objects, and drops a torn newest one."""
+        """Takes the log over from whoever wrote to it, reads all objects, and drops a torn newest one."""
+        self._reign.take()
         loaded = Loaded()
         names = [name for name in self._store.list(self._folder) if _number(name) is not None]
         for name in names:

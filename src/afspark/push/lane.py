@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from afspark.push.entries import Counters, Entry, Handout, Record, Session, in_order
+from afspark.push.entries import ENTRY_BYTES, Counters, Entry, Handout, Record, Session, in_order
 from afspark.push.errors import OutOfOrder, Superseded
 from afspark.push.wire import Allowance, Positions
 
@@ -54,6 +54,12 @@ class Lane:
     def has_room(self, nbytes: int) -> bool:
         """Whether a batch fits the lane's share of memory; an empty lane takes any."""
         return not self.pending_bytes or self.pending_bytes + nbytes <= self._capacity
+
+    def has_room_to_end(self, producer: str, end: int) -> bool:
+        """Whether a session may end at ``end`` now; marks may go beyond the lane's share by an eighth."""
+        if self.idle(producer) and end <= self._confirmed.get(producer, 0):
+            return True
+        return self.pending_bytes + ENTRY_BYTES <= self._capacity + self._capacity // 8
 
     def is_new(self, producer: str, end: int) -> bool:
         """Whether an entry up to ``end`` would be kept rather than recognised as sent before."""
@@ -101,9 +107,13 @@ class Lane:
             self._forget(producer)
             return None
         self.counters.marks += 1
-        entry = self._append(
-            session, Record(producer, start, 0, mark=True), 0, now, durable=final and self._logs, stays_open=final
-        )
+        record = Record(producer, start, 0, mark=True)
+        if not final and session.pending and session.pending[-1].is_said_again:
+            # However often a session says hello, it has one of these.
+            last = session.pending[-1]
+            last.record, last.end, last.settling = record, start, False
+            return last
+        entry = self._append(session, record, ENTRY_BYTES, now, durable=final and self._logs, stays_open=final)
         entry.acked = True
         return entry
 
@@ -248,7 +258,7 @@ class Lane:
         for entry in self._pending:
             if entry.settling and not entry.released:
                 entry.settling = False
-                if self._logs and not (entry.logged or entry.writing) and _belongs_in_log(entry):
+                if self._logs and not (entry.logged or entry.writing) and entry.belongs_in_log:
                     opened.append(entry)
         self._reopen(sorted(opened, key=lambda entry: entry.order))
         return dict(self._confirmed)
@@ -485,8 +495,3 @@ class Lane:
         session = self._sessions.get(producer)
         if session is not None and session.over and self.idle(producer):
             del self._sessions[producer]
-
-
-def _belongs_in_log(entry: Entry) -> bool:
-    # A mark that is not final is said again by the next hello.
-    return entry.durable or (entry.record is not None and not entry.record.mark)

@@ -9,15 +9,17 @@ from typing import Any
 import pyarrow as pa
 
 from afspark.push.acks import Acks
-from afspark.push.entries import Record
+from afspark.push.entries import ENTRY_BYTES, Record
 from afspark.push.errors import LimitExceeded, PushError, ReceiverStopped, SchemaMismatch, WireError
+from afspark.push.fields import sequence_number
+from afspark.push.footprint import footprint
 from afspark.push.hub import Hub
 from afspark.push.service import GLANCE_SECONDS
 from afspark.push.soundness import check_batch
 from afspark.push.wire import BatchTag, PutHeader
 
-#: what an entry takes in memory besides its buffers, so that a flood of tiny batches is bounded too
-ENTRY_BYTES = 2048
+#: what a message may have besides its batch
+_MESSAGE_BYTES = 1 << 16
 
 
 class PutStream:
@@ -85,7 +87,10 @@ class PutStream:
         if batch is None:
             raise WireError("A message without a batch came.", what="batch")
         nbytes = batch.get_total_buffer_size()
-        if nbytes > self._hub.largest_batch:
+        held = footprint(batch)
+        # Padding and a header belong to every message.
+        if nbytes > self._hub.largest_batch or held > 2 * self._hub.largest_batch + _MESSAGE_BYTES:
+            nbytes = max(nbytes, held)
             raise LimitExceeded(
                 f"A batch of {nbytes} bytes came, {self._hub.largest_batch} are allowed.",
                 remedy="Send smaller batches, or raise the receiver's limits.",
@@ -99,7 +104,7 @@ class PutStream:
         delay = self._hub.registry.delay(self._own.producer, batch.num_rows)
         if delay:
             self._hub.pause(delay, self._alive)
-        end = lane.put(record, nbytes + ENTRY_BYTES, self._alive)
+        end = lane.put(record, held + ENTRY_BYTES, self._alive)
         if self._numbered is False:
             self._next[number] = record.end
         self._acks.expect(number, record.end)
@@ -125,6 +130,7 @@ class PutStream:
                 what="producer",
             )
         tag = BatchTag.from_bytes(metadata)
+        sequence_number(tag.start + max(1, batch.num_rows), "start")
         if tag.punctuation is None:
             return tag.lane, Record(self._header.id, tag.start, batch.num_rows, batch)
         if batch.num_rows:

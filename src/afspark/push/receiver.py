@@ -55,6 +55,13 @@ class ReceiverConfig:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise UsageError(f"{name} must be >= 0, not {value!r}.", **{name: value})
+        for column in self.schema:
+            if _has_dictionary(column.type):
+                raise UsageError(
+                    f"Column {column.name!r} is of type {column.type}: columns with dictionaries cannot be handed out.",
+                    remedy="Give the column the type of its values; producers may cast to it.",
+                    column=column.name,
+                )
         backs_up = not self.ack_when_confirmed and (self.allow_items < math.inf or self.allow_seconds is not None)
         if backs_up and self.store is None:
             raise UsageError(
@@ -65,11 +72,19 @@ class ReceiverConfig:
         check_exposure(self.host, self.security)
 
 
+def _has_dictionary(kind: pa.DataType) -> bool:
+    # Flight's stream of a generator leaves dictionaries out, so a worker could not read what was acknowledged.
+    return pa.types.is_dictionary(kind) or any(
+        _has_dictionary(kind.field(place).type) for place in range(kind.num_fields)
+    )
+
+
 class Receiver:
     """Lives in the process that makes it, in threads of its own.
 
     ``start`` listens and returns the address; ``stop`` ends it without losing anything that was acknowledged, if
-    there is a log. It can be started once.
+    there is a log. It can be started once. It stops by itself when it finds that another receiver has taken a lane of
+    its own, at the latest before it acknowledges more than the allowance.
     """
 
     def __init__(self, config: ReceiverConfig) -> None:
@@ -85,7 +100,7 @@ class Receiver:
                 ack_when_confirmed=config.ack_when_confirmed,
             )
             log = None if config.store is None else ItemLog(config.store, number, config.schema)
-            self._lanes[number] = LaneService(lane, log, registry.deliver)
+            self._lanes[number] = LaneService(lane, log, registry.deliver, self._step_down)
         self._hub = Hub(config.schema, self._lanes, registry, config.limits, config.unacked)
         self._server: FlightEndpoint | None = None
         self._address = ""
@@ -173,6 +188,10 @@ class Receiver:
             "seconds": time.time() - self._started,
             "lanes": {str(number): lane for number, lane in lanes.items()},
         }
+
+    def _step_down(self) -> None:
+        """Another receiver has a lane of this one. Ending all calls makes producers look for it."""
+        threading.Thread(target=self.stop, name="afspark-receiver-replaced", daemon=True).start()
 
     def _end_lanes(self, *, save: bool) -> None:
         # Also where any loss is allowed: an orderly end is no failure.

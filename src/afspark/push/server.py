@@ -58,7 +58,7 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
         self._empty = _empty(hub.schema)
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        with self._answering():
+        with self._answering(), self._hub.stream():
             PutStream(self._hub, context, descriptor, reader, writer).run()
 
     def do_get(self, context: Any, ticket: Any) -> Any:
@@ -117,9 +117,10 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
         return Welcome(tuple(sorted(hub.lanes)), hub.unacked, hub.largest_batch, received)
 
     def _bye(self, bye: Bye, alive: Callable[[], bool]) -> None:
-        for number, end in bye.ends.items():
-            if number in self._hub.lanes:
-                self._hub.lanes[number].finish(bye.id, end, alive)
+        # It ends on all lanes, also on those it does not name.
+        for number, lane in self._hub.lanes.items():
+            if number in bye.ends or lane.received(bye.id) is not None:
+                lane.finish(bye.id, bye.ends.get(number, 0), alive)
         self._hub.registry.leave(bye.id)
 
     def _stream(self, handouts: list[Handout]) -> Iterator[tuple[pa.RecordBatch, bytes]]:
@@ -135,6 +136,10 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
         except AfsparkError as error:
             self._hub.count_refusal(type(error).__name__)
             raise to_flight(error) from error
+        except UnicodeDecodeError as error:
+            # Flight leaves the names of columns and actions to be decoded when they are looked at.
+            self._hub.count_refusal(WireError.__name__)
+            raise to_flight(WireError("A name is not UTF-8.", what="utf-8")) from error
         except (pa.ArrowException, OSError):
             # The connection broke, or Flight could not make sense of what came.
             self._hub.count_refusal("broken")

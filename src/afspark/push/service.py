@@ -14,7 +14,7 @@ from typing import Any
 
 from afspark.errors import StoreError
 from afspark.push.entries import Entry, Handout, Record, joined
-from afspark.push.errors import ReceiverStopped
+from afspark.push.errors import LimitExceeded, ReceiverStopped, Replaced
 from afspark.push.itemlog import ItemLog
 from afspark.push.lane import Lane
 from afspark.push.wire import Allowance, Attach, Claim, Confirm, Positions, Pull, Settle
@@ -27,15 +27,22 @@ _DELETE_SECONDS = 1.0
 _LOOK_SECONDS = 0.005
 _DELETE_BATCH = 64
 _POSITIONS_KEPT = 10_000
+_PULLS_AT_ONCE = 64
 
 Deliver = Callable[[int, dict[str, int]], None]
 Alive = Callable[[], bool]
 
 
 class LaneService:
-    """``deliver(lane, {producer: end})`` is called without the lock, from any thread, with what is acknowledged."""
+    """``deliver(lane, {producer: end})`` is called without the lock, from any thread, with what is acknowledged.
 
-    def __init__(self, lane: Lane, log: ItemLog | None, deliver: Deliver) -> None:
+    ``on_replaced()`` is called when another receiver has taken the lane: nothing is taken or acknowledged any more.
+    """
+
+    def __init__(
+        self, lane: Lane, log: ItemLog | None, deliver: Deliver, on_replaced: Callable[[], None] = lambda: None
+    ) -> None:
+        self._on_replaced = on_replaced
         self.damaged: list[str] = []
         self.torn: list[str] = []
         self._lane = lane
@@ -73,10 +80,7 @@ class LaneService:
     def stop(self, *, save: bool) -> None:
         """Ends all waiting; ``save``: what was acknowledged and is in no log is written first."""
         with self._lock:
-            self._stopping = True
-            self._halt.set()
-            for condition in (self._room, self._news, self._work):
-                condition.notify_all()
+            self._end_waiting()
         if self._thread is not None:
             self._thread.join()
         if save and self._log is not None:
@@ -121,6 +125,10 @@ class LaneService:
     def finish(self, producer: str, end: int, alive: Alive | None) -> None:
         """Ends a session; returns when that is durable, at once without ``alive``."""
         with self._lock:
+            while alive is not None and not self._lane.has_room_to_end(producer, end):
+                if self._stopping or not alive():
+                    raise _stopped()
+                self._room.wait(GLANCE_SECONDS)
             entry = self._lane.mark(producer, end, time.monotonic(), final=True)
             if entry is None:
                 return
@@ -168,6 +176,14 @@ class LaneService:
         above = dict(self._lane_positions(ticket))
         deadline = time.monotonic() + ticket.wait
         with self._lock:
+            if self._pulls >= _PULLS_AT_ONCE:
+                raise LimitExceeded(
+                    f"{self._pulls} pulls wait at lane {self._lane.number} already.",
+                    remedy="A lane has one worker; end the others.",
+                    limit="pulls",
+                    allowed=_PULLS_AT_ONCE,
+                    found=self._pulls + 1,
+                )
             self._pulls += 1
             try:
                 while not self._lane.has_more(above):
@@ -216,6 +232,12 @@ class LaneService:
             }
 
     # --- inside; the lock is held unless said otherwise
+
+    def _end_waiting(self) -> None:
+        self._stopping = True
+        self._halt.set()
+        for condition in (self._room, self._news, self._work):
+            condition.notify_all()
 
     @staticmethod
     def _lane_positions(ticket: Pull) -> Positions:
@@ -298,6 +320,11 @@ class LaneService:
                 self._lane.failed()
                 self._writes["write_failures"] += 1
                 self._writes["last_failure"] = str(error)
+                replaced = isinstance(error, Replaced) and not self._stopping
+                if replaced:
+                    self._end_waiting()
+            if replaced:
+                self._on_replaced()
             return False
         with self._lock:
             self._lane.written({entry: name for (entry, _), name in zip(planned, names, strict=True)})

@@ -8,9 +8,10 @@ import pytest
 from afspark.errors import StoreError
 from afspark.push import itemlog
 from afspark.push.entries import Record
-from afspark.push.errors import SchemaMismatch
+from afspark.push.errors import Replaced, SchemaMismatch
 from afspark.push.itemlog import ItemLog, Loaded
 from afspark.push.wire import Punctuation
+from afspark.store.base import Names
 from tests.property.store.faulty_store import Crash, FaultyStore, MemoryStore, Tear
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
@@ -138,3 +139,59 @@ def test_dictionaries_survive() -> None:
     ItemLog(store, 0, schema).append([Record("a/1", 2 * n, 2, batch) for n, batch in enumerate(batches)])
     loaded = ItemLog(store, 0, schema).load()
     assert [found.batch.to_pydict()["d"] for _, found, _ in loaded.records if found.batch] == [["x", "y"], ["z", "x"]]
+
+
+def test_a_log_that_was_taken_over_appends_nothing_any_more() -> None:
+    store = MemoryStore()
+    old, new = ItemLog(store, 0, SCHEMA), ItemLog(store, 0, SCHEMA)
+    old.load()
+    old.append([record("a/1", 0, 1)])
+    assert len(new.load().records) == 1
+    with pytest.raises(Replaced) as caught:
+        old.append([record("a/1", 1, 1)])
+    assert caught.value.lane == 0
+    new.append([record("a/1", 1, 2)])
+    assert [found.start for _, found, _ in ItemLog(store, 0, SCHEMA).load().records] == [0, 1]
+    assert len(store.list("reign-00000")) == 1
+
+
+def test_whatever_a_log_may_acknowledge_is_seen_by_its_successor() -> None:
+    """The successor begins at every moment of an append."""
+    loads: list[Loaded] = []
+
+    class Interrupted(MemoryStore):
+        moment = -1
+
+        def _pass(self) -> None:
+            self.moment -= 1
+            if self.moment == 0:
+                loads.append(ItemLog(self, 0, SCHEMA).load())
+
+        def put(self, name: str, data: bytes) -> None:
+            self._pass()
+            super().put(name, data)
+            self._pass()
+
+        def list(self, prefix: str) -> Names:
+            self._pass()
+            try:
+                return super().list(prefix)
+            finally:
+                self._pass()
+
+    outcomes = []
+    for moment in range(1, 6):
+        loads.clear()
+        store = Interrupted()
+        log = ItemLog(store, 0, SCHEMA)
+        log.load()
+        store.moment = moment
+        try:
+            log.append([record("a/1", 0, 1)])
+            acknowledged = True
+        except Replaced:
+            acknowledged = False
+        seen = any(loaded.records for loaded in loads)
+        assert seen or not (loads and acknowledged)
+        outcomes.append((acknowledged, seen))
+    assert outcomes == [(False, False), (False, True), (False, True), (True, True), (True, False)]

@@ -7,7 +7,7 @@ import math
 import pyarrow as pa
 import pytest
 
-from afspark.push.entries import Entry, Handout, Record, joined
+from afspark.push.entries import ENTRY_BYTES, Entry, Handout, Record, joined
 from afspark.push.errors import OutOfOrder, Superseded
 from afspark.push.lane import Lane
 from afspark.push.wire import Allowance, Punctuation
@@ -245,6 +245,29 @@ def test_a_mark_shows_what_was_acknowledged_and_is_missing() -> None:
     lane.confirm({A: 30})
     assert starts(lane) == [(A, 30)]
     assert lane.mark(A, 35, 0.0) is None, "nothing is missing"
+
+
+def test_hello_after_hello_leaves_one_mark() -> None:
+    lane = lane_of(100)
+    for start in range(1, 500):
+        assert lane.mark(A, start, 0.0) is not None
+    (handout,) = lane.handouts({}, 1 << 20)
+    assert handout.record.start == 499
+    assert lane.pending_bytes == ENTRY_BYTES
+    lane.confirm({A: 499})
+    assert lane.pending_bytes == 0
+
+
+def test_sessions_that_only_end_wait_for_room_at_last() -> None:
+    lane = Lane(0, Allowance(), 8 * ENTRY_BYTES)
+    ended = 0
+    while lane.has_room_to_end(f"{ended}/s", 5):
+        lane.mark(f"{ended}/s", 5, 0.0, final=True)
+        ended += 1
+    assert ended == 9, "all of the share and an eighth"
+    assert lane.has_room_to_end("another/s", 0), "it leaves nothing"
+    lane.confirm({"3/s": 5})
+    assert lane.has_room_to_end("another/s", 5)
 
 
 def test_the_last_mark_is_written_and_the_session_forgotten_when_all_is_drained() -> None:

@@ -6,6 +6,8 @@ import json
 import random
 import socket
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,24 @@ def refusal(stream: Stream) -> AfsparkError:
     return from_flight(caught.value, "")
 
 
+def refusal_of_a_stream(client: Client) -> str:
+    """What a stream that ends at once is answered with; empty if it is let through."""
+    stream = client.stream(command=b"")
+    stream.end()
+    try:
+        stream.close()
+    except (flight.FlightError, pa.ArrowException, OSError) as error:
+        return type(from_flight(error, "")).__name__
+    return ""
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
 def tagged(tag: bytes) -> Callable[[Stream], None]:
     return lambda stream: stream.writer.write_with_metadata(rows(0, 5), tag)
 
@@ -83,6 +103,8 @@ def unsound(stream: Stream) -> None:
         (tagged(b"\xff" * 100), WireError),
         (tagged(json.dumps({"lane": 0, "start": -1}).encode()), WireError),
         (tagged(b" " * 10_000), WireError),
+        (tagged(BatchTag(0, (1 << 63) - 2).to_bytes()), WireError),
+        (tagged(BatchTag(0, (1 << 53) - 4).to_bytes()), WireError),
         (tagged(BatchTag(7, 0).to_bytes()), UnknownLane),
         (tagged(BatchTag(0, 0, Punctuation(end=True)).to_bytes()), WireError),
         (lambda stream: (stream.send(0, 5), stream.send(6, 5)), OutOfOrder),
@@ -93,7 +115,8 @@ def unsound(stream: Stream) -> None:
         (unsound, UnsoundBatch),
     ],
     ids=[
-        "no json", "garbage", "negative", "long tag", "lane", "punctuation with rows", "hole", "overlap", "oversized",
+        "no json", "garbage", "negative", "long tag", "64 bits", "last number", "lane",
+        "punctuation with rows", "hole", "overlap", "oversized",
         "mixed", "no batch", "unsound",
     ],
 )  # fmt: skip
@@ -238,3 +261,68 @@ def test_tls_with_a_certificate_from_a_file(receive: Start, secrets_folder: Path
     header = PutHeader("p", SESSION)
     with pytest.raises(flight.FlightError):
         Client(f"grpc://localhost:{receiver.port}").act(HELLO, Hello(header.producer, header.session).to_bytes())
+
+
+def test_sessions_that_end_leave_nothing_behind(receiver: Receiver) -> None:
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1)
+    for number in range(20):
+        client = Client(receiver.address, f"short {number}")
+        client.hello({0: 5})
+        stream = client.stream()
+        stream.writer.write_with_metadata(rows(0, 0), BatchTag(0, 5).to_bytes())
+        stream.end()
+        stream.close()
+        client.bye({})
+        drain.confirm({client.id: 5})
+        client.close()
+    assert receiver.stats()["lanes"]["0"]["sessions"] == [f"honest/{SESSION}"]
+    assert receiver.stats()["producers"] == 1
+
+
+def test_streams_that_never_send_are_limited(receiver: Receiver) -> None:
+    client = Client(receiver.address, "idle")
+    # Three producers may have six streams; the honest one has one of them.
+    idle = [client.stream(command=b"") for _ in range(5)]
+    eventually(lambda: refusal_of_a_stream(client) == "LimitExceeded")
+    for stream in idle:
+        stream.end()
+        stream.close()
+
+
+def test_pulls_that_wait_are_limited(receiver: Receiver) -> None:
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1)
+    everything = {f"honest/{SESSION}": 1000}
+    waiting = [
+        threading.Thread(target=drain.pull, args=({},), kwargs={"after": everything, "wait": 2.0}) for _ in range(64)
+    ]
+    for thread in waiting:
+        thread.start()
+
+    def is_refused() -> bool:
+        try:
+            drain.pull({}, after=everything, wait=0.0)
+        except LimitExceeded as error:
+            return error.limit == "pulls"
+        return False
+
+    eventually(is_refused)
+    for thread in waiting:
+        thread.join()
+    assert drain.pull({}, after=everything) == []
+
+
+def test_a_long_reason_arrives(receive: Start) -> None:
+    wide = pa.schema([(f"a column with a long name {number}", pa.int64()) for number in range(400)])
+    receiver = receive(schema=wide)
+    other = pa.schema([(f"ein langer Name für eine Spalte {number}", pa.int32()) for number in range(400)])
+    told = refusal(Client(receiver.address).stream(other))
+    assert isinstance(told, SchemaMismatch)
+    assert told.found.startswith("ein langer Name")
+
+
+def test_a_name_that_is_no_text_is_answered(receiver: Receiver) -> None:
+    schema = rows(0, 0).schema.serialize().to_pybytes().replace(b"text", b"te\xe4t")
+    told = refusal(Client(receiver.address, "odd").stream(pa.ipc.read_schema(pa.py_buffer(schema))))
+    assert isinstance(told, WireError)
+    assert told.what == "utf-8"
+    assert "internal" not in receiver.stats()["refused"]

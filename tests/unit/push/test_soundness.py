@@ -58,6 +58,46 @@ def test_an_unsound_batch_is_refused(batch: pa.RecordBatch) -> None:
     assert caught.value.producer == "a/1"
 
 
+NO_NULLS = pa.field("x", pa.int64(), nullable=False)
+FOUR_NULLS = [pa.py_buffer(bytes(8)), pa.py_buffer(bytes(40)), pa.py_buffer(b"abcdefgh")]
+
+
+@pytest.mark.parametrize(
+    ("field", "column"),
+    [
+        (pa.field("v", pa.int64()), pa.Array.from_buffers(pa.int64(), 4, FOUR_NULLS[:2], null_count=1)),
+        (pa.field("v", pa.string()), pa.Array.from_buffers(pa.string(), 4, FOUR_NULLS, null_count=1)),
+        (NO_NULLS, pa.array([1, None])),
+        (pa.field("s", pa.struct([NO_NULLS])), pa.StructArray.from_arrays([pa.array([1, None])], fields=[NO_NULLS])),
+        (
+            pa.field("l", pa.list_(NO_NULLS)),
+            pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), pa.array([1, None]), type=pa.list_(NO_NULLS)),
+        ),
+    ],
+    ids=["count", "count of text", "forbidden", "forbidden inside", "forbidden in a list"],
+)
+def test_nulls_are_where_and_as_many_as_they_may_be(field: pa.Field, column: pa.Array) -> None:
+    with pytest.raises(UnsoundBatch):
+        check_batch(pa.RecordBatch.from_arrays([column], schema=pa.schema([field])), "a/1")
+
+
+def test_the_offset_of_an_empty_list_is_not_followed() -> None:
+    items = pa.list_(NO_NULLS)
+    memory = bytearray(4)
+    empty = pa.Array.from_buffers(items, 0, [None, pa.py_buffer(memory)], children=[pa.array([], pa.int64())])
+    memory[:] = struct.pack("<i", 1 << 28)
+    outer = pa.ListArray.from_arrays(pa.array([0, 0], pa.int32()), empty, type=pa.list_(items))
+    for column in (empty, outer):
+        check_batch(pa.record_batch({"l": column}), "a/1")
+
+
+def test_what_lies_under_a_null_does_not_count() -> None:
+    pair, items = pa.struct([NO_NULLS]), pa.list_(NO_NULLS)
+    columns = [pa.array([None, {"x": 1}], pair), pa.array([None, [1, 2]], items), pa.array(["a", None])]
+    check_batch(pa.RecordBatch.from_arrays(columns, ["p", "i", "t"]), "a/1")
+    check_batch(pa.RecordBatch.from_arrays(columns, ["p", "i", "t"]).slice(1), "a/1")
+
+
 @pytest.mark.parametrize(
     "values",
     [
