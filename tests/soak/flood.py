@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)  # noqa: T201
+    print(line, flush=True)
 
 
 if __name__ == "__main__":

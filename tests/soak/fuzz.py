@@ -89,7 +89,7 @@ def _run(receiver: ChildReceiver, seconds: float, seed: int, threads: int) -> in
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)  # noqa: T201
+    print(line, flush=True)
 
 
 if __name__ == "__main__":
