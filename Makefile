@@ -7,7 +7,7 @@ LOCK_VENV := .lock-venv
 UV_VERSION := 0.13.7
 
 .DEFAULT_GOAL := help
-.PHONY: help env test lint format run bench lock clean
+.PHONY: help env test thorough soak lint format run bench lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,8 +22,18 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-test: lint ## Lint, type check, and run the whole test suite
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+test: lint ## Lint, type check, and run the test suite
+	$(PYTEST) -m "not thorough"
+
+thorough: lint ## The same with every variant (twice as long)
+	$(PYTEST)
+
+soak: env ## A hundred seeded runs of pushed streams with kills, then floods and fuzzing
+	PYTHONPATH=src:. $(BIN)/python -m tests.soak --seeds 0-99
+	PYTHONPATH=src:. $(BIN)/python -m tests.soak.flood --seconds 60
+	PYTHONPATH=src:. $(BIN)/python -m tests.soak.fuzz --seconds 120
 
 lint: env ## Check style, formatting and types
 	$(BIN)/ruff check

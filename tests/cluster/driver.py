@@ -107,7 +107,7 @@ def occupy(place: Place, seconds: str) -> None:
     nap = float(seconds)
 
     def job() -> None:
-        blocks = context.parallelize(range(64), 64).map(lambda i: bytearray(os.urandom(1 << 20)) * 8)
+        blocks = context.parallelize(range(24), 24).map(lambda i: bytearray(os.urandom(1 << 20)) * 8)
         blocks.persist().count()
         context.parallelize(range(4), 4).foreach(lambda i: time.sleep(nap))
 

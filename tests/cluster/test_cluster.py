@@ -29,6 +29,7 @@ THETA = 400.0
 HOMES = [HOSTS[0], HOSTS[1]] * 2
 
 
+@pytest.mark.thorough
 def test_workers_stay_where_their_state_is(driver: Driver, place: Place) -> None:
     """Other jobs take all slots for longer than Spark waits by default, and fill the executors' memory."""
     truth = write_text(place.input, FILES)
@@ -50,7 +51,9 @@ def test_killed_executors_lose_nothing(driver: Driver, place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tolerance", "keyed", "bound"), [(["approximate", THETA], False, THETA / 4)], ids=["approximate"]
+    ("tolerance", "keyed", "bound"),
+    [pytest.param(["minibatch"], True, 0.0, marks=pytest.mark.thorough), (["approximate", THETA], False, THETA / 4)],
+    ids=["minibatch", "approximate"],
 )
 def test_exactly_the_workers_of_a_lost_host_recover(
     driver: Driver, place: Place, tolerance: list[object], keyed: bool, bound: float
@@ -62,7 +65,8 @@ def test_exactly_the_workers_of_a_lost_host_recover(
     assert worst(truth, answer["counts"]) <= answer["bound"] == bound
 
 
-@pytest.mark.parametrize("tolerance", [["minibatch"]], ids=["minibatch"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("tolerance", [["minibatch"], ["approximate", THETA]], ids=["minibatch", "approximate"])
 def test_workers_of_a_host_that_never_comes_back_move(
     driver: Driver, machines: Machines, place: Place, tolerance: list[object]
 ) -> None:
@@ -83,6 +87,7 @@ def test_system_failures_that_kill_every_executor(driver: Driver, place: Place) 
     assert 0 < worst(truth, answer["counts"]) <= answer["bound"] < THETA
 
 
+@pytest.mark.thorough
 def test_map_outputs_lost_after_one_worker_has_applied_them(driver: Driver, place: Place) -> None:
     """What is read again differs, so the whole batch has to be taken back."""
     truth = write_text(place.input, 4)
@@ -113,7 +118,11 @@ def test_a_killed_driver_finds_all_state_again(driver: Driver, place: Place) -> 
 # --- three operators with windows and feedback -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tolerance", [["minibatch"], ["approximate", STAGES_THETA]], ids=["minibatch", "approximate"])
+@pytest.mark.parametrize(
+    "tolerance",
+    [["minibatch"], pytest.param(["approximate", STAGES_THETA], marks=pytest.mark.thorough)],
+    ids=["minibatch", "approximate"],
+)
 def test_a_host_lost_under_a_pipeline(driver: Driver, place: Place, tolerance: list[object]) -> None:
     truth = write_events(place, EVENT_FILES)
     answer = driver.run(place, tolerance, stages=True, events={"0": ["lose", HOSTS[0]], "1": ["kill", HOSTS[1]]})
@@ -131,6 +140,7 @@ def test_a_host_lost_under_a_pipeline(driver: Driver, place: Place, tolerance: l
         assert answer["gate"] == {"passed": EVENT_FILES * 800, "fed": 2 * len(windows)}
 
 
+@pytest.mark.thorough
 def test_a_killed_driver_keeps_windows_and_feedback(driver: Driver, place: Place) -> None:
     """Killed between its own record of a batch and Spark's: the batch runs again, nothing is applied twice."""
     truth = write_events(place, EVENT_FILES)
