@@ -10,7 +10,7 @@ from typing import Any
 from afspark._version import __version__
 
 _NAMES = {
-    "algorithms": ("HeavyHitters", "WordCount"),
+    "algorithms": ("Grep", "HeavyHitters", "OnlineJoin", "WordCount"),
     "errors": ("AfsparkError",),
     "model.operator": ("Combiner", "Operator", "Outbox", "Share", "Transform", "WorkerContext"),
     "model.states": ("HashTable", "Matrix", "Numeric", "Own", "OwnState", "Set", "State", "StateSpec", "Vector"),

@@ -1,7 +1,7 @@
 """Fault tolerance for streaming that costs what it is worth: approximate state backup on Spark."""
 
 from afspark._version import __version__
-from afspark.algorithms import HeavyHitters, WordCount
+from afspark.algorithms import Grep, HeavyHitters, OnlineJoin, WordCount
 from afspark.errors import AfsparkError
 from afspark.model.operator import Combiner, Operator, Outbox, Share, Transform, WorkerContext
 from afspark.model.states import HashTable, Matrix, Numeric, Own, OwnState, Set, State, StateSpec, Vector
@@ -19,6 +19,7 @@ __all__ = [
     "Approximate",
     "Combiner",
     "Decaying",
+    "Grep",
     "HashTable",
     "HeavyHitters",
     "Hopping",
@@ -27,6 +28,7 @@ __all__ = [
     "MiniBatch",
     "Nothing",
     "Numeric",
+    "OnlineJoin",
     "Operator",
     "Outbox",
     "Own",
