@@ -32,8 +32,15 @@ SIDE = "side"
 """Column that tells the streams apart."""
 LEFT, RIGHT, BAD = 0, 1, -1
 ESTIMATES = pa.schema(
-    [("aggregate", pa.string()), *((name, pa.float64()) for name in ("estimate", "low", "high"))]
-    + [("pairs", pa.int64()), ("samples", pa.int64()), ("lost", pa.float64())]
+    [
+        ("aggregate", pa.string()),
+        ("estimate", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("pairs", pa.int64()),
+        ("samples", pa.int64()),
+        ("lost", pa.float64()),
+    ]
 )
 
 

@@ -2,10 +2,12 @@
 
 from afspark.runtime.sources.packets import Packets
 from afspark.runtime.sources.parquet import ParquetFiles
+from afspark.runtime.sources.pcap import PcapFiles
 from afspark.runtime.sources.pushed import Pushed
 from afspark.runtime.sources.share import share
 from afspark.runtime.sources.source import Chunk, LogStore, Offset, Planner, Source, source_from_json
 from afspark.runtime.sources.text import TextFiles
+from afspark.runtime.sources.visits import Visits
 from afspark.runtime.sources.words import ZipfWords
 
 __all__ = [
@@ -14,10 +16,12 @@ __all__ = [
     "Offset",
     "Packets",
     "ParquetFiles",
+    "PcapFiles",
     "Planner",
     "Pushed",
     "Source",
     "TextFiles",
+    "Visits",
     "ZipfWords",
     "share",
     "source_from_json",
