@@ -55,8 +55,13 @@ def test_byte_orders_and_resolutions(tmp_path: Path, big: bool, nanoseconds: boo
 
 @pytest.mark.parametrize(
     ("link", "before"),
-    [(1, bytes(12) + b"\x08\x00"), (101, b""), (12, b""), (14, b""), (228, b""), (0, b"\x02\0\0\0")]
-    + [(113, bytes(14) + b"\x08\x00"), (0x10000001, bytes(12) + b"\x08\x00")],
+    [
+        (1, bytes(12) + b"\x08\x00"),
+        (0x10000001, bytes(12) + b"\x08\x00"),
+        (113, bytes(14) + b"\x08\x00"),
+        (0, b"\x02\0\0\0"),
+        *((raw, b"") for raw in (12, 14, 101, 228)),
+    ],
 )
 def test_link_types(tmp_path: Path, link: int, before: bytes) -> None:
     capture = Capture(link=link).add(before + ipv4(*PAIR, protocol=17))

@@ -64,15 +64,15 @@ class PcapFiles(Source, kind="pcap"):
     """
 
     path: str
-    on_bad: str = "skip"
+    on_bad: str = "keep"
     chunk_bytes: int = 4 << 20
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", absolute(self.path))
         if self.chunk_bytes < 1:
             raise UsageError(f"chunk_bytes must be positive, not {self.chunk_bytes}.", chunk_bytes=self.chunk_bytes)
-        if self.on_bad not in ("skip", "stop"):
-            raise UsageError(f"on_bad is {self.on_bad!r}.", remedy="Use 'skip' or 'stop'.", on_bad=self.on_bad)
+        if self.on_bad not in ("keep", "stop"):
+            raise UsageError(f"on_bad is {self.on_bad!r}.", remedy="Use 'keep' or 'stop'.", on_bad=self.on_bad)
 
     def schema(self) -> pa.Schema:
         return CAPTURED
@@ -114,7 +114,7 @@ class PcapFiles(Source, kind="pcap"):
             at = start + int(starts[kinds == BAD][0])
             raise InputError(
                 f"Input file {path!r} has a damaged record at byte {at}.",
-                remedy="Mend or remove it, or let such records be skipped and counted with on_bad='skip'.",
+                remedy="Mend or remove it, or let such records be skipped and counted with on_bad='keep'.",
                 path=path,
                 position=at,
             )
