@@ -1,6 +1,8 @@
 """Streaming algorithms, written only against the programming model."""
 
+from afspark.algorithms.features import Features
 from afspark.algorithms.heavy_hitters import HeavyHitters
+from afspark.algorithms.logistic_regression import GlobalRegression, LocalRegression, logistic_regression
 from afspark.algorithms.wordcount import WordCount
 
-__all__ = ["HeavyHitters", "WordCount"]
+__all__ = ["Features", "GlobalRegression", "HeavyHitters", "LocalRegression", "WordCount", "logistic_regression"]
