@@ -37,11 +37,8 @@ class Assignment:
     lasting: bool = False
 
     def start(self, spark: SparkSession) -> Query:
-        stateful = (
-            read_stream(spark)
-            .source(self.task.source)
-            .apply(self.task.operator, workers=self.workers, tolerance=self.tolerance, name=self.task.algorithm)
-        )
+        stream = read_stream(spark).source(self.task.source)
+        stateful = self.task.apply(stream, workers=self.workers, tolerance=self.tolerance)
         writer = stateful.writeStream.option("checkpointLocation", self.checkpoint)
         writer = writer.option("batchBytes", self.plan.batch_bytes).trigger(availableNow=True)
         return writer.inject(self.faults).start()
@@ -72,7 +69,7 @@ class Outcome:
             state=last["state"],
             main_state=assignment.task.main_state,
             ledger=query.ledger(),
-            promised=assignment.tolerance.promise(),
+            promised=assignment.tolerance.promise() if assignment.task.bounded else None,
             realised=query.bounds(),
             resumed=last["batch"] + 1 > totals.batches,
             **extras,

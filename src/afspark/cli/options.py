@@ -11,9 +11,9 @@ from afspark.cli import values
 from afspark.cli.sendoptions import STANDARD_INPUT, SendOptions, add_send, send_options
 from afspark.errors import UsageError
 
-WORDCOUNT, HEAVY_HITTERS = "wordcount", "heavy-hitters"
+WORDCOUNT, HEAVY_HITTERS, REGRESSION = "wordcount", "heavy-hitters", "regression"
 DEFAULT_BATCH_BYTES = 40_000_000
-DEFAULT_THETA = {WORDCOUNT: 10_000, HEAVY_HITTERS: 100_000}
+DEFAULT_THETA = {WORDCOUNT: 10_000, HEAVY_HITTERS: 100_000, REGRESSION: 10}
 
 RUN_EXAMPLES = """\
 examples:
@@ -21,6 +21,8 @@ examples:
   afspark run wordcount --generate 1GB --tolerance approximate --theta 10000 --kill 4 --verify
   afspark run heavy-hitters --generate 500MB --json run.json
   afspark run heavy-hitters --input flows/ --keys src,dst --weight bytes --threshold 1e9 --output heavy/
+  afspark run regression --generate clicks --rows 2000000 --kill 4 --verify
+  afspark run regression --input adult.csv --label income --positive ">50K" --numeric age --categorical job,sex
 """
 
 
@@ -46,6 +48,7 @@ class RunOptions:
     workers: int = 2
     tolerance: str = "approximate"
     theta: float | None = None
+    items: float = 0
     batch_size: int | None = None
     kill: int = 0
     seed: int = 1
@@ -113,6 +116,10 @@ def parse(argv: list[str] | None) -> RunOptions | DemoOptions | InspectOptions |
     chosen["conf"] = tuple(chosen["conf"])
     if command == "demo":
         return DemoOptions(**chosen)
+    if chosen["algorithm"] == REGRESSION:
+        from afspark.cli.regressionoptions import regression_options
+
+        return _checked(regression_options(chosen))
     return _checked(RunOptions(**chosen))
 
 
@@ -134,6 +141,7 @@ def build_parser() -> argparse.ArgumentParser:
     algorithms = run.add_subparsers(dest="algorithm", metavar="ALGORITHM", required=True, parser_class=Parser)
     _add_wordcount(algorithms)
     _add_heavy_hitters(algorithms)
+    _add_regression(algorithms)
     _add_demo(commands)
     _add_inspect(commands)
     add_send(commands)
@@ -145,7 +153,7 @@ def _add_wordcount(algorithms: Any) -> None:
     group = parser.add_argument_group("words")
     group.add_argument("--lower", action="store_true", help="fold ASCII capitals")
     group.add_argument("--column", metavar="NAME", default="value", help="text column of Parquet (default: value)")
-    _add_common(parser, WORDCOUNT)
+    add_common(parser, WORDCOUNT)
 
 
 def _add_heavy_hitters(algorithms: Any) -> None:
@@ -165,18 +173,17 @@ def _add_heavy_hitters(algorithms: Any) -> None:
     group.add_argument(
         "--columns", type=values.count, metavar="N", default=8000, help="counters in a row (default: 8000)"
     )
-    _add_common(parser, HEAVY_HITTERS)
+    add_common(parser, HEAVY_HITTERS)
+
+
+def _add_regression(algorithms: Any) -> None:
+    from afspark.cli.regressionoptions import add_regression
+
+    add_regression(algorithms)
 
 
 def _algorithm(algorithms: Any, name: str, purpose: str, generated: str) -> argparse.ArgumentParser:
-    examples = [line for line in RUN_EXAMPLES.splitlines() if f"run {name}" in line]
-    parser: argparse.ArgumentParser = algorithms.add_parser(
-        name,
-        help=purpose,
-        description=f"{purpose[:1].upper()}{purpose[1:]}.",
-        epilog="\n".join(["examples:", *examples]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_parser(algorithms, name, purpose)
     group = parser.add_argument_group("input (one of the first two)")
     origin = group.add_mutually_exclusive_group(required=True)
     origin.add_argument("--input", metavar="DIR", help="a file, a folder with files, or a glob")
@@ -188,7 +195,20 @@ def _algorithm(algorithms: Any, name: str, purpose: str, generated: str) -> argp
     return parser
 
 
-def _add_common(parser: argparse.ArgumentParser, algorithm: str) -> None:
+def add_parser(algorithms: Any, name: str, purpose: str) -> argparse.ArgumentParser:
+    """A command for an algorithm, without options."""
+    examples = [line for line in RUN_EXAMPLES.splitlines() if f"run {name}" in line]
+    parser: argparse.ArgumentParser = algorithms.add_parser(
+        name,
+        help=purpose,
+        description=f"{purpose[:1].upper()}{purpose[1:]}.",
+        epilog="\n".join(["examples:", *examples]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
+def add_common(parser: argparse.ArgumentParser, algorithm: str) -> None:
     group = parser.add_argument_group("fault tolerance")
     group.add_argument(
         "--tolerance",

@@ -16,7 +16,6 @@ from afspark.cli.planning import plan
 from afspark.cli.progressbar import display_for
 from afspark.cli.spark import check_conf, spark_session
 from afspark.cli.tasks import task_of, tolerance_of
-from afspark.cli.verify import recount
 from afspark.report.document import RunReport, save_json
 from afspark.report.summary import console, summary
 from afspark.runtime.faults import FaultPlan
@@ -74,13 +73,13 @@ def _report(spark: SparkSession, options: RunOptions, assignment: Assignment, ou
     results = outcome.query.results().persist()
     try:
         extras: dict[str, Any] = {"results": results.count(), "top": task.top(results, options.top)}
+        extras["learned"] = task.learned(outcome.query)
         if options.output is not None:
             results.write.mode("overwrite").parquet(options.output)
         if options.verify:
             _say(options, "Counting exactly …")
             started = time.perf_counter()
-            exact = recount(spark.sparkContext, task.recount, assignment.plan.chunks, task.keys)
-            judgement = task.judge(results, exact, outcome.query.shares)
+            judgement = task.verify(results, outcome.query, assignment.plan, options.workers)
             extras |= {
                 "observed": judgement.observed,
                 "accuracy": judgement.accuracy,

@@ -14,14 +14,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from afspark.algorithms import HeavyHitters, WordCount
-from afspark.cli.options import DEFAULT_THETA, HEAVY_HITTERS, WORDCOUNT, RunOptions
+from afspark.cli.options import DEFAULT_THETA, HEAVY_HITTERS, REGRESSION, WORDCOUNT, RunOptions
+from afspark.cli.planning import Plan
+from afspark.cli.verify import recount
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Share
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
 from afspark.report.accuracy import hitter_errors, word_errors
 from afspark.report.recount import count_words, sum_weights
+from afspark.runtime.query import Query
 from afspark.runtime.sources import Chunk, Packets, ParquetFiles, Source, TextFiles, ZipfWords
 from afspark.runtime.sources.packets import MEAN_PAYLOAD
+from afspark.runtime.stream import StatefulStream, Stream
 
 Shares = Callable[[], Sequence[Share]]
 """Asks the query for the workers' shares; only where they are needed, as they come to the driver."""
@@ -45,12 +49,27 @@ class Task(ABC):
     algorithm: ClassVar[str]
     #: the state that thresholds and errors are reported for
     main_state: ClassVar[str]
+    #: whether a tolerance promises a bound on the final state
+    bounded: ClassVar[bool] = True
     #: key columns of the exact recount
     keys: Sequence[str]
     source: Source
     operator: Operator
     #: exact results of some chunks; runs in Spark tasks
     recount: Callable[[Iterable[Chunk]], pa.Table]
+
+    def apply(self, stream: Stream, *, workers: int, tolerance: Tolerance) -> StatefulStream:
+        """The operators of the task, on a stream of its source."""
+        return stream.apply(self.operator, workers=workers, tolerance=tolerance, name=self.algorithm)
+
+    def learned(self, query: Query) -> Mapping[str, Any] | None:
+        """What a learner has come to."""
+        return None
+
+    def verify(self, results: DataFrame, query: Query, plan: Plan, workers: int) -> Judgement:
+        """Counts exactly and compares."""
+        sc = results.sparkSession.sparkContext
+        return self.judge(results, recount(sc, self.recount, plan.chunks, self.keys), query.shares)
 
     @abstractmethod
     def judge(self, results: DataFrame, exact: pa.Table, shares: Shares) -> Judgement:
@@ -126,10 +145,20 @@ class HeavyHittersTask(Task):
 
 def task_of(options: RunOptions) -> Task:
     """Source and operator, checked against each other; needs no Spark."""
-    task = _word_count(options) if options.algorithm == WORDCOUNT else _heavy_hitters(options)
+    task = _task(options)
     task.source.validate()
     task.operator.check(task.source.schema())
     return task
+
+
+def _task(options: RunOptions) -> Task:
+    if options.algorithm == REGRESSION:
+        from afspark.cli.regression import regression_task
+        from afspark.cli.regressionoptions import RegressionOptions
+
+        assert isinstance(options, RegressionOptions)
+        return regression_task(options)
+    return _word_count(options) if options.algorithm == WORDCOUNT else _heavy_hitters(options)
 
 
 def tolerance_of(options: RunOptions) -> Tolerance:
@@ -137,7 +166,8 @@ def tolerance_of(options: RunOptions) -> Tolerance:
         return Nothing()
     if options.tolerance == "minibatch":
         return MiniBatch()
-    return Approximate(DEFAULT_THETA[options.algorithm] if options.theta is None else options.theta)
+    theta = DEFAULT_THETA[options.algorithm] if options.theta is None else options.theta
+    return Approximate(theta, items=options.items)
 
 
 def _word_count(options: RunOptions) -> Task:

@@ -36,7 +36,9 @@ def results_table(report: RunReport) -> RenderableType:
     """The largest results, one column for each of theirs."""
     names = list(report.top[0])
     shown = f"{len(report.top)} of {number_text(report.results)}" if len(report.top) < report.results else "all"
-    title = {"wordcount": "Most frequent words", "heavy-hitters": "Heavy hitters"}.get(report.algorithm, "Results")
+    title = {"wordcount": "Most frequent words", "heavy-hitters": "Heavy hitters", "regression": "Largest weights"}.get(
+        report.algorithm, "Results"
+    )
     table = plain_table()
     for name in names:
         table.add_column(name, justify="right" if isinstance(report.top[0][name], int | float) else "left")
@@ -95,9 +97,25 @@ def _facts(report: RunReport) -> Sequence[tuple[str, str]]:
     ]
     if report.observed is not None:
         facts.append(("error observed", number_text(report.observed["state"])))
+    if report.learned is not None:
+        facts = [*facts[:-2], *_learning(report)] if report.observed is None else [*facts[:-3], *_learning(report)]
     if report.accuracy is not None and "precision" in report.accuracy:
         found = report.accuracy
         facts.append(("precision, recall", f"{found['precision']:.4f}, {found['recall']:.4f}"))
+    return facts
+
+
+def _learning(report: RunReport) -> Sequence[tuple[str, str]]:
+    """What is told of a learner: thresholds bound what a failure takes, not the model in the end."""
+    found, accuracy = report.learned or {}, report.accuracy or {}
+    facts = [("taken by failures", f"at most {number_text(report.realised.get(report.main_state, 0.0))} of the model")]
+    if found.get("prediction_rate") is not None:
+        rates = f"{found['prediction_rate']:.4f} (always the commoner label: {found['base_rate']:.4f})"
+        facts += [("predicted rightly", rates), ("log loss", f"{found['log_loss']:.4f}")]
+    facts.append(("rows skipped", number_text(found["skipped"])))
+    if report.observed is not None:
+        distance = f"{report.observed['state']:.3g} from the model of length {accuracy['model_length']:.4g}"
+        facts.append(("without failures", f"{accuracy['failure_free_rate']:.4f} predicted rightly; {distance}"))
     return facts
 
 

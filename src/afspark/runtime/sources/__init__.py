@@ -1,5 +1,8 @@
 """Sources: what a query reads, in chunks that workers share; all but pushed items can be read again."""
 
+from afspark.runtime.sources.csvfiles import CsvFiles
+from afspark.runtime.sources.labelled import Clicks, Higgs
+from afspark.runtime.sources.libsvm import LibsvmFiles
 from afspark.runtime.sources.packets import Packets
 from afspark.runtime.sources.parquet import ParquetFiles
 from afspark.runtime.sources.pcap import PcapFiles
@@ -12,6 +15,10 @@ from afspark.runtime.sources.words import ZipfWords
 
 __all__ = [
     "Chunk",
+    "Clicks",
+    "CsvFiles",
+    "Higgs",
+    "LibsvmFiles",
     "LogStore",
     "Offset",
     "Packets",

@@ -25,7 +25,7 @@ class Visits(Source, kind="visits"):
     share ``overlap`` of the hosts has the same address in both streams of a ``seed``, the others meet by rare
     chance only; so the streams agree in (dst, second) for about per_second² · Σ p² pairs a second, summed over
     shared hosts of chance p. With the defaults that is near 9,000, and a packet meets at most about a hundred
-    others, as in AF-Stream's traces. A chunk depends only on ``seed``, ``stream`` and its number; a row weighs 24 bytes.
+    others, as in AF-Stream's traces. A chunk depends only on ``seed``, ``stream`` and its number; a row is 24 bytes.
     """
 
     rows: int
