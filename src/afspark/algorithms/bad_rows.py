@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from afspark.errors import UsageError
+from afspark.model.operator import Share
 from afspark.model.states import Numeric
 
 OnBad = Literal["skip", "stop"]
@@ -26,11 +28,18 @@ def skipped_state() -> Numeric:
     return Numeric(value="int64", exact=True)
 
 
-def refuse_bad(count: int, what: str, on_bad: OnBad) -> None:
+def refuse_bad(count: int, what: str, on_bad: OnBad, **fields: Any) -> None:
     """UsageError if there are such rows and they are to stop the query. ``what`` says what is wrong with them."""
     if count and on_bad == "stop":
         raise UsageError(
             f"{count} row{'s' if count > 1 else ''} {what}.",
             remedy="Mend or filter them, or let them be skipped and counted with on_bad='skip'.",
             rows=count,
+            **fields,
         )
+
+
+def skipped_rows(shares: Sequence[Share]) -> int:
+    """How many rows the workers have left out."""
+    counts = (share.cells[SKIPPED].column("value").to_numpy().sum() for share in shares if SKIPPED in share.cells)
+    return int(sum(counts))

@@ -94,9 +94,8 @@ class OnlineJoin(Operator):
 
     def _marked(self, items: pa.RecordBatch, side: int) -> pa.RecordBatch:
         self.check_stream(items.schema, side)
-        names = [name for name in self._columns(side) if name is not None]
         marks = pa.array(np.full(items.num_rows, side, np.int8))
-        return items.select(names).append_column(SIDE, marks)
+        return items.select(self._columns(side)).append_column(SIDE, marks)
 
     def _columns(self, side: int) -> list[str]:
         wanted = (*self.on, self.value if side == LEFT else None, self.number)
@@ -277,11 +276,6 @@ class Sampler(Combiner):
 
     def finish(self) -> pa.RecordBatch | None:
         return pa.concat_batches(self.parts) if self.parts else None
-
-
-def skipped_rows(shares: Sequence[Share]) -> int:
-    """How many rows the workers have left out."""
-    return int(sum(share.cells[SKIPPED].column("value").to_numpy().sum() for share in shares))
 
 
 def _rates(rate: float | tuple[float, float]) -> tuple[float, float]:

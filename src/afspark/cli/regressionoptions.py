@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from afspark.cli import values
-from afspark.cli.options import REGRESSION, RunOptions, add_common, add_parser
+from afspark.cli.options import REGRESSION, RunOptions, add_common, add_on_bad, add_parser
 from afspark.errors import UsageError
 
 CLICKS, HIGGS = "clicks", "higgs"
@@ -32,7 +32,6 @@ class RegressionOptions(RunOptions):
     norm: float = 32.0
     rate: float = 1.0
     merge_every: int = 1
-    on_bad: str = "skip"
     items: float = DEFAULT_ITEMS
 
 
@@ -61,12 +60,7 @@ def add_regression(algorithms: Any) -> None:
         "--names", type=values.names, metavar="A,B", default=(), help="columns of CSV files whose first line is a row"
     )
     group.add_argument("--delimiter", metavar="CHAR", default=",", help="of CSV files (default: a comma)")
-    group.add_argument(
-        "--on-bad",
-        choices=("skip", "stop"),
-        default="skip",
-        help="rows with missing or unparsable values: count and skip them, or stop (default: skip)",
-    )
+    add_on_bad(group)
     group = parser.add_argument_group("learning")
     group.add_argument(
         "--slots", type=values.count, metavar="N", default=10**6, help="cells for hashed features (default: 1000000)"

@@ -29,7 +29,7 @@ def run(options: RunOptions) -> int:
     if options.output is not None:
         check_output(options.output)
     task = task_of(options)
-    found = plan(task.source, workers=options.workers, batch_bytes=options.batch_size, kills=options.kill)
+    found = plan(*task.sources, workers=options.workers, batch_bytes=options.batch_size, kills=options.kill)
     faults = FaultPlan.seeded(
         options.kill, batches=found.batches, seed=options.seed, name=f"{options.kill}-{options.seed}"
     )
@@ -70,10 +70,10 @@ def _run(options: RunOptions, assignment: Assignment, workspace: Workspace) -> R
 
 def _report(spark: SparkSession, options: RunOptions, assignment: Assignment, outcome: Outcome) -> RunReport:
     task = assignment.task
-    results = outcome.query.results().persist()
+    results = task.results(outcome.query, assignment.checkpoint).persist()
     try:
         extras: dict[str, Any] = {"results": results.count(), "top": task.top(results, options.top)}
-        extras["learned"] = task.learned(outcome.query)
+        extras |= {"learned": task.learned(outcome.query), **task.told(outcome.query)}
         if options.output is not None:
             results.write.mode("overwrite").parquet(options.output)
         if options.verify:
@@ -94,6 +94,7 @@ def _report(spark: SparkSession, options: RunOptions, assignment: Assignment, ou
         "master": spark.sparkContext.master,
         "operator": task.operator.fingerprint(),
         "source": task.source.to_json(),
+        "sources": [source.to_json() for source in task.sources],
     }
     return outcome.report(assignment, settings=settings, **extras)
 

@@ -26,9 +26,11 @@ from afspark.runtime.sources import (
     LibsvmFiles,
     Packets,
     ParquetFiles,
+    PcapFiles,
     Pushed,
     Source,
     TextFiles,
+    Visits,
     ZipfWords,
 )
 
@@ -57,6 +59,16 @@ class StreamReader:
     def packets(self, rows: int, seed: int = 0) -> Stream:
         """``rows`` generated packets (``src``, ``dst``, ``bytes``) with skewed pairs; costs no disk."""
         return self.source(Packets(rows, seed=seed))
+
+    def pcap(self, path: str, *, on_bad: str = "keep") -> Stream:
+        """Packets of all captures below ``path`` (``src``, ``dst``, ``bytes``, ``second``, ``protocol``); what is
+        damaged is a row of nulls, or with ``on_bad="stop"`` an error.
+        """
+        return self.source(PcapFiles(path, on_bad=on_bad))
+
+    def visits(self, rows: int, stream: int = 0, seed: int = 0) -> Stream:
+        """``rows`` generated packets (``dst``, ``second``, ``bytes``) of one of two streams that overlap; synthetic."""
+        return self.source(Visits(rows, stream=stream, seed=seed))
 
     def libsvm(self, path: str, *, on_bad: str = "keep") -> Stream:
         """Labelled rows of all files below ``path`` in the format of libsvm (``label``, ``index``, ``value``)."""

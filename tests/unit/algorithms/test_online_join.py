@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afspark.algorithms import OnlineJoin
-from afspark.algorithms.online_join import skipped_rows
+from afspark.algorithms.bad_rows import skipped_rows
 from afspark.bounds import join_error
 from afspark.errors import UsageError
 from afspark.model.preconditions import check_operator

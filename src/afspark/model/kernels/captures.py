@@ -125,7 +125,7 @@ def _last_header(data, at, end, kind):  # type: ignore[no-untyped-def]
     """The protocol behind IPv6 extension headers (hop-by-hop, routing, fragment, authentication, options)."""
     while kind in (0, 43, 44, 51, 60) and at + 2 <= end:
         if kind == 44:
-            length = 8
+            length = np.int64(8)
         elif kind == 51:
             length = 4 * (np.int64(data[at + 1]) + 2)
         else:

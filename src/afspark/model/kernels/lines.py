@@ -93,7 +93,7 @@ def mark_all(offsets, data, starts, stops):  # type: ignore[no-untyped-def]
                 stop = at - 1 if at > first and data[at - 1] == _RETURN else at
                 starts[found], stops[found] = first, stop
                 found += 1
-                first = at + 1
+                first = np.int64(at + 1)
         if first < end:
             starts[found], stops[found] = first, end
             found += 1
