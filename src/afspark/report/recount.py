@@ -36,12 +36,13 @@ def count_words(source: Source, chunks: Iterable[Chunk], *, column: str, lower: 
 
 
 def sum_weights(source: Source, chunks: Iterable[Chunk], *, keys: Sequence[str], weight: str) -> pa.Table:
-    """The key columns and ``total``, the sum of ``weight`` for each key."""
+    """The key columns and ``total``, the sum of ``weight`` for each key; without rows whose weight is none."""
     sums = pa.table({name: pa.array([], source.schema().field(name).type) for name in (*keys, weight)})
     sums = sums.rename_columns([*keys, "total"])
     waiting: list[pa.Table] = []
     for chunk in chunks:
         rows = pa.Table.from_batches(source.read(chunk), source.schema()).select([*keys, weight])
+        rows = rows.filter(pc.fill_null(pc.greater_equal(rows.column(weight), 0), False))
         waiting.append(merge([rows.rename_columns([*keys, "total"])], keys))
         if len(waiting) == _MERGE_AFTER:
             waiting = [merge(waiting, keys)]

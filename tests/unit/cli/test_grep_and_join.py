@@ -147,3 +147,11 @@ def test_nothing_to_join() -> None:
     task = task_of(options("run join --generate 1kB"))
     truth = join_truth(task.recount([]), ("dst", "second"))
     assert truth["count"] == 0 and math.isnan(truth["average"]) and np.isfinite(truth["left_samples"])
+
+
+def test_recount_of_weights_leaves_out_what_heavy_hitters_skip(tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table({"k": [1, 1, 2, None], "w": pa.array([5, -1, None, None], pa.int64())}), tmp_path / "a.parquet"
+    )
+    task = task_of(options(f"run heavy-hitters --input {tmp_path} --keys k --weight w --threshold 1"))
+    assert task.recount(plan(task.source, workers=1).chunks).to_pylist() == [{"k": 1, "total": 5}]

@@ -114,7 +114,7 @@ class PcapFiles(Source, kind="pcap"):
             at = start + int(starts[kinds == BAD][0])
             raise InputError(
                 f"Input file {path!r} has a damaged record at byte {at}.",
-                remedy="Mend or remove it, or let such records be skipped and counted with on_bad='keep'.",
+                remedy="Mend or remove it, or let such records be skipped and counted.",
                 path=path,
                 position=at,
             )
