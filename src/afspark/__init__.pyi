@@ -1,7 +1,16 @@
 """Fault tolerance for streaming that costs what it is worth: approximate state backup on Spark."""
 
 from afspark._version import __version__
-from afspark.algorithms import HeavyHitters, WordCount
+from afspark.algorithms import (
+    Features,
+    GlobalRegression,
+    Grep,
+    HeavyHitters,
+    LocalRegression,
+    OnlineJoin,
+    WordCount,
+    logistic_regression,
+)
 from afspark.errors import AfsparkError
 from afspark.model.operator import Combiner, Operator, Outbox, Share, Transform, WorkerContext
 from afspark.model.states import HashTable, Matrix, Numeric, Own, OwnState, Set, State, StateSpec, Vector
@@ -19,14 +28,19 @@ __all__ = [
     "Approximate",
     "Combiner",
     "Decaying",
+    "Features",
+    "GlobalRegression",
+    "Grep",
     "HashTable",
     "HeavyHitters",
     "Hopping",
     "Inspection",
+    "LocalRegression",
     "Matrix",
     "MiniBatch",
     "Nothing",
     "Numeric",
+    "OnlineJoin",
     "Operator",
     "Outbox",
     "Own",
@@ -52,6 +66,7 @@ __all__ = [
     "WorkerContext",
     "__version__",
     "inspect",
+    "logistic_regression",
     "read_stream",
     "register",
     "session",

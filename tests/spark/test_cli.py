@@ -199,7 +199,7 @@ def test_columns_that_do_not_fit(
     flows: Path, keys: str, weight: str, part: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = [*HITTERS, "--input", str(flows), "--keys", keys, "--weight", weight, "--threshold", "1"]
-    refused(line, capsys, part)
+    refused([*line, "--on-bad", "stop"], capsys, part)
 
 
 def test_input_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

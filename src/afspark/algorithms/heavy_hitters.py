@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from afspark.algorithms.bad_rows import SKIPPED, check_on_bad, refuse_bad, skipped_state
 from afspark.errors import UsageError
 from afspark.model.kernels.hashing import hash_columns
 from afspark.model.kernels.sketch import SeenKeys, estimate, update_and_find
@@ -29,7 +30,8 @@ class HeavyHitters(Operator):
     ``keys`` are any columns of numbers, texts, truth values, dates or times; ``weight`` is a numeric column
     without negative values, summed as ``value`` (``int64`` or ``float64``). Divergence: the largest difference
     of any counter, in units of the weight. Results: the key columns, ``estimate`` (never below the truth) and
-    ``bound`` (how much of it is compensation for failures; 0 before any).
+    ``bound`` (how much of it is compensation for failures; 0 before any). Rows whose weight is missing, negative or
+    undefined stop the query, or are skipped and counted (``on_bad="skip"``).
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class HeavyHitters(Operator):
         rows: int = 4,
         columns: int = 8000,
         value: str = "int64",
+        on_bad: str = "stop",
     ) -> None:
         if not keys:
             raise UsageError("Heavy hitters need at least one key column.", remedy="Name them with keys.")
@@ -51,6 +54,7 @@ class HeavyHitters(Operator):
         self.threshold = threshold
         self.shape = (rows, columns)
         self.value = value
+        self.on_bad = check_on_bad(on_bad)
         self.key_types: tuple[pa.DataType, ...] | None = None
 
     def states(self) -> Mapping[str, StateSpec]:
@@ -58,6 +62,7 @@ class HeavyHitters(Operator):
         return {
             "sketch": Matrix(rows=rows, cols=columns, value=self.value, divergence="max"),
             "candidates": HashTable(key="string", value="int64", divergence="max", exact=True),
+            **({SKIPPED: skipped_state()} if self.on_bad == "skip" else {}),
         }
 
     def check(self, schema: pa.Schema | None) -> None:
@@ -86,6 +91,7 @@ class HeavyHitters(Operator):
         self.delta = np.zeros(self.shape, dtype=self.value)
         self.seen = SeenKeys()
         self.found: list[pa.RecordBatch] = []
+        self.skipped = 0
         self.base = states["sketch"].values
         self.hint = self.threshold / context.workers - context.missing.get("sketch", 0.0)
 
@@ -93,11 +99,13 @@ class HeavyHitters(Operator):
         weights = items.column(self.weight)
         least = pc.min(weights).as_py()
         if weights.null_count or (least is not None and not least >= 0):
-            raise UsageError(
-                f"The weight {self.weight!r} has missing, negative or undefined values.",
-                remedy="Filter such rows with a map() in front of the operator.",
-                column=self.weight,
-            )
+            sound = pc.fill_null(pc.greater_equal(weights, 0), False)
+            bad = items.num_rows - int(pc.sum(sound).as_py())
+            what = f"have a {self.weight!r} that is missing, negative or undefined"
+            refuse_bad(bad, what, self.on_bad, column=self.weight)
+            self.skipped += bad
+            items = items.filter(sound)
+            weights = items.column(self.weight)
         hashes = hash_columns(items, self.keys)
         rows = update_and_find(
             self.base, self.delta, hashes, weights.to_numpy(zero_copy_only=False), self.hint, self.seen
@@ -110,6 +118,8 @@ class HeavyHitters(Operator):
         if self.found:
             texts = encode_keys(pa.Table.from_batches(self.found))
             states["candidates"].put(texts, np.ones(len(texts), np.int64))
+        if self.skipped:
+            states[SKIPPED].add(self.skipped)
 
     def results(self, shares: Sequence[Share]) -> pa.Table:
         sketch = np.zeros(self.shape, dtype=self.value)

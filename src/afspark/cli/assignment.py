@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -37,12 +37,9 @@ class Assignment:
     lasting: bool = False
 
     def start(self, spark: SparkSession) -> Query:
-        stateful = (
-            read_stream(spark)
-            .source(self.task.source)
-            .apply(self.task.operator, workers=self.workers, tolerance=self.tolerance, name=self.task.algorithm)
-        )
-        writer = stateful.writeStream.option("checkpointLocation", self.checkpoint)
+        stream = read_stream(spark).source(self.task.source)
+        stateful = self.task.apply(stream, workers=self.workers, tolerance=self.tolerance)
+        writer = self.task.write(stateful, self.checkpoint).option("checkpointLocation", self.checkpoint)
         writer = writer.option("batchBytes", self.plan.batch_bytes).trigger(availableNow=True)
         return writer.inject(self.faults).start()
 
@@ -61,7 +58,7 @@ class Outcome:
         """
         query, totals = self.query, self.query.totals
         last = query.lastProgress or {"batch": 0, "state": {"cells": 0, "bytes": 0}}
-        return RunReport(
+        report = RunReport(
             algorithm=assignment.task.algorithm,
             settings=settings,
             items=totals.items,
@@ -72,11 +69,11 @@ class Outcome:
             state=last["state"],
             main_state=assignment.task.main_state,
             ledger=query.ledger(),
-            promised=assignment.tolerance.promise(),
+            promised=assignment.tolerance.promise() if assignment.task.bounded else None,
             realised=query.bounds(),
             resumed=last["batch"] + 1 > totals.batches,
-            **extras,
         )
+        return replace(report, **extras)
 
 
 @contextmanager

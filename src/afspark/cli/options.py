@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from typing import Any, NoReturn
 
 from afspark._version import __version__
@@ -11,9 +14,9 @@ from afspark.cli import values
 from afspark.cli.sendoptions import STANDARD_INPUT, SendOptions, add_send, send_options
 from afspark.errors import UsageError
 
-WORDCOUNT, HEAVY_HITTERS = "wordcount", "heavy-hitters"
+WORDCOUNT, HEAVY_HITTERS, GREP, JOIN, REGRESSION = "wordcount", "heavy-hitters", "grep", "join", "regression"
 DEFAULT_BATCH_BYTES = 40_000_000
-DEFAULT_THETA = {WORDCOUNT: 10_000, HEAVY_HITTERS: 100_000}
+DEFAULT_THETA = {WORDCOUNT: 10_000, HEAVY_HITTERS: 100_000, GREP: 10_000, JOIN: 10_000, REGRESSION: 10}
 
 RUN_EXAMPLES = """\
 examples:
@@ -21,6 +24,13 @@ examples:
   afspark run wordcount --generate 1GB --tolerance approximate --theta 10000 --kill 4 --verify
   afspark run heavy-hitters --generate 500MB --json run.json
   afspark run heavy-hitters --input flows/ --keys src,dst --weight bytes --threshold 1e9 --output heavy/
+  afspark run heavy-hitters --input captures/ --format pcap --keys dst --weight bytes --threshold 1e7
+  afspark run grep whale --input books/ --output found/
+  afspark run grep "colou?r$" --regex --ignore-case --generate 200MB --kill 2 --verify
+  afspark run join --generate 500MB --rate 0.1 --kill 2 --verify
+  afspark run join --input monday.pcap --with tuesday.pcap --format pcap --on dst,second --value bytes
+  afspark run regression --generate clicks --rows 2000000 --kill 4 --verify
+  afspark run regression --input adult.csv --label income --positive ">50K" --numeric age --categorical job,sex
 """
 
 
@@ -42,10 +52,12 @@ class RunOptions:
     threshold: float | None = None
     rows: int = 4
     columns: int = 8000
+    on_bad: str = "skip"
     top: int = 10
     workers: int = 2
     tolerance: str = "approximate"
     theta: float | None = None
+    items: float = 0
     batch_size: int | None = None
     kill: int = 0
     seed: int = 1
@@ -113,7 +125,7 @@ def parse(argv: list[str] | None) -> RunOptions | DemoOptions | InspectOptions |
     chosen["conf"] = tuple(chosen["conf"])
     if command == "demo":
         return DemoOptions(**chosen)
-    return _checked(RunOptions(**chosen))
+    return _checked(_ALGORITHMS[chosen["algorithm"]].options(chosen))
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -132,8 +144,8 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     algorithms = run.add_subparsers(dest="algorithm", metavar="ALGORITHM", required=True, parser_class=Parser)
-    _add_wordcount(algorithms)
-    _add_heavy_hitters(algorithms)
+    for algorithm in _ALGORITHMS.values():
+        algorithm.add(algorithms)
     _add_demo(commands)
     _add_inspect(commands)
     add_send(commands)
@@ -145,7 +157,7 @@ def _add_wordcount(algorithms: Any) -> None:
     group = parser.add_argument_group("words")
     group.add_argument("--lower", action="store_true", help="fold ASCII capitals")
     group.add_argument("--column", metavar="NAME", default="value", help="text column of Parquet (default: value)")
-    _add_common(parser, WORDCOUNT)
+    add_common(parser, WORDCOUNT)
 
 
 def _add_heavy_hitters(algorithms: Any) -> None:
@@ -165,10 +177,56 @@ def _add_heavy_hitters(algorithms: Any) -> None:
     group.add_argument(
         "--columns", type=values.count, metavar="N", default=8000, help="counters in a row (default: 8000)"
     )
-    _add_common(parser, HEAVY_HITTERS)
+    add_on_bad(group)
+    add_common(parser, HEAVY_HITTERS)
+
+
+def _plain_options(chosen: dict[str, Any]) -> RunOptions:
+    return RunOptions(**chosen)
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A name behind ``afspark run``: adds its command, and makes options of what was chosen."""
+
+    add: Callable[[Any], None]
+    options: Callable[[dict[str, Any]], RunOptions] = _plain_options
+
+
+def _elsewhere(name: str) -> Algorithm:
+    """An algorithm whose options are in a module of their own, which imports this one: ``<name>options``."""
+
+    def call(function: str, argument: Any) -> Any:
+        return getattr(import_module(f"afspark.cli.{name}options"), function)(argument)
+
+    return Algorithm(partial(call, f"add_{name}"), partial(call, f"{name}_options"))
+
+
+_ALGORITHMS = {
+    WORDCOUNT: Algorithm(_add_wordcount),
+    HEAVY_HITTERS: Algorithm(_add_heavy_hitters),
+    GREP: _elsewhere(GREP),
+    JOIN: _elsewhere(JOIN),
+    REGRESSION: _elsewhere(REGRESSION),
+}
 
 
 def _algorithm(algorithms: Any, name: str, purpose: str, generated: str) -> argparse.ArgumentParser:
+    parser = add_parser(algorithms, name, purpose)
+    formats = ("text", "parquet") if name == WORDCOUNT else ("text", "parquet", "pcap")
+    group = parser.add_argument_group("input (one of the first two)")
+    origin = group.add_mutually_exclusive_group(required=True)
+    origin.add_argument("--input", metavar="DIR", help="a file, a folder with files, or a glob")
+    origin.add_argument(
+        "--generate", type=values.size, metavar="SIZE", help=f"make {generated} of this size, like 500MB or 2GB"
+    )
+    default = "text" if name == WORDCOUNT else "parquet"
+    group.add_argument("--format", choices=formats, help=f"format of --input (default: {default})")
+    return parser
+
+
+def add_parser(algorithms: Any, name: str, purpose: str) -> argparse.ArgumentParser:
+    """A command for an algorithm, without options."""
     examples = [line for line in RUN_EXAMPLES.splitlines() if f"run {name}" in line]
     parser: argparse.ArgumentParser = algorithms.add_parser(
         name,
@@ -177,18 +235,19 @@ def _algorithm(algorithms: Any, name: str, purpose: str, generated: str) -> argp
         epilog="\n".join(["examples:", *examples]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    group = parser.add_argument_group("input (one of the first two)")
-    origin = group.add_mutually_exclusive_group(required=True)
-    origin.add_argument("--input", metavar="DIR", help="a file, a folder with files, or a glob")
-    origin.add_argument(
-        "--generate", type=values.size, metavar="SIZE", help=f"make {generated} of this size, like 500MB or 2GB"
-    )
-    default = "text" if name == WORDCOUNT else "parquet"
-    group.add_argument("--format", choices=("text", "parquet"), help=f"format of --input (default: {default})")
     return parser
 
 
-def _add_common(parser: argparse.ArgumentParser, algorithm: str) -> None:
+def add_on_bad(group: Any) -> None:
+    group.add_argument(
+        "--on-bad",
+        choices=("skip", "stop"),
+        default="skip",
+        help="rows with missing or unparsable values: count and skip them, or stop (default: skip)",
+    )
+
+
+def add_common(parser: argparse.ArgumentParser, algorithm: str) -> None:
     group = parser.add_argument_group("fault tolerance")
     group.add_argument(
         "--tolerance",

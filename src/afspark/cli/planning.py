@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from afspark.cli.options import DEFAULT_BATCH_BYTES
@@ -42,20 +42,28 @@ class MemoryLog:
             self._objects.pop(name, None)
 
 
-def plan(source: Source, *, workers: int, batch_bytes: int | None = None, kills: int = 0) -> Plan:
-    """Plans ``source``; without ``batch_bytes`` batches are small enough for ``kills`` failures."""
+def plan(*sources: Source, workers: int, batch_bytes: int | None = None, kills: int = 0) -> Plan:
+    """Plans ``sources``, each of which gives every batch up to ``batch_bytes``; chunks of any but the first say in
+    ``input`` whose they are. Without ``batch_bytes`` batches are small enough for ``kills`` failures.
+    """
     if batch_bytes is not None:
-        return _plan(source, batch_bytes, workers)
-    found = _plan(source, DEFAULT_BATCH_BYTES, workers)
+        return _plan(sources, batch_bytes, workers)
+    found = _plan(sources, DEFAULT_BATCH_BYTES, workers)
     wanted = 2 * kills + 2 if kills else 1
     size = min(DEFAULT_BATCH_BYTES, found.total_bytes // wanted)
     while found.batches < wanted and size > 0:
-        found = _plan(source, size, workers)
+        found = _plan(sources, size, workers)
         size //= 2
     return found
 
 
-def _plan(source: Source, batch_bytes: int, workers: int) -> Plan:
+def _plan(sources: Sequence[Source], batch_bytes: int, workers: int) -> Plan:
+    plans = [_plan_one(source, batch_bytes, workers) for source in sources]
+    others = [{**chunk, "input": place} for place, one in enumerate(plans[1:], 1) for chunk in one.chunks]
+    return Plan([*plans[0].chunks, *others], batch_bytes, max(one.batches for one in plans))
+
+
+def _plan_one(source: Source, batch_bytes: int, workers: int) -> Plan:
     # The same chunks as the query will make of it.
     sized = source.sized_for(batch_bytes // (2 * workers))
     planner = sized.planner(MemoryLog())

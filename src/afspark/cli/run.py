@@ -16,7 +16,6 @@ from afspark.cli.planning import plan
 from afspark.cli.progressbar import display_for
 from afspark.cli.spark import check_conf, spark_session
 from afspark.cli.tasks import task_of, tolerance_of
-from afspark.cli.verify import recount
 from afspark.report.document import RunReport, save_json
 from afspark.report.summary import console, summary
 from afspark.runtime.faults import FaultPlan
@@ -30,7 +29,7 @@ def run(options: RunOptions) -> int:
     if options.output is not None:
         check_output(options.output)
     task = task_of(options)
-    found = plan(task.source, workers=options.workers, batch_bytes=options.batch_size, kills=options.kill)
+    found = plan(*task.sources, workers=options.workers, batch_bytes=options.batch_size, kills=options.kill)
     faults = FaultPlan.seeded(
         options.kill, batches=found.batches, seed=options.seed, name=f"{options.kill}-{options.seed}"
     )
@@ -71,16 +70,16 @@ def _run(options: RunOptions, assignment: Assignment, workspace: Workspace) -> R
 
 def _report(spark: SparkSession, options: RunOptions, assignment: Assignment, outcome: Outcome) -> RunReport:
     task = assignment.task
-    results = outcome.query.results().persist()
+    results = task.results(outcome.query, assignment.checkpoint).persist()
     try:
         extras: dict[str, Any] = {"results": results.count(), "top": task.top(results, options.top)}
+        extras |= {"learned": task.learned(outcome.query), **task.told(outcome.query)}
         if options.output is not None:
             results.write.mode("overwrite").parquet(options.output)
         if options.verify:
             _say(options, "Counting exactly …")
             started = time.perf_counter()
-            exact = recount(spark.sparkContext, task.recount, assignment.plan.chunks, task.keys)
-            judgement = task.judge(results, exact, outcome.query.shares)
+            judgement = task.verify(results, outcome.query, assignment.plan, options.workers)
             extras |= {
                 "observed": judgement.observed,
                 "accuracy": judgement.accuracy,
@@ -95,6 +94,7 @@ def _report(spark: SparkSession, options: RunOptions, assignment: Assignment, ou
         "master": spark.sparkContext.master,
         "operator": task.operator.fingerprint(),
         "source": task.source.to_json(),
+        "sources": [source.to_json() for source in task.sources],
     }
     return outcome.report(assignment, settings=settings, **extras)
 

@@ -14,14 +14,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from afspark.algorithms import HeavyHitters, WordCount
-from afspark.cli.options import DEFAULT_THETA, HEAVY_HITTERS, WORDCOUNT, RunOptions
+from afspark.algorithms.bad_rows import skipped_rows
+from afspark.cli.options import DEFAULT_THETA, GREP, HEAVY_HITTERS, JOIN, REGRESSION, WORDCOUNT, RunOptions
+from afspark.cli.planning import Plan
+from afspark.cli.verify import recount
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Share
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
 from afspark.report.accuracy import hitter_errors, word_errors
 from afspark.report.recount import count_words, sum_weights
-from afspark.runtime.sources import Chunk, Packets, ParquetFiles, Source, TextFiles, ZipfWords
+from afspark.runtime.query import Query
+from afspark.runtime.sources import Chunk, Packets, ParquetFiles, PcapFiles, Source, TextFiles, ZipfWords
 from afspark.runtime.sources.packets import MEAN_PAYLOAD
+from afspark.runtime.stream import StatefulStream, Stream
+from afspark.runtime.writer import StreamWriter
 
 Shares = Callable[[], Sequence[Share]]
 """Asks the query for the workers' shares; only where they are needed, as they come to the driver."""
@@ -45,12 +51,49 @@ class Task(ABC):
     algorithm: ClassVar[str]
     #: the state that thresholds and errors are reported for
     main_state: ClassVar[str]
+    #: whether a tolerance promises a bound on the final state
+    bounded: ClassVar[bool] = True
     #: key columns of the exact recount
     keys: Sequence[str]
     source: Source
     operator: Operator
     #: exact results of some chunks; runs in Spark tasks
     recount: Callable[[Iterable[Chunk]], pa.Table]
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """All that is read; the first is the one of ``apply``."""
+        return (self.source,)
+
+    def check(self) -> None:
+        """UsageError if there is no input, or none that the operator can use."""
+        self.source.validate()
+        self.operator.check(self.source.schema())
+
+    def apply(self, stream: Stream, *, workers: int, tolerance: Tolerance) -> StatefulStream:
+        """The operators of the task, on a stream of its source."""
+        return stream.apply(self.operator, workers=workers, tolerance=tolerance, name=self.algorithm)
+
+    def write(self, stateful: StatefulStream, checkpoint: str) -> StreamWriter:
+        """Where the results of batches go: nowhere, if what is asked for in the end is all there is."""
+        return stateful.writeStream
+
+    def results(self, query: Query, checkpoint: str) -> DataFrame:
+        """What the query has come to."""
+        return query.results()
+
+    def told(self, query: Query) -> dict[str, Any]:
+        """Further fields of the report."""
+        return {}
+
+    def learned(self, query: Query) -> Mapping[str, Any] | None:
+        """What a learner has come to."""
+        return None
+
+    def verify(self, results: DataFrame, query: Query, plan: Plan, workers: int) -> Judgement:
+        """Counts exactly and compares."""
+        sc = results.sparkSession.sparkContext
+        return self.judge(results, recount(sc, self.recount, plan.chunks, self.keys), query.shares)
 
     @abstractmethod
     def judge(self, results: DataFrame, exact: pa.Table, shares: Shares) -> Judgement:
@@ -113,6 +156,9 @@ class HeavyHittersTask(Task):
             },
         )
 
+    def told(self, query: Query) -> dict[str, Any]:
+        return {"skipped": skipped_rows(query.shares())}
+
     def _merged(self, shares: Sequence[Share]) -> np.ndarray[Any, Any]:
         sketch = np.zeros(self.operator.shape, dtype=self.operator.value)
         for share in shares:
@@ -126,10 +172,33 @@ class HeavyHittersTask(Task):
 
 def task_of(options: RunOptions) -> Task:
     """Source and operator, checked against each other; needs no Spark."""
-    task = _word_count(options) if options.algorithm == WORDCOUNT else _heavy_hitters(options)
-    task.source.validate()
-    task.operator.check(task.source.schema())
+    task = _MAKERS[options.algorithm](options)
+    task.check()
     return task
+
+
+def _regression(options: RunOptions) -> Task:
+    from afspark.cli.regression import regression_task
+    from afspark.cli.regressionoptions import RegressionOptions
+
+    assert isinstance(options, RegressionOptions)
+    return regression_task(options)
+
+
+def _grep(options: RunOptions) -> Task:
+    from afspark.cli.grep import grep_task
+    from afspark.cli.grepoptions import GrepOptions
+
+    assert isinstance(options, GrepOptions)
+    return grep_task(options)
+
+
+def _join(options: RunOptions) -> Task:
+    from afspark.cli.join import join_task
+    from afspark.cli.joinoptions import JoinOptions
+
+    assert isinstance(options, JoinOptions)
+    return join_task(options)
 
 
 def tolerance_of(options: RunOptions) -> Tolerance:
@@ -137,7 +206,8 @@ def tolerance_of(options: RunOptions) -> Tolerance:
         return Nothing()
     if options.tolerance == "minibatch":
         return MiniBatch()
-    return Approximate(DEFAULT_THETA[options.algorithm] if options.theta is None else options.theta)
+    theta = DEFAULT_THETA[options.algorithm] if options.theta is None else options.theta
+    return Approximate(theta, items=options.items)
 
 
 def _word_count(options: RunOptions) -> Task:
@@ -164,6 +234,8 @@ def _heavy_hitters(options: RunOptions) -> Task:
         keys, weight, threshold = options.keys, options.weight, options.threshold
         if options.format == "text":
             source = TextFiles(options.input, blocks=False)
+        elif options.format == "pcap":
+            source = PcapFiles(options.input, on_bad="stop" if options.on_bad == "stop" else "keep")
         else:
             source = ParquetFiles(options.input, columns=tuple(dict.fromkeys((*keys, weight))))
     return HeavyHittersTask(source, _hitters(source, options, keys, weight, threshold))
@@ -179,4 +251,14 @@ def _hitters(source: Source, options: RunOptions, keys: tuple[str, ...], weight:
         rows=options.rows,
         columns=options.columns,
         value="float64" if floating else "int64",
+        on_bad=options.on_bad,
     )
+
+
+_MAKERS: Mapping[str, Callable[[RunOptions], Task]] = {
+    WORDCOUNT: _word_count,
+    HEAVY_HITTERS: _heavy_hitters,
+    GREP: _grep,
+    JOIN: _join,
+    REGRESSION: _regression,
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,6 +80,23 @@ def hitter_errors(
         reported=len(found),
         true=len(true),
     )
+
+
+def join_truth(exact: pa.Table, on: Sequence[str]) -> dict[str, float]:
+    """``count``, ``sum`` and ``average`` over all joined pairs, and the sizes of undisturbed samples."""
+    parts = {what: exact.filter(pc.equal(exact.column("what"), what)).drop_columns("what") for what in _JOIN_PARTS}
+    right = parts["right"].rename_columns([*on, "others"])
+
+    def paired(what: str) -> float:
+        both = parts[what].join(right, list(on), join_type="inner")
+        return float(pc.sum(pc.multiply(both.column("total"), both.column("others"))).as_py() or 0.0)
+
+    count, total = paired("left"), paired("sum")
+    samples = {what: float(pc.sum(parts[what].column("total")).as_py() or 0.0) for what in _JOIN_PARTS[3:]}
+    return {"count": count, "sum": total, "average": total / count if count else math.nan, **samples}
+
+
+_JOIN_PARTS = ("left", "right", "sum", "left_samples", "right_samples")
 
 
 def _rows(table: pa.Table, keys: Sequence[str]) -> set[tuple[Any, ...]]:

@@ -44,6 +44,10 @@ class RunReport:
     observed: Mapping[str, float] | None = None
     accuracy: Mapping[str, float] | None = None
     verify_seconds: float | None = None
+    #: rows that were left out because of missing or unusable values; None: nobody counted
+    skipped: int | None = None
+    #: of a learner: items, prediction rate, base rate, log loss, rows skipped
+    learned: Mapping[str, Any] | None = None
     #: whether batches of an earlier run with the same checkpoint went before
     resumed: bool = False
     cores: int = field(default_factory=lambda: os.cpu_count() or 1)
@@ -79,6 +83,8 @@ class RunReport:
             "observed": dict(self.observed) if self.observed is not None else None,
             "accuracy": dict(self.accuracy) if self.accuracy is not None else None,
             "verify_seconds": self.verify_seconds,
+            "skipped": self.skipped,
+            "learned": dict(self.learned) if self.learned is not None else None,
             "results": {"count": self.results, "top": [dict(row) for row in self.top]},
             "environment": {
                 "python": platform.python_version(),

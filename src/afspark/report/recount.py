@@ -7,11 +7,15 @@ Shares are put together with :func:`merge`.
 from __future__ import annotations
 
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from afspark.algorithms import OnlineJoin
+from afspark.model.twins.lines import all_lines
 from afspark.runtime.sources import Chunk, Source, TextFiles
 from afspark.runtime.sources.files import open_file
 
@@ -32,16 +36,82 @@ def count_words(source: Source, chunks: Iterable[Chunk], *, column: str, lower: 
 
 
 def sum_weights(source: Source, chunks: Iterable[Chunk], *, keys: Sequence[str], weight: str) -> pa.Table:
-    """The key columns and ``total``, the sum of ``weight`` for each key."""
+    """The key columns and ``total``, the sum of ``weight`` for each key; without rows whose weight is none."""
     sums = pa.table({name: pa.array([], source.schema().field(name).type) for name in (*keys, weight)})
     sums = sums.rename_columns([*keys, "total"])
     waiting: list[pa.Table] = []
     for chunk in chunks:
         rows = pa.Table.from_batches(source.read(chunk), source.schema()).select([*keys, weight])
+        rows = rows.filter(pc.fill_null(pc.greater_equal(rows.column(weight), 0), False))
         waiting.append(merge([rows.rename_columns([*keys, "total"])], keys))
         if len(waiting) == _MERGE_AFTER:
             waiting = [merge(waiting, keys)]
     return merge(waiting, keys) if waiting else sums
+
+
+def count_matches(
+    source: Source, chunks: Iterable[Chunk], *, pattern: str, column: str, regex: bool, ignore_case: bool, invert: bool
+) -> pa.Table:
+    """``what`` and ``count``: lines ``seen`` and ``matched``, and the ``checksum`` of the matched, a sum of CRC-32.
+
+    Lines are split and plain texts searched for by Python; expressions are left to RE2, line by line.
+    """
+    plain = not (regex or ignore_case)
+    search = pc.match_substring_regex if regex else pc.match_substring
+    counts = Counter(seen=0, matched=0, checksum=0)
+    for chunk in chunks:
+        for batch in source.read(chunk):
+            values = batch.column(column).drop_null()
+            lines = values.cast(pa.large_binary()).to_pylist()
+            if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+                lines = all_lines(lines)
+            if plain:
+                hits = [pattern.encode() in line for line in lines]
+            else:
+                texts = pa.array(lines, pa.large_binary()).view(pa.large_string())
+                hits = search(texts, pattern, ignore_case=ignore_case).to_pylist()
+            found = [line for line, hit in zip(lines, hits, strict=True) if hit != invert]
+            counts.update(seen=len(lines), matched=len(found), checksum=sum(map(zlib.crc32, found)))
+    return pa.table({"what": list(counts.keys()), "count": pa.array(counts.values(), pa.int64())})
+
+
+def count_tuples(sources: Sequence[Source], chunks: Iterable[Chunk], *, join: OnlineJoin) -> pa.Table:
+    """The join columns, ``what`` and ``total``: items of each side and the sum of left values per join value, and
+    without join value how many items of each side the samples of an undisturbed run hold.
+    """
+    kinds = {name: sources[0].schema().field(name).type for name in join.on}
+    schema = pa.schema([*kinds.items(), ("what", pa.string()), ("total", pa.float64())])
+    parts, taken = [schema.empty_table()], Counter(left_samples=0, right_samples=0)
+    for chunk in chunks:
+        side = int(chunk.get("input", 0))
+        for batch in sources[side].read(chunk):
+            marked = join.right(batch) if side else join.left(batch)
+            sides = join.sample(marked).column("side").to_pylist()
+            taken["right_samples" if side else "left_samples"] += sum(found == side for found in sides)
+            sound = _sound(pa.Table.from_batches([marked]), join.on, None if side else join.value)
+            counts = sound.group_by(list(join.on)).aggregate([([], "count_all")]).rename_columns([*join.on, "total"])
+            parts.append(_labelled(counts, "right" if side else "left", schema))
+            if not side and join.value is not None:
+                sums = sound.group_by(list(join.on)).aggregate([(join.value, "sum")])
+                parts.append(_labelled(sums.rename_columns([*join.on, "total"]), "sum", schema))
+        if len(parts) >= _MERGE_AFTER:
+            parts = [merge(parts, [*join.on, "what"]).cast(schema)]
+    samples = [{"what": name, "total": float(count)} for name, count in taken.items()]
+    return merge([*parts, pa.Table.from_pylist(samples, schema)], [*join.on, "what"])
+
+
+def _sound(rows: pa.Table, on: Sequence[str], value: str | None) -> pa.Table:
+    for name in on:
+        rows = rows.filter(pc.is_valid(rows.column(name)))
+    if value is not None:
+        numbers = pc.cast(rows.column(value), pa.float64())
+        rows = rows.filter(pc.fill_null(pc.is_finite(numbers), False))
+    return rows
+
+
+def _labelled(totals: pa.Table, what: str, schema: pa.Schema) -> pa.Table:
+    named = totals.append_column("what", pa.repeat(pa.scalar(what), len(totals)))
+    return named.select(schema.names).cast(schema)
 
 
 def merge(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:

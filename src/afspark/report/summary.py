@@ -14,6 +14,15 @@ from afspark.report.document import RunReport, plain_json
 from afspark.report.wording import bytes_text, number_text, seconds_text
 
 _SHOWN_LOSSES = 20
+_TITLES = {
+    "wordcount": "Most frequent words",
+    "heavy-hitters": "Heavy hitters",
+    "grep": "Matching lines",
+    "join": "Joined pairs",
+    "regression": "Largest weights",
+}
+_AMOUNTS = {"count", "estimate", "bound", "exact", "low", "high", "pairs", "samples", "lost"}
+_UNITS = {"wordcount": "words", "heavy-hitters": "packets", "grep": "lines", "join": "packets"}
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -36,7 +45,7 @@ def results_table(report: RunReport) -> RenderableType:
     """The largest results, one column for each of theirs."""
     names = list(report.top[0])
     shown = f"{len(report.top)} of {number_text(report.results)}" if len(report.top) < report.results else "all"
-    title = {"wordcount": "Most frequent words", "heavy-hitters": "Heavy hitters"}.get(report.algorithm, "Results")
+    title = _TITLES.get(report.algorithm, "Results")
     table = plain_table()
     for name in names:
         table.add_column(name, justify="right" if isinstance(report.top[0][name], int | float) else "left")
@@ -78,7 +87,7 @@ def losses_table(report: RunReport) -> RenderableType:
 
 
 def _facts(report: RunReport) -> Sequence[tuple[str, str]]:
-    unit = {"wordcount": "words", "heavy-hitters": "packets"}.get(report.algorithm, "items")
+    unit = _UNITS.get(report.algorithm, "items")
     backups = report.backups
     facts = [
         ("input", f"{number_text(report.items)} {unit}, {bytes_text(report.bytes)}, {report.batches} batches"),
@@ -95,15 +104,53 @@ def _facts(report: RunReport) -> Sequence[tuple[str, str]]:
     ]
     if report.observed is not None:
         facts.append(("error observed", number_text(report.observed["state"])))
+    if report.learned is not None:
+        facts = [*facts[:-2], *_learning(report)] if report.observed is None else [*facts[:-3], *_learning(report)]
     if report.accuracy is not None and "precision" in report.accuracy:
         found = report.accuracy
         facts.append(("precision, recall", f"{found['precision']:.4f}, {found['recall']:.4f}"))
+    if report.skipped is not None:
+        facts.append(("rows skipped", number_text(report.skipped)))
+    facts += _comparison(report)
+    return facts
+
+
+def _comparison(report: RunReport) -> Sequence[tuple[str, str]]:
+    """What an exact recount says about lines or pairs."""
+    found = report.accuracy or {}
+    if report.algorithm == "grep" and found:
+        same = "the same" if found["same"] else "NOT the same"
+        return [("lines matched", f"{number_text(report.results)}, exactly {number_text(found['matched'])}, {same}")]
+    if report.algorithm != "join":
+        return []
+    return [
+        (
+            f"exact {name}",
+            f"{number_text(found[name])}; estimate off by {found[f'{name}_error']:.2%}, "
+            f"{'inside' if found[f'{name}_inside'] else 'outside'} its interval",
+        )
+        for name in ("count", "sum", "average")
+        if name in found
+    ]
+
+
+def _learning(report: RunReport) -> Sequence[tuple[str, str]]:
+    """What is told of a learner: thresholds bound what a failure takes, not the model in the end."""
+    found, accuracy = report.learned or {}, report.accuracy or {}
+    facts = [("taken by failures", f"at most {number_text(report.realised.get(report.main_state, 0.0))} of the model")]
+    if found.get("prediction_rate") is not None:
+        rates = f"{found['prediction_rate']:.4f} (always the commoner label: {found['base_rate']:.4f})"
+        facts += [("predicted rightly", rates), ("log loss", f"{found['log_loss']:.4f}")]
+    facts.append(("rows skipped", number_text(found["skipped"])))
+    if report.observed is not None:
+        distance = f"{report.observed['state']:.3g} from the model of length {accuracy['model_length']:.4g}"
+        facts.append(("without failures", f"{accuracy['failure_free_rate']:.4f} predicted rightly; {distance}"))
     return facts
 
 
 def _cell(name: str, value: Any) -> Text:
     # Identifiers such as addresses are no amounts.
-    if name in ("count", "estimate", "bound", "exact") and isinstance(value, int | float):
+    if name in _AMOUNTS and isinstance(value, int | float):
         return Text(number_text(value))
     return text_cell(value)
 

@@ -19,7 +19,20 @@ from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Window
 from afspark.policies import MiniBatch, Tolerance
 from afspark.runtime.session import check_session
-from afspark.runtime.sources import Packets, ParquetFiles, Pushed, Source, TextFiles, ZipfWords
+from afspark.runtime.sources import (
+    Clicks,
+    CsvFiles,
+    Higgs,
+    LibsvmFiles,
+    Packets,
+    ParquetFiles,
+    PcapFiles,
+    Pushed,
+    Source,
+    TextFiles,
+    Visits,
+    ZipfWords,
+)
 
 if TYPE_CHECKING:
     from afspark.runtime.writer import StreamWriter
@@ -46,6 +59,32 @@ class StreamReader:
     def packets(self, rows: int, seed: int = 0) -> Stream:
         """``rows`` generated packets (``src``, ``dst``, ``bytes``) with skewed pairs; costs no disk."""
         return self.source(Packets(rows, seed=seed))
+
+    def pcap(self, path: str, *, on_bad: str = "keep") -> Stream:
+        """Packets of all captures below ``path`` (``src``, ``dst``, ``bytes``, ``second``, ``protocol``); what is
+        damaged is a row of nulls, or with ``on_bad="stop"`` an error.
+        """
+        return self.source(PcapFiles(path, on_bad=on_bad))
+
+    def visits(self, rows: int, stream: int = 0, seed: int = 0) -> Stream:
+        """``rows`` generated packets (``dst``, ``second``, ``bytes``) of one of two streams that overlap; synthetic."""
+        return self.source(Visits(rows, stream=stream, seed=seed))
+
+    def libsvm(self, path: str, *, on_bad: str = "keep") -> Stream:
+        """Labelled rows of all files below ``path`` in the format of libsvm (``label``, ``index``, ``value``)."""
+        return self.source(LibsvmFiles(path, on_bad=on_bad))
+
+    def csv(self, path: str, *, label: str = "label", **settings: Any) -> Stream:
+        """Labelled rows of all CSV files below ``path``; settings as in `CsvFiles`."""
+        return self.source(CsvFiles(path, label=label, **settings))
+
+    def clicks(self, rows: int, seed: int = 0) -> Stream:
+        """``rows`` generated clicks: ``label`` and ``features``, a list of 11 categorical values; synthetic."""
+        return self.source(Clicks(rows, seed=seed))
+
+    def higgs(self, rows: int, seed: int = 0) -> Stream:
+        """``rows`` generated collisions: ``label`` and ``features``, a list of 28 numbers; synthetic."""
+        return self.source(Higgs(rows, seed=seed))
 
     def pushed(self, schema: pa.Schema, **settings: Any) -> Stream:
         """Items of that schema that producers push to an Arrow Flight endpoint; settings as in `Pushed`.

@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.model.kernels.hashing import hash_columns
+from afspark.model.kernels.lines import all_lines, lines_with, pieces_of, rows_with
+from afspark.model.kernels.sampling import bernoulli
 from afspark.model.kernels.sketch import SeenKeys, update_and_find
 from afspark.model.kernels.words import WordCounter
 from afspark.model.states import HashTable, HeapColumns, Matrix, State
@@ -16,8 +18,17 @@ def warm_up() -> None:
     counter = WordCounter()
     counter.count(pa.array([b"to be or not to be"], pa.large_binary()))
     words = counter.finish()
+    text = pa.array([b"to be\nor not\nto be\n"], pa.large_binary())
+    for search in (lines_with, rows_with):
+        search(text, b"not")
+    all_lines(pieces_of(text))
     packets = pa.record_batch({"src": pa.array([1, 2]), "dst": pa.array([3, 4]), "bytes": pa.array([40, 1500])})
     hashes = hash_columns(packets, ["src", "dst"])
+    bernoulli(1, 0.5, count=2)
+    sample = HashTable(key="int64", value="int64", divergence="manhattan").open(HeapColumns(), "sample")
+    sample.begin()
+    sample.add(hashes.view(np.int64), 1)
+    _back_up(sample)
     delta = np.zeros((4, 8), np.int64)
     table = HashTable(key="string", value="int64").open(HeapColumns(), "table")
     table.begin()

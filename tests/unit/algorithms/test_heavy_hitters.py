@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afspark.algorithms import HeavyHitters
+from afspark.algorithms.bad_rows import skipped_rows
 from afspark.algorithms.heavy_hitters import decode_keys, encode_keys
 from afspark.errors import UsageError
 from afspark.policies import Approximate, MiniBatch, Tolerance
@@ -92,6 +93,15 @@ def test_weights_that_are_no_weights_are_refused(weights: list[int | None]) -> N
     with pytest.raises(UsageError) as caught:
         alone.apply([pa.record_batch({"key": [1, 2], "weight": pa.array(weights, pa.int64())})])
     assert caught.value.column == "weight"
+
+
+def test_such_rows_are_skipped_and_counted_if_wished() -> None:
+    made = operator(on_bad="skip")
+    alone = Alone(made, MiniBatch())
+    alone.apply([pa.record_batch({"key": [1, 2, 1, 3], "weight": pa.array([70, None, 30, -5], pa.int64())})])
+    alone.apply([batch([(1, 1)])])
+    assert made.results([alone.share()]).to_pylist() == [{"key": 1, "estimate": 101, "bound": 0.0}]
+    assert skipped_rows([alone.share()]) == 2
 
 
 @pytest.mark.parametrize(

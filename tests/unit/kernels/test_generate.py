@@ -15,6 +15,7 @@ from afspark.model.kernels.generate import (
     block_key,
     fill_alias,
     fill_packets,
+    fill_visits,
     fill_words,
     spell_words,
     zipf_cells,
@@ -104,3 +105,20 @@ def test_packets_equal_their_definition():
         assert source[i] == mix(network + (pair >> 2) * GOLDEN + 0x5851F42D4C957F2D & MASK) >> 32
         assert target[i] == mix(network + pair * GOLDEN + 0x14057B7EF767814F & MASK) >> 32
         assert size[i] == PAYLOADS[mix(counter) & 4095]
+
+
+def test_visits_equal_their_definition():
+    key, network, cells, shared = 11, 12, zipf_cells(50, 0.7), 2**63
+    for stream in (0, 1):
+        host, second, size = (np.empty(300, np.int64) for _ in range(3))
+        fill_visits(np.uint64(key), np.uint64(network), cells, np.uint64(shared), stream, 1000, 100, host, second, size)
+        counter = key
+        for i in range(300):
+            rank = plain_rank(mix(counter + GOLDEN & MASK), cells.tolist())
+            counter = counter + 2 * GOLDEN & MASK
+            address = mix(network + rank * GOLDEN + 0x14057B7EF767814F & MASK)
+            if address >= shared:
+                address = mix(address + (stream + 1) * 0x5851F42D4C957F2D & MASK)
+            assert host[i] == mix(address) >> 32
+            assert second[i] == (1000 + i) // 100
+            assert size[i] == PAYLOADS[mix(counter) & 4095]

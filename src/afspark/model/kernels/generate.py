@@ -175,6 +175,29 @@ def fill_packets(key, network, cells, source, target, size):  # type: ignore[no-
         size[i] = PAYLOADS[random & _PAYLOAD_MASK]
 
 
+@njit(cache=True, nogil=True)
+def fill_visits(  # type: ignore[no-untyped-def]
+    key, network, cells, shared, stream, first, per_second, host, second, size
+):
+    """Fill three int64 columns: address visited, second, and bytes of payload; item ``first`` is the first.
+
+    A drawn rank stands for a host. Its address is the same in every stream if its draw is below ``shared``, else
+    it has one of its own in each ``stream``.
+    """
+    counter = key
+    for i in range(len(size)):
+        counter += GOLDEN
+        rank = draw_rank(mix(counter), cells)
+        counter += GOLDEN
+        random = mix(counter)
+        address = mix(network + rank * GOLDEN + _TARGET_SALT)
+        if address >= shared:
+            address = mix(address + np.uint64(stream + 1) * _SOURCE_SALT)
+        host[i] = np.int64(mix(address) >> _S32)
+        second[i] = (first + i) // per_second
+        size[i] = PAYLOADS[random & _PAYLOAD_MASK]
+
+
 @lru_cache(maxsize=8)
 def zipf_cells(count: int, exponent: float) -> Array:
     """Alias table of a Zipf law: rank r (from 0) has weight (r + 1) ** -exponent."""
