@@ -73,7 +73,7 @@ class Features:
                     "The feature columns are not known.", remedy="Name them: numeric, categorical, sparse."
                 )
             return replace(self, numbers=self.numbers or len(self.numeric), values=self.values or len(self.categorical))
-        _column(schema, self.label, "label")
+        self._check_positive(_column(schema, self.label, "label").type)
         chosen = self if self.numeric or self.categorical or self.sparse else self._guessed(schema)
         if chosen.sparse:
             for name in chosen.sparse:
@@ -83,6 +83,22 @@ class Features:
         numbers = sum(_width(schema, name, numeric=True) for name in chosen.numeric)
         values = sum(_width(schema, name, numeric=False) for name in chosen.categorical)
         return replace(chosen, numbers=numbers, values=values)
+
+    def _check_positive(self, kind: pa.DataType) -> None:
+        if self.positive is None:
+            if not (_is_number(kind) or pat.is_boolean(kind)):
+                raise UsageError(
+                    f"The label {self.label!r} is {kind}, not a number.",
+                    remedy="Say which label counts as 1: positive.",
+                    column=self.label,
+                )
+        elif not _is_text(kind):
+            try:
+                float(self.positive)
+            except ValueError:
+                raise UsageError(
+                    f"The label {self.label!r} is {kind}, and never {self.positive!r}.", column=self.label
+                ) from None
 
     def _guessed(self, schema: pa.Schema) -> Features:
         if all(name in schema.names for name in SPARSE) and pat.is_list(schema.field(SPARSE[0]).type):
@@ -134,12 +150,8 @@ class Features:
         if self.positive is None:
             if pat.is_boolean(label.type):
                 label = label.cast(pa.int8())
-            elif not _is_number(label.type):
-                raise UsageError(
-                    f"The label {self.label!r} is {label.type}, not a number.",
-                    remedy="Say which label counts as 1: positive.",
-                    column=self.label,
-                )
+            else:
+                self._check_positive(label.type)
             known = pc.is_in(label, pa.array([-1, 0, 1], label.type)) if _is_signed(label.type) else pc.less(label, 2)
             if known.false_count or known.null_count:
                 keep = known

@@ -174,6 +174,8 @@ def test_a_label_can_be_named() -> None:
     [
         ({"x": pa.float64()}, Features(), "label"),
         ({"label": pa.int8(), "x": pa.string()}, Features(), "x"),
+        ({"label": pa.string(), "x": pa.float64()}, Features(), "label"),
+        ({"label": pa.int8(), "x": pa.float64()}, Features(positive="spam"), "label"),
         ({"label": pa.int8(), "x": pa.float64()}, Features(numeric=("y",)), "y"),
         ({"label": pa.int8(), "x": pa.list_(pa.float64(), 3)}, Features(categorical=("x",)), "x"),
         ({"label": pa.int8(), "index": pa.list_(pa.string()), "value": pa.list_(pa.float64())}, Features(), "index"),

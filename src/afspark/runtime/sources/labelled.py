@@ -34,10 +34,10 @@ _NATURE = -2
 
 @dataclass(frozen=True)
 class Clicks(Source, kind="clicks"):
-    """``rows`` generated clicks on advertisements: ``label`` (about a third are 1) and ``features``, a list of eleven
-    categorical values with skew, the largest of ``values`` different ones. Shaped like KDD Cup 2012, track 2, but
-    synthetic: labels follow a hidden linear model, and a share ``noise`` of them is turned round, so that no
-    predictor is right more often than 1 - noise. A chunk depends only on ``seed`` and its number.
+    """``rows`` generated clicks on advertisements: ``label`` (by seed, a third to a half are 1) and ``features``, a
+    list of eleven categorical values with skew, the largest of ``values`` different ones. Shaped like KDD Cup 2012,
+    track 2, but synthetic: labels follow a hidden linear model, and a share ``noise`` of them is turned round, so that
+    no predictor is right more often than 1 - noise. A chunk depends only on ``seed`` and its number.
     """
 
     rows: int
