@@ -24,8 +24,9 @@ class Visits(Source, kind="visits"):
     Shaped like two packet traces of the same hours: ``per_second`` packets fall on ``hosts`` hosts after Zipf. A
     share ``overlap`` of the hosts has the same address in both streams of a ``seed``, the others meet by rare
     chance only; so the streams agree in (dst, second) for about per_second² · Σ p² pairs a second, summed over
-    shared hosts of chance p. With the defaults that is near 9,000, and a packet meets at most about a hundred
-    others, as in AF-Stream's traces. A chunk depends only on ``seed``, ``stream`` and its number; a row is 24 bytes.
+    shared hosts of chance p. With the defaults that is 3,500 to 15,000, by which of the busiest hosts a
+    seed shares, and a packet meets at most about a hundred others, as in AF-Stream's traces.
+    A chunk depends only on ``seed``, ``stream`` and its number; a row is 24 bytes.
     """
 
     rows: int
