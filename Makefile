@@ -6,6 +6,9 @@ STAMP := $(VENV)/.installed
 LOCK_VENV := .lock-venv
 UV_VERSION := 0.13.7
 
+# Spark starts many Python processes; parsing every package anew in each takes more time than the tests do.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help env test thorough soak lint format run bench lock clean
 
@@ -18,7 +21,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| { echo "afspark needs Python 3.11 or later with the venv module; $(PYTHON) is not: try 'make PYTHON=python3.12 $(MAKECMDGOALS)'" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
