@@ -14,6 +14,12 @@ settings.register_profile("ci", _COMMON, derandomize=True, database=None)
 settings.register_profile("explore", _COMMON, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# Java and Python processes that live for seconds must not spend them on compiling for hours.
+FAST_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", FAST_JAVA)
+_STARTUP = str(Path(__file__).parent / "startup")
+os.environ["PYTHONPATH"] = os.pathsep.join([_STARTUP, *filter(None, [os.environ.get("PYTHONPATH")])])
+
 # Plots are written to files; no test opens a window.
 os.environ.setdefault("MPLBACKEND", "Agg")
 

@@ -46,6 +46,7 @@ def make_session(master: str) -> SparkSession:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "4",
         },
