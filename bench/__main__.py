@@ -19,6 +19,7 @@ from bench.environment import environment
 from bench.inputs import BATCH_BYTES, packet_files, text_files
 from bench.interleave import interleave
 from bench.profile import profile
+from bench.push import push
 from bench.statecost import cost_by_size, recovery
 from bench.streams import native, native_packets, native_words, ours
 from bench.tables import print_all
@@ -119,6 +120,36 @@ class Bench:
             for name, contest in (("wordcount", text), ("heavy-hitters", packets))
         }
 
+    def push(self) -> dict[str, Any]:
+        """Pushed items: accepted, acknowledged and counted; fast and slow stores; acknowledgements at half load."""
+        approximate = af.Approximate(theta=100_000, items_seconds=4.0, unacked=4_000_000)
+        schemes: dict[str, af.Tolerance] = {
+            "none": af.Nothing(),
+            "approximate": approximate,
+            "minibatch": af.MiniBatch(),
+            "upstream": af.UpstreamBackup(),
+        }
+        stores: dict[str, dict[str, float] | None] = {
+            "local store": None,
+            "store of 100 MB/s, 20 ms": {"storeLatencySeconds": 0.02, "storeBytesPerSecond": 100e6},
+        }
+        found: dict[str, Any] = {}
+        for label, throttle in stores.items():
+            runs = {
+                name: partial(push, self.spark, tolerance, throttle=throttle) for name, tolerance in schemes.items()
+            }
+            contest = interleave(runs, rounds=max(1, self.rounds // 2))
+            others = [name for name in schemes if name != "approximate"]
+            found[label] = {
+                "figures": contest.to_json(),
+                "ratios": {
+                    f"approximate / {name}": contest.ratio("approximate", name, "items_per_second") for name in others
+                },
+            }
+        rate = found["local store"]["figures"]["approximate"]["items_per_second"]["median"] / 2
+        found["half load"] = [push(self.spark, approximate, rate=rate, rows=rows) for rows in (16_384, 65_536)]
+        return found
+
     def upkeep(self) -> list[dict[str, Any]]:
         """What keeping the divergence costs, next to the updates."""
         return upkeep()
@@ -162,7 +193,10 @@ def _against_best_native(contest: Any) -> dict[str, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "suites", nargs="*", default=["tolerance", "native", "profile", "state", "upkeep"], help="which suites to run"
+        "suites",
+        nargs="*",
+        default=["tolerance", "native", "profile", "state", "upkeep", "push"],
+        help="which suites to run",
     )
     parser.add_argument("--batches", type=int, default=14, help="40 MB files per run (default 14)")
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds (default 5)")
