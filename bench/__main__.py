@@ -33,6 +33,9 @@ WORDS_THETA = 10_000
 BYTES_THETA = 100_000
 
 
+SUITES = ["tolerance", "native", "profile", "state", "upkeep", "push"]
+
+
 class Bench:
     """All suites over one Spark session and one set of input files."""
 
@@ -195,7 +198,7 @@ def main() -> int:
     parser.add_argument(
         "suites",
         nargs="*",
-        default=["tolerance", "native", "profile", "state", "upkeep", "push"],
+        default=SUITES,
         help="which suites to run",
     )
     parser.add_argument("--batches", type=int, default=14, help="40 MB files per run (default 14)")

@@ -19,6 +19,13 @@ def print_all(document: dict[str, Any], console: Console) -> None:
         console.print(_rows(f"a batch of {name}, ms", [parts]))
     if "upkeep" in document:
         console.print(_rows("divergence upkeep", document["upkeep"]))
+    for store, part in document.get("push", {}).items():
+        if store == "half load":
+            console.print(_rows("pushed at half load", part))
+        else:
+            rates = {name: figures["items_per_second"]["median"] for name, figures in part["figures"].items()}
+            console.print(_rows(f"pushed items a second, {store}", [rates]))
+            console.print(_ratios(part["ratios"]))
     state = document.get("state")
     if state:
         for kind, rows in state["cost_by_size"].items():
