@@ -25,13 +25,18 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Two processes. Files with a Spark session or the cluster stay whole; what needs neither is dealt out test by test,
+# in fresh processes: they fork, and what they fork has to be small.
+WITH_SPARK := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/cluster tests/spark
+WITHOUT_SPARK := $(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/property tests/simulation src
 
 test: lint ## Lint, type check, and run the test suite
-	$(PYTEST) -m "not thorough"
+	$(WITHOUT_SPARK) -m "not thorough"
+	$(WITH_SPARK) -m "not thorough"
 
-thorough: lint ## The same with every variant (twice as long)
-	$(PYTEST)
+thorough: lint ## The same with every variant of the slow tests
+	$(WITHOUT_SPARK)
+	$(WITH_SPARK)
 
 soak: env ## A hundred seeded runs of pushed streams with kills, then floods and fuzzing
 	PYTHONPATH=src:. $(BIN)/python -m tests.soak --seeds 0-99

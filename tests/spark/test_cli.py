@@ -229,6 +229,7 @@ def test_what_spark_cannot_do(capsys: pytest.CaptureFixture[str], monkeypatch: p
     refused([*WORDS, "--generate", "1MB"], capsys, "Java")
 
 
+@pytest.mark.thorough
 def test_a_process_of_its_own_says_nothing_but_what_was_asked_for(tmp_path: Path) -> None:
     report = tmp_path / "run.json"
     line = [*WORDS, "--generate", "2MB", "--kill", "2", "--quiet", "--json", str(report)]

@@ -22,7 +22,9 @@ THETA = 300.0
 EVERY_PHASE = FaultPlan(frozenset(Strike(batch, phase) for batch, phase in enumerate(Phase, start=1)), "every")
 
 
-@pytest.mark.parametrize("faults", [FaultPlan(), EVERY_PHASE], ids=["quiet", "every phase"])
+@pytest.mark.parametrize(
+    "faults", [pytest.param(FaultPlan(), marks=pytest.mark.thorough), EVERY_PHASE], ids=["quiet", "every phase"]
+)
 def test_exact_pipelines_stay_exact(spark: SparkSession, place: Place, faults: FaultPlan) -> None:
     truth = write_events(place, FILES)
     attempt = Run(place, af.MiniBatch())

@@ -103,6 +103,7 @@ def test_stop_lets_the_batch_end(spark: SparkSession, place: Place) -> None:
     assert query.totals.batches == 1 and again.totals.batches in (2, 3)
 
 
+@pytest.mark.thorough
 def test_a_plain_stop_of_sparks_query_applies_nothing_twice(spark: SparkSession, place: Place) -> None:
     truth = write_text(place.input, 12)
     marker = place.root / "marker"
@@ -160,6 +161,7 @@ def die_in_driver(place: Place, moment: str) -> None:
     assert not (place.checkpoint / "commits" / "2").exists()
 
 
+@pytest.mark.thorough
 def test_a_killed_driver_is_continued_with_its_surviving_state(spark: SparkSession, place: Place) -> None:
     truth = write_text(place.input, 16)
     die_in_driver(place, "after")

@@ -35,6 +35,14 @@ class Lock:
 class Busy:
     """Stands for the engine and for Spark's query: a batch calls the sink, and nothing else is there to be done."""
 
+    @property
+    def reception(self) -> Busy:
+        return self
+
+    @property
+    def sources(self) -> dict[str, Any]:
+        return {}
+
     isActive = False
 
     def __init__(self, sink: Callable[[], Any]) -> None:
