@@ -56,7 +56,7 @@ run: env ## Run the demo: a stream, a failure, the promised bound and the real e
 	$(BIN)/afspark demo
 
 bench: env ## Run the measurements
-	$(BIN)/python -m bench
+	$(BIN)/python -m afspark.bench
 
 lock: ## Resolve the dependencies anew and write requirements.lock
 	$(PYTHON) -m venv $(LOCK_VENV)

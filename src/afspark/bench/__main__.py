@@ -15,15 +15,15 @@ from typing import Any
 from rich.console import Console
 
 import afspark as af
-from bench.environment import environment
-from bench.inputs import BATCH_BYTES, packet_files, text_files
-from bench.interleave import interleave
-from bench.profile import profile
-from bench.push import push
-from bench.statecost import cost_by_size, recovery
-from bench.streams import native, native_packets, native_words, ours
-from bench.tables import print_all
-from bench.upkeep import upkeep
+from afspark.bench.environment import environment
+from afspark.bench.inputs import BATCH_BYTES, packet_files, text_files
+from afspark.bench.interleave import interleave
+from afspark.bench.profile import profile
+from afspark.bench.push import push
+from afspark.bench.statecost import cost_by_size, recovery
+from afspark.bench.streams import native, native_packets, native_words, ours
+from afspark.bench.tables import print_all
+from afspark.bench.upkeep import upkeep
 
 #: Parquet files of about 40 MB, like the text files.
 PACKETS_PER_FILE = 6_800_000
@@ -194,7 +194,7 @@ def _against_best_native(contest: Any) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser = argparse.ArgumentParser(prog="afspark bench", description=__doc__)
     parser.add_argument(
         "suites",
         nargs="*",

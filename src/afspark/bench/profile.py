@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import afspark as af
-from bench.streams import WARM_BATCHES
+from afspark.bench.streams import WARM_BATCHES
 
 PARTS = (
     "spark bookkeeping",

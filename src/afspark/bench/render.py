@@ -1,4 +1,4 @@
-"""Figures of a benchmark run as docs/results.md: ``python -m bench.render out/bench.json docs/results.md``."""
+"""Figures of a benchmark run as docs/results.md: ``python -m afspark.bench.render out/bench.json docs/results.md``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A producer for measurements, in a process of its own: ``python -m bench.pushing ADDRESS --seconds 8 --rate 5e6``."""
+"""A producer for measurements: ``python -m afspark.bench.pushing ADDRESS --seconds 8 --rate 5e6``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def batches(count: int = 8) -> list[pa.RecordBatch]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.pushing", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m afspark.bench.pushing", description=__doc__)
     parser.add_argument("address")
     parser.add_argument("--name", default="bench")
     parser.add_argument("--seconds", type=float, default=8.0)

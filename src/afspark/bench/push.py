@@ -22,7 +22,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import afspark as af
-from bench.pushing import BATCH_ROWS, SCHEMA
+from afspark.bench.pushing import BATCH_ROWS, SCHEMA
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
@@ -72,7 +72,7 @@ def push(
 
 
 def _measured(query: af.Query, seconds: float, rate: float, rows: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "bench.pushing", query.receivers[0], "--rows", str(rows)]
+    command = [sys.executable, "-m", "afspark.bench.pushing", query.receivers[0], "--rows", str(rows)]
     root = Path(__file__).parents[1]
     producer = subprocess.Popen(
         [*command, "--seconds", str(seconds + WARM_SECONDS), "--rate", str(rate)],
