@@ -55,8 +55,8 @@ format: env ## Fix what the formatter and the linter can fix
 run: env ## Run the demo: a stream, a failure, the promised bound and the real error
 	$(BIN)/afspark demo
 
-bench: env ## Run the measurements
-	$(BIN)/python -m afspark.bench
+bench: env ## Run all experiments (hours) and write docs/results.md
+	$(BIN)/afspark bench all --out docs/results --page docs/results.md
 
 lock: ## Resolve the dependencies anew and write requirements.lock
 	$(PYTHON) -m venv $(LOCK_VENV)

@@ -32,6 +32,9 @@ class HeavyHitters(Operator):
     of any counter, in units of the weight. Results: the key columns, ``estimate`` (never below the truth) and
     ``bound`` (how much of it is compensation for failures; 0 before any). Rows whose weight is missing, negative or
     undefined stop the query, or are skipped and counted (``on_bad="skip"``).
+
+    ``largest``: no item weighs more than this, rows that do are bad ones. With it, pushed items may be lost
+    (``Approximate(items=…)``): what they can have weighed is compensated as well.
     """
 
     def __init__(
@@ -44,17 +47,21 @@ class HeavyHitters(Operator):
         columns: int = 8000,
         value: str = "int64",
         on_bad: str = "stop",
+        largest: float | None = None,
     ) -> None:
         if not keys:
             raise UsageError("Heavy hitters need at least one key column.", remedy="Name them with keys.")
         if not (threshold > 0 and np.isfinite(threshold)):
             raise UsageError(f"The threshold must be a number above 0, not {threshold}.", threshold=threshold)
+        if largest is not None and not (largest > 0 and np.isfinite(largest)):
+            raise UsageError(f"The largest weight must be a number above 0, not {largest}.", largest=largest)
         self.keys = tuple(keys)
         self.weight = weight
         self.threshold = threshold
         self.shape = (rows, columns)
         self.value = value
         self.on_bad = check_on_bad(on_bad)
+        self.alpha = largest
         self.key_types: tuple[pa.DataType, ...] | None = None
 
     def states(self) -> Mapping[str, StateSpec]:
@@ -93,15 +100,19 @@ class HeavyHitters(Operator):
         self.found: list[pa.RecordBatch] = []
         self.skipped = 0
         self.base = states["sketch"].values
-        self.hint = self.threshold / context.workers - context.missing.get("sketch", 0.0)
+        # A key may fall short of its share by what failures took from the state, and by items that never came.
+        unseen = (self.alpha or 0.0) * context.losable_items
+        self.hint = self.threshold / context.workers - context.missing.get("sketch", 0.0) - unseen
 
     def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
         weights = items.column(self.weight)
-        least = pc.min(weights).as_py()
-        if weights.null_count or (least is not None and not least >= 0):
-            sound = pc.fill_null(pc.greater_equal(weights, 0), False)
+        least, most = pc.min_max(weights).values()
+        too_much = self.alpha is not None and most.is_valid and not most.as_py() <= self.alpha
+        if weights.null_count or (least.is_valid and not least.as_py() >= 0) or too_much:
+            sound = pc.fill_null(self._sound(weights), False)
             bad = items.num_rows - int(pc.sum(sound).as_py())
-            what = f"have a {self.weight!r} that is missing, negative or undefined"
+            limit = "" if self.alpha is None else f" or above {self.alpha:g}"
+            what = f"have a {self.weight!r} that is missing, negative or undefined{limit}"
             refuse_bad(bad, what, self.on_bad, column=self.weight)
             self.skipped += bad
             items = items.filter(sound)
@@ -112,6 +123,10 @@ class HeavyHitters(Operator):
         )
         if len(rows):
             self.found.append(items.select(self.keys).take(pa.array(rows)))
+
+    def _sound(self, weights: pa.Array) -> pa.Array:
+        sound = pc.greater_equal(weights, 0)
+        return sound if self.alpha is None else pc.and_(sound, pc.less_equal(weights, self.alpha))
 
     def finish(self, states: Mapping[str, Any]) -> None:
         states["sketch"].add_dense(self.delta)
@@ -142,6 +157,7 @@ class HeavyHitters(Operator):
             "keys": list(self.keys),
             "weight": self.weight,
             "threshold": self.threshold,
+            **({} if self.alpha is None else {"largest": self.alpha}),
         }
 
 

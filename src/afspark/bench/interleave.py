@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,19 +25,22 @@ class Contest:
         pairs = zip(self.rounds[contender], self.rounds[other], strict=True)
         return statistics.median(mine[figure] / theirs[figure] for mine, theirs in pairs)
 
+    def ratio_spread(self, contender: str, other: str, figure: str) -> dict[str, float]:
+        """The same with the least and the most of the rounds."""
+        pairs = zip(self.rounds[contender], self.rounds[other], strict=True)
+        return spread_of([mine[figure] / theirs[figure] for mine, theirs in pairs])
+
     def to_json(self) -> dict[str, Any]:
         return {
             name: {
-                figure: {
-                    "median": statistics.median(values),
-                    "least": min(values),
-                    "most": max(values),
-                }
-                for figure in rounds[0]
-                for values in [[round_[figure] for round_ in rounds]]
+                figure: spread_of(values) for figure in rounds[0] for values in [[round_[figure] for round_ in rounds]]
             }
             for name, rounds in self.rounds.items()
         }
+
+
+def spread_of(values: Sequence[float]) -> dict[str, float]:
+    return {"median": statistics.median(values), "least": min(values), "most": max(values)}
 
 
 def interleave(contenders: Mapping[str, Measure], *, rounds: int) -> Contest:

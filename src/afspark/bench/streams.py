@@ -1,6 +1,6 @@
 """Streaming contenders: ours and native Spark, timed the same way.
 
-Every contender processes the same files, one per batch. The time is Spark's own ``triggerExecution`` of all
+Every contender processes the same input in the same batches. The time is Spark's own ``triggerExecution`` of all
 batches but the first two, which warm up the query, plus whatever it takes to get results that are asked for at
 the end. ``inputs_per_second`` is the share of the whole input that a second processes: the figure ratios are made of.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,32 +26,27 @@ PROVIDERS = {
     "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
 }
+MEMORY = Path("/dev/shm")
 
 
 def ours(
-    stream: Callable[[], af.Stream],
-    operator: Callable[[], af.Operator],
-    tolerance: af.Tolerance,
+    writer: Callable[[], af.StreamWriter],
     *,
-    emit: bool = False,
     batch_bytes: int = BATCH_BYTES,
+    results: str | None = None,
+    store: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """One run of our pipeline; ``emit``: changed rows go to a sink with every batch, else results at the end."""
+    """One run of our pipeline; ``results``: the operator whose results are asked for at the end."""
     checkpoint = tempfile.mkdtemp(prefix="afspark-bench-")
     try:
-        writer = stream().apply(operator(), workers=2, tolerance=tolerance).writeStream.outputMode("update")
-        if emit:
-            writer = writer.format("noop")
-        query = (
-            writer.option("checkpointLocation", checkpoint)
-            .option("batchBytes", batch_bytes)
-            .trigger(availableNow=True)
-            .start()
-        )
+        prepared = writer().option("checkpointLocation", checkpoint).option("batchBytes", batch_bytes)
+        for option, value in (store or {}).items():
+            prepared = prepared.option(option, value)
+        query = prepared.trigger(availableNow=True).start()
         query.awaitTermination()
         started = time.perf_counter()
-        if not emit:
-            query.results().write.format("noop").mode("append").save()
+        if results is not None:
+            query.results(results).write.format("noop").mode("append").save()
         results_seconds = time.perf_counter() - started
         seconds, batches = timed(query.spark_query)
         rate = batches / query.totals.batches / (seconds + results_seconds)
@@ -61,6 +56,7 @@ def ours(
             "items_per_second": query.totals.items * rate,
             "seconds_per_batch": seconds / batches,
             "results_seconds": results_seconds,
+            "backup_bytes": float(query.totals.backups["bytes"]),
         }
         query.release()
         return figures
@@ -68,9 +64,11 @@ def ours(
         shutil.rmtree(checkpoint, ignore_errors=True)
 
 
-def native(spark: SparkSession, frame: Callable[[], DataFrame], path: Path, provider: str) -> dict[str, float]:
-    """A native aggregation in update mode with its exactly-once checkpoint."""
-    checkpoint = tempfile.mkdtemp(prefix="native-bench-")
+def native(
+    spark: SparkSession, frame: Callable[[], DataFrame], path: Path, provider: str, *, in_memory: bool = False
+) -> dict[str, float]:
+    """A native query in update mode with its checkpoint on disk, or in memory: Spark has no switch to leave it out."""
+    checkpoint = tempfile.mkdtemp(prefix="native-bench-", dir=MEMORY if in_memory and MEMORY.is_dir() else None)
     settings = {
         "spark.sql.streaming.stateStore.providerClass": PROVIDERS[provider],
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -101,6 +99,11 @@ def native(spark: SparkSession, frame: Callable[[], DataFrame], path: Path, prov
         for key in settings:
             spark.conf.unset(key)
         shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def native_lines(spark: SparkSession, path: Path, pattern: str) -> DataFrame:
+    lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(path))
+    return lines.where(F.col("value").contains(pattern))
 
 
 def native_words(spark: SparkSession, path: Path) -> DataFrame:

@@ -10,6 +10,7 @@ import signal
 import sys
 import traceback
 
+from afspark.cli.benchoptions import BenchOptions
 from afspark.cli.failures import GOES_ON, one_line, own_error
 from afspark.cli.options import DemoOptions, InspectOptions, RunOptions, parse
 from afspark.cli.sendoptions import SendOptions
@@ -41,8 +42,9 @@ def _sent(options: SendOptions) -> int:
         return _fail(error, debug=options.debug)
 
 
-def _guarded(options: RunOptions | DemoOptions | InspectOptions) -> int:
+def _guarded(options: RunOptions | DemoOptions | InspectOptions | BenchOptions) -> int:
     # Heavy imports only once the options are known to be good.
+    from afspark.cli.bench import measured
     from afspark.cli.demo import demo
     from afspark.cli.follow import Interrupted
     from afspark.cli.inspection import show
@@ -51,6 +53,8 @@ def _guarded(options: RunOptions | DemoOptions | InspectOptions) -> int:
     try:
         if isinstance(options, InspectOptions):
             return show(options)
+        if isinstance(options, BenchOptions):
+            return measured(options)
         return run(options) if isinstance(options, RunOptions) else demo(options)
     except Interrupted as stop:
         kept = isinstance(options, RunOptions) and options.checkpoint is not None

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from afspark._version import __version__
 from afspark.cli import values
+from afspark.cli.benchoptions import BenchOptions, add_bench, bench_options
 from afspark.cli.sendoptions import STANDARD_INPUT, SendOptions, add_send, send_options
 from afspark.errors import UsageError
 
@@ -105,7 +106,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", remedy=f"See {self.prog} --help.")
 
 
-def parse(argv: list[str] | None) -> RunOptions | DemoOptions | InspectOptions | SendOptions:
+def parse(argv: list[str] | None) -> RunOptions | DemoOptions | InspectOptions | SendOptions | BenchOptions:
     """The options in ``argv`` (None: of this process). UsageError if they make no sense."""
     parser = build_parser()
     namespace, rest = parser.parse_known_args(argv)
@@ -122,6 +123,8 @@ def parse(argv: list[str] | None) -> RunOptions | DemoOptions | InspectOptions |
         return InspectOptions(**chosen)
     if command == "send":
         return send_options(chosen)
+    if command == "bench":
+        return bench_options(chosen)
     chosen["conf"] = tuple(chosen["conf"])
     if command == "demo":
         return DemoOptions(**chosen)
@@ -149,6 +152,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_demo(commands)
     _add_inspect(commands)
     add_send(commands)
+    add_bench(commands)
     return parser
 
 

@@ -34,7 +34,8 @@ class WorkerContext:
     ``missing`` is, per state, the most that earlier failures of this worker may have taken from any cell:
     the compensation of sketches. It comes from the durable ledger, never from the state itself. ``lost`` is
     what the last of them alone may have taken (for ``on_recover``), ``lost_items`` how many waiting items
-    went with it. ``input`` names where the items being processed come from: an operator, or "" for the source.
+    went with it; ``losable_items`` how many pushed items all failures of this worker together can take at most, where
+    that is limited. ``input`` names where the items being processed come from: an operator, or "" for the source.
     """
 
     worker: int
@@ -43,6 +44,7 @@ class WorkerContext:
     missing: Mapping[str, float] = field(default_factory=dict)
     lost: Mapping[str, float] = field(default_factory=dict)
     lost_items: int = 0
+    losable_items: float = 0.0
     input: str = ""
     outbox: Outbox = field(default_factory=Outbox)
 

@@ -6,7 +6,7 @@ import math
 import secrets
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -98,6 +98,13 @@ class Desk:
             self._receiver.stop()
             self._receiver = None
             self._tenure.close()
+
+    def crash(self) -> None:
+        """What the death of its process would do: only the log remains. It comes back where producers look for it."""
+        if self._receiver is not None:
+            self._receiver.stop(save=False)
+            self.plan = replace(self.plan, port=self._receiver.port)
+            self.open()
 
     def stats(self) -> dict[str, Any]:
         return self._receiver.stats() if self._receiver is not None else {}

@@ -45,6 +45,16 @@ def with_items(bounds: dict[str, float], items: int, alpha: float | None) -> dic
     return {name: bound + (math.inf if alpha is None else alpha * items) for name, bound in bounds.items()}
 
 
+def with_lost_items(crew: Crew, worker: int, missing: dict[str, float]) -> dict[str, float]:
+    """What may be missing from a worker's states, with the pushed items that it has lost; where nobody knows how much
+    an item can be, or nothing is promised, without them.
+    """
+    alpha, tolerance = crew.node.operator.alpha, crew.workforce.terms.tolerance
+    if alpha is None or not tolerance.recovers:
+        return missing
+    return with_items(missing, crew.lost_items[worker], alpha)
+
+
 def in_force(crew: Crew) -> list[dict[str, Any]]:
     """θ, l and γ of every worker, and why; with panes also those of the panes that failures have struck."""
     terms = crew.workforce.terms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,8 @@ class Crew:
     base: int | None = None
     counters: Counters = field(default_factory=Counters)
     reports: Sequence[Report] = ()
+    #: pushed items that failures have taken, by worker
+    lost_items: Counter[int] = field(default_factory=Counter)
 
     @property
     def name(self) -> str:

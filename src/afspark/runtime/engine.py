@@ -210,6 +210,8 @@ class Engine:
         last: bool = False,
     ) -> BatchProgress:
         started = time.perf_counter()
+        if self.options.faults.strikes_workers(batch):
+            self.reception.crash()
         self._open_day(now, ending=ending, last=last)
         clock = Clock({})
         apply = partial(self._apply, batch, frame, slices)
@@ -357,8 +359,12 @@ class Engine:
         self.told = bool(extra.get("told", False))
         self.reception.restore(extra.get("lanes", {}))
         self.crews = crews
+        for loss in self.item_losses.entries():
+            if loss.batch < batch:  # one that runs again finds its own once more
+                self.crew(loss.operator).lost_items[loss.worker] += loss.items
 
     def _crew(self, node: Node) -> Crew:
+        pushed = any(isinstance(self.pipeline.sources.get(edge.origin), Pushed) for edge in node.inputs)
         mission = Mission(
             query_id=self.identity.query_id,
             fingerprint=self.identity.fingerprint,
@@ -377,7 +383,8 @@ class Engine:
             ),
             appends=node.appends,
             feeds_back=node.feeds_back,
-            pushed=any(isinstance(self.pipeline.sources.get(edge.origin), Pushed) for edge in node.inputs),
+            pushed=pushed,
+            losable_items=self.pipeline.losable_items(node) if pushed else 0.0,
         )
         workforce = Workforce(
             self.sc,
@@ -447,7 +454,9 @@ class Engine:
             self.reception.advance(name, crew.reports)
             for report in crew.reports:
                 if report.gaps:
-                    self.item_losses.note(batch, crew.name, report.worker, report.gaps)
+                    crew.lost_items[report.worker] += self.item_losses.note(
+                        batch, crew.name, report.worker, report.gaps
+                    )
 
     def _let_go(self, batch: int) -> None:
         for name, crew in self._drained():
@@ -464,6 +473,7 @@ class Engine:
     def _strike(self, batch: int, phase: Phase) -> None:
         if not self.options.faults.strikes_at(batch, phase):
             return
+        self.reception.crash()
         for crew in self.crews:
             strike_workers(self.sc, crew.mission, crew.homes, batch, phase)
 

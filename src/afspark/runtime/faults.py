@@ -33,6 +33,9 @@ class Phase(StrEnum):
     RECOVERING = "recovering"  # struck between batches, and again while the backup is restored
 
 
+_IN_TASKS = (Phase.BETWEEN, Phase.APPLYING, Phase.BACKING_UP, Phase.RECOVERING)
+
+
 @dataclass(frozen=True, order=True)
 class Strike:
     """One system failure."""
@@ -74,6 +77,10 @@ class FaultPlan:
         """Whether a failure is due. A failure during recovery needs one to recover from first."""
         due = Strike(batch, phase) in self.strikes
         return due or (phase is Phase.BETWEEN and Strike(batch, Phase.RECOVERING) in self.strikes)
+
+    def strikes_workers(self, batch: int) -> bool:
+        """Whether tasks of a batch strike themselves."""
+        return any(Strike(batch, phase) in self.strikes for phase in _IN_TASKS)
 
 
 def strike(plan: FaultPlan, batch: int, phase: Phase, segment: Path) -> None:

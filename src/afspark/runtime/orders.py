@@ -91,6 +91,8 @@ class Mission:
     feeds_back: tuple[str, ...] = ()
     #: items come from receivers, so that a batch cannot be applied anew
     pushed: bool = False
+    #: how many of them one worker can lose to all failures together
+    losable_items: float = 0.0
 
 
 class Status(StrEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -174,6 +175,12 @@ class Pipeline:
         return Place(
             workers=node.workers, keyed=node.keyed, weight=weight, fan_out=fan_out, downstream=self._depth(node.name)
         )
+
+    def losable_items(self, node: Node) -> float:
+        """How many pushed items one worker can lose to all failures together; 0 where no number limits it."""
+        first = node.tolerance.items_allowance(failures=0, place=self.place(node))
+        # Every failure halves what the next one can take.
+        return 2 * first if math.isfinite(first) and not isinstance(node.window, Decaying) else 0.0
 
     def _depth(self, name: str) -> int:
         """Operators on the longest way from ``name`` to a sink."""

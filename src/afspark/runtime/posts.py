@@ -49,6 +49,9 @@ class Posts(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
+    def crash(self) -> None:
+        """For experiments: receivers in the driver lose what a dead process loses. Others die with their executors."""
+
     @abstractmethod
     def announced(self) -> Sequence[Announced]:
         """Where they listen now."""
@@ -79,6 +82,10 @@ class DriverPosts(Posts):
     def close(self) -> None:
         for desk in self._desks:
             desk.close()
+
+    def crash(self) -> None:
+        for desk in self._desks:
+            desk.crash()
 
     def announced(self) -> Sequence[Announced]:
         return [desk.announced for desk in self._desks if desk.announced is not None]

@@ -60,6 +60,11 @@ class Reception:
             _, posts = self._posts.popitem()
             posts.close()
 
+    def crash(self) -> None:
+        """A failure of the whole system takes the receivers as well."""
+        for posts in self._posts.values():
+            posts.crash()
+
     def homes(self) -> list[str]:
         """Hosts on which receivers take a task slot, once for each."""
         return [home for posts in self._posts.values() for home in posts.homes]

@@ -19,6 +19,7 @@ from afspark.errors import UsageError
 from afspark.model.operator import Operator, Share
 from afspark.model.states import HashTable, StateSpec
 from afspark.model.windows import Decayed, Decaying, scale
+from afspark.runtime.assurance import with_lost_items
 from afspark.runtime.crew import Crew
 from afspark.runtime.exchange import open_packets, open_parts, pack_parts
 from afspark.runtime.panes import Panes, merged
@@ -86,7 +87,9 @@ def current_shares(spark: SparkSession, crew: Crew) -> list[Share]:
         Share(
             worker=worker,
             cells=dict(open_parts(data)),
-            missing=terms.missing_now(crew.workforce.members[worker].strikes, crew.latest_tick),
+            missing=with_lost_items(
+                crew, worker, terms.missing_now(crew.workforce.members[worker].strikes, crew.latest_tick)
+            ),
         )
         for worker, data in collected
     ]
@@ -192,7 +195,7 @@ def _window_shares(crew: Crew, collected: Sequence[tuple[int, bytes]], window: i
         Share(
             worker=worker,
             cells={label[3]: cells for label, cells in open_parts(data) if label[0] == window},
-            missing=terms.window_missing(members[worker].strikes, window),
+            missing=with_lost_items(crew, worker, terms.window_missing(members[worker].strikes, window)),
         )
         for worker, data in collected
     ]

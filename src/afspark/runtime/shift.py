@@ -175,6 +175,7 @@ class Shift:
             missing=order.missing,
             lost=order.lost or {},
             lost_items=order.lost_items,
+            losable_items=mission.losable_items,
             outbox=self.outbox,
         )
         self.output = Output()

@@ -41,11 +41,12 @@ class ItemLosses:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def note(self, batch: int, operator: str, worker: int, gaps: Sequence[Mapping[str, Any]]) -> None:
-        """Makes the gaps that a worker has found in a batch durable."""
+    def note(self, batch: int, operator: str, worker: int, gaps: Sequence[Mapping[str, Any]]) -> int:
+        """Makes the gaps that a worker has found in a batch durable; how many items they are."""
         losses = [ItemLoss(batch=batch, operator=operator, worker=worker, **gap) for gap in gaps]
         meta = {"kind": "items", "losses": [asdict(loss) for loss in losses]}
         self._store.put(f"{ITEM_LOSSES}/{batch:012d}-{operator}-{worker:05d}", seal(meta, {}))
+        return sum(loss.items for loss in losses)
 
     def of_operator(self, operator: str) -> int:
         """How many items an operator has lost in all."""

@@ -1,0 +1,118 @@
+"""One stream that ten system failures strike, its results scored after every batch.
+
+The input is generated and the same for all trials, so that what a batch's results should be is known: failures are
+what differs. They strike at random moments drawn from the trial's seed, one in every second batch.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+import afspark as af
+from afspark.runtime.faults import FaultPlan, Phase, Strike
+
+FAILURES = 10
+#: one before the first failure, two for each, one after the last
+BATCHES = 2 * FAILURES + 2
+#: phases that lie before the results of a batch are handed out
+_BEFORE_RESULTS = {Phase.BETWEEN, Phase.APPLYING, Phase.BACKING_UP, Phase.RECOVERING}
+
+
+class Study(ABC):
+    """An algorithm over generated input, and the truth about it."""
+
+    #: what the score is
+    measure: ClassVar[str]
+    #: whether a larger score is a better one
+    more_is_better: ClassVar[bool]
+    #: bytes of input in one batch
+    batch_bytes: int
+    #: items in the whole stream
+    items: int
+    tolerances: Mapping[str, af.Approximate]
+
+    @abstractmethod
+    def stream(self, spark: SparkSession, tolerance: af.Tolerance) -> af.StatefulStream:
+        """The pipeline; its last operator's results are scored."""
+
+    @abstractmethod
+    def score(self, results: pa.Table, batch: int) -> dict[str, float]:
+        """How good the results are after that batch: ``score``, and whatever else is to be known."""
+
+    @abstractmethod
+    def verdict(self, query: af.Query, results: pa.Table, tolerance: af.Approximate) -> dict[str, float]:
+        """After the last batch: what was observed, next to what is promised. ``held``: 1 if all promises were."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Scores after every batch, and the verdict at the end."""
+
+    seed: int
+    every_batch: Sequence[dict[str, float]]
+    verdict: Mapping[str, float]
+    recoveries: Sequence[float]
+
+    @property
+    def scores(self) -> list[dict[str, float]]:
+        """After 0, 1, … failures, as of the last batch before the next one."""
+        newest = {found["failures"]: found for found in self.every_batch}
+        return [newest[count] for count in sorted(newest)]
+
+    def to_json(self) -> dict[str, Any]:
+        verdict, recoveries = dict(self.verdict), list(self.recoveries)
+        return {"seed": self.seed, "scores": self.scores, "verdict": verdict, "recoveries": recoveries}
+
+
+def strikes(seed: int, failures: int = FAILURES) -> list[Strike]:
+    """One failure in every two batches: in which of them, and in which phase, the seed decides."""
+    draw = random.Random(seed)
+    return [Strike(2 * number + draw.choice((1, 2)), draw.choice(list(Phase))) for number in range(failures)]
+
+
+def failures_before(results_of: int, plan: Sequence[Strike]) -> int:
+    """How many failures had struck when the results of a batch were handed out."""
+    return sum(
+        strike.batch < results_of or (strike.batch == results_of and strike.phase in _BEFORE_RESULTS) for strike in plan
+    )
+
+
+def trial(spark: SparkSession, study: Study, tolerance: af.Approximate, seed: int, failures: int = FAILURES) -> Outcome:
+    """Runs the stream once."""
+    plan = strikes(seed, failures)
+    scores: list[dict[str, float]] = []
+    last: list[pa.Table] = []
+
+    def take(frame: DataFrame, batch: int) -> None:
+        last[:] = [frame.toArrow()]
+        found = {"batch": float(batch), "failures": float(failures_before(batch, plan))}
+        scores.append(found | study.score(last[0], batch))
+
+    checkpoint = tempfile.mkdtemp(prefix="afspark-bench-")
+    try:
+        query = (
+            study.stream(spark, tolerance)
+            .writeStream.outputMode("complete")
+            .foreachBatch(take)
+            .option("checkpointLocation", checkpoint)
+            .option("batchBytes", study.batch_bytes)
+            .trigger(availableNow=True)
+            .inject(FaultPlan(frozenset(plan), name=f"seed-{seed}"))
+            .start()
+        )
+        query.awaitTermination()
+        verdict = study.verdict(query, last[0], tolerance)
+        recoveries = [one["recovery_seconds"] for one in query.ledger() if one["recovery_seconds"] is not None]
+        query.release()
+    finally:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    return Outcome(seed, scores, verdict, recoveries)

@@ -1,0 +1,105 @@
+"""Plots of the results page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_INK, _MUTED, _GRID = "#222222", "#6b6b6b", "#e4e4e4"
+_COLORS = ("#6b7280", "#1f77b4", "#d95f02", "#7fb3d9", "#f0a868", "#7570b3", "#1b9e77")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line over ``x``; ``worst`` spans a band to the worst seed."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    worst: Sequence[float] | None = None
+    dashed: bool = False
+
+
+def bars(path: Path, groups: Mapping[str, Mapping[str, float]], *, title: str, subtitle: str) -> None:
+    """A group of bars for each name, the same bars in each, with their values on top."""
+    figure, (axis,) = _figure((12.5, 4.8), title, subtitle)
+    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    width = 0.82 / len(names)
+    for place, name in enumerate(names):
+        x = [at + (place - (len(names) - 1) / 2) * width for at in range(len(groups))]
+        y = [group.get(name, 0.0) for group in groups.values()]
+        axis.bar(x, y, width * 0.92, color=_COLORS[place % len(_COLORS)], label=name, zorder=2)
+        for at, value in zip(x, y, strict=True):
+            axis.text(at, value, f"{value:.2f}".rstrip("0").rstrip("."), ha="center", va="bottom", fontsize=7.5)
+    axis.set_xticks(range(len(groups)), list(groups))
+    axis.tick_params(axis="x", labelsize=10.5, labelcolor=_INK)
+    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=min(5, len(names)), frameon=False, fontsize=9)
+    _save(figure, path)
+
+
+def curves(
+    path: Path, lines: Sequence[Curve], papers: Mapping[str, tuple[float, float]], *, title: str, label: str
+) -> None:
+    """Lines over the number of failures; right of them what the papers say, from none to ten failures."""
+    figure, (ours, theirs) = _figure((12.5, 4.4), title, "", 2)
+    for place, line in enumerate(lines):
+        color = _COLORS[place % len(_COLORS)]
+        ours.plot(
+            line.x, line.y, color=color, label=line.name, linestyle="--" if line.dashed else "-", marker="o", ms=4
+        )
+        if line.worst is not None:
+            ours.fill_between(line.x, line.y, line.worst, color=color, alpha=0.18, linewidth=0)
+    for place, (name, ends) in enumerate(papers.items(), 1):
+        theirs.plot((0, 10), ends, color=_COLORS[place], label=name, marker="o", ms=4)
+    ours.set_title("measured here", loc="left", fontsize=11, color=_INK)
+    theirs.set_title("AF-Stream, VLDB 2016", loc="left", fontsize=11, color=_INK)
+    for axis in (ours, theirs):
+        axis.set_xlabel(label, color=_MUTED)
+        axis.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g} %")
+        axis.legend(frameon=False, fontsize=9)
+    _save(figure, path)
+
+
+def grid(
+    path: Path, panels: Mapping[str, Sequence[Curve]], *, title: str, subtitle: str, xlabel: str, logx: bool = True
+) -> None:
+    """A row of panels of lines."""
+    figure, axes = _figure((4.4 * len(panels), 4.4), title, subtitle, len(panels))
+    for axis, (name, lines) in zip(axes, panels.items(), strict=True):
+        for place, line in enumerate(lines):
+            axis.plot(line.x, line.y, color=_COLORS[place + 1], label=line.name, marker="o", ms=4)
+        if logx:
+            axis.set_xscale("log")
+        axis.set_title(name, loc="left", fontsize=11, color=_INK)
+        axis.set_xlabel(xlabel, color=_MUTED)
+        axis.set_ylim(bottom=0)
+        if len(lines) > 1:
+            axis.legend(frameon=False, fontsize=9)
+    _save(figure, path)
+
+
+def _figure(size: tuple[float, float], title: str, subtitle: str, panels: int = 1) -> tuple[Any, Sequence[Any]]:
+    # Agg by name: no window system is needed, and nothing of the user's is changed.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, dpi=110, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(f"{title}\n{subtitle}" if subtitle else title, fontsize=13, color=_INK, x=0.01, ha="left")
+    axes = figure.subplots(1, panels, squeeze=False)[0]
+    for axis in axes:
+        axis.set_axisbelow(True)
+        axis.grid(axis="y", color=_GRID, zorder=0)
+        axis.tick_params(length=0, labelcolor=_MUTED, labelsize=9)
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
+        for side in ("left", "bottom"):
+            axis.spines[side].set_color(_GRID)
+    return figure, axes
+
+
+def _save(figure: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)

@@ -1,0 +1,1 @@
+"""One module for each experiment: how it is measured, told and drawn."""

@@ -1,0 +1,32 @@
+"""Experiment 3."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from afspark.bench.accuracy import campaign
+from afspark.bench.accuracy.hitters import HeavyHitterStudy
+from afspark.bench.rig import Rig
+from afspark.bench.workloads import HITTERS
+
+TITLE = "Heavy hitters after failures (experiment 3)"
+_PROMISE = (
+    "Observed: the largest difference of a counter of the merged sketch from that of an exact one, in bytes. Promised: "
+    "Θ + L·α with packets of at most α = 1500 bytes; generated packets can be read again, so that only Θ can be used up. "
+    "Realised: what `query.bounds()` tells. Held: observed ≤ realised ≤ promised, no heavy hitter missed, and of the keys "
+    "below (1 − ε)φ − Θ − α·L at most one in sixteen reported (theorem 1, with ε = 1/2)."
+)
+
+
+def measure(rig: Rig) -> dict[str, Any]:
+    """Precision and recall over packets; the threshold is 10 MB."""
+    return campaign.campaign(rig, HITTERS, HeavyHitterStudy())
+
+
+def page(found: dict[str, Any]) -> str:
+    return campaign.page(found, HITTERS, HeavyHitterStudy.measure, _PROMISE)
+
+
+def draw(found: dict[str, Any], path: Path) -> str:
+    return campaign.draw(found, path, algorithm=HITTERS, measure=HeavyHitterStudy.measure)

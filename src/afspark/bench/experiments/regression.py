@@ -1,0 +1,32 @@
+"""Experiment 5."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from afspark.bench.accuracy import campaign
+from afspark.bench.accuracy.regression import RegressionStudy
+from afspark.bench.rig import Rig
+from afspark.bench.workloads import REGRESSION
+
+TITLE = "Online logistic regression after failures (experiment 5)"
+_PROMISE = (
+    "Observed: regret per item, that is the mean loss of the predictions on the way, less that of the final model on the "
+    "same items. Promised: theorem 1 of paper 003 per item, (C·H·(Θ² + α·L²) + F²·k·√T + (H² + F²)·√T) / T with C = 1, "
+    "H = √12, F from the length of the model: what it says is that the regret vanishes with T, it is not tight. Realised: "
+    "what `query.bounds()` says of the local models, at most Θ. Held: regret and Θ both are."
+)
+
+
+def measure(rig: Rig) -> dict[str, Any]:
+    """Prediction rate on a test set that the stream never saw."""
+    return campaign.campaign(rig, REGRESSION, RegressionStudy())
+
+
+def page(found: dict[str, Any]) -> str:
+    return campaign.page(found, REGRESSION, RegressionStudy.measure, _PROMISE)
+
+
+def draw(found: dict[str, Any], path: Path) -> str:
+    return campaign.draw(found, path, algorithm=REGRESSION, measure=RegressionStudy.measure)

@@ -1,0 +1,53 @@
+"""What all experiments of one run share: a Spark session, input files, and how often things are repeated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import afspark as af
+from afspark.bench.inputs import packet_files, text_files
+
+#: Parquet files of about 40 MB, like the text files.
+PACKETS_PER_FILE = 6_800_000
+#: Native Spark keeps its state in the JVM; too small a heap would slow it down, not us.
+DRIVER_MEMORY = "8g"
+
+LOCAL = "local disk"
+STORES: dict[str, dict[str, float]] = {
+    LOCAL: {},
+    "350 MB/s, 5 ms": {"storeLatencySeconds": 0.005, "storeBytesPerSecond": 350e6},
+    "100 MB/s, 20 ms": {"storeLatencySeconds": 0.02, "storeBytesPerSecond": 100e6},
+}
+"""Options that make the backup store as slow as a remote one."""
+
+
+@dataclass(frozen=True)
+class Rig:
+    """``batches``: 40 MB files of a run; ``rounds``: of measured repetitions; ``seeds``: of runs with failures."""
+
+    inputs: Path
+    batches: int = 14
+    rounds: int = 3
+    seeds: int = 20
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        config = {"spark.ui.enabled": "false", "spark.driver.memory": DRIVER_MEMORY}
+        return af.session("local[2]", app_name="afspark bench", config=config)
+
+    @cached_property
+    def text(self) -> Path:
+        return text_files(self.inputs, self.batches)
+
+    @cached_property
+    def packets(self) -> Path:
+        return packet_files(self.inputs, self.batches, PACKETS_PER_FILE)
+
+    @property
+    def packet_bytes(self) -> int:
+        """Of the largest file: a batch is one file for everybody."""
+        return max(file.stat().st_size for file in self.packets.iterdir())

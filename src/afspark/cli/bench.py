@@ -1,0 +1,24 @@
+"""``afspark bench``: from options to experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from afspark.bench.catalogue import chosen
+from afspark.bench.command import bench
+from afspark.bench.rig import Rig
+from afspark.cli.benchoptions import BenchOptions
+from afspark.errors import UsageError
+
+
+def measured(options: BenchOptions) -> int:
+    """Carries out ``options``; the exit status."""
+    chosen(options.experiments)
+    page = None if options.page is None else Path(options.page)
+    folder = Path(options.out)
+    if page is not None and not folder.resolve().is_relative_to(page.resolve().parent):
+        raise UsageError(
+            f"The page {page} cannot show plots in {folder}.", remedy="Choose an --out below the folder of --page."
+        )
+    rig = Rig(Path(options.inputs), options.batches, options.rounds, options.seeds)
+    return bench(list(options.experiments), rig, folder, page)
