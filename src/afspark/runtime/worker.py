@@ -224,8 +224,7 @@ class _Task:
                 started = self.clock.lap("process", started)
                 durable = self._back_up(panes, output)
                 emitted = self._keep(home, panes, output)
-                if not more:
-                    self.writes.wait()
+                settled = self.writes.wait(0.0 if more else None)
             except BaseException:
                 panes.rollback()
                 home.clear_mark()
@@ -235,7 +234,7 @@ class _Task:
             started = self.clock.lap("backup", started)
             if not more:
                 break
-            self._close_step(home, panes, output)
+            self._close_step(home, panes, output, settled=settled)
         report = self._report(home, panes, output, emitted=emitted, durable=durable)
         home.finish(order.batch, json.dumps(report.to_json()).encode())
         panes.end()
@@ -271,9 +270,8 @@ class _Task:
             self._write(images, full=True, seen=self.passage.panes)
             self.writes.wait()
 
-    def _close_step(self, home: Residence, panes: Panes, output: Output) -> None:
+    def _close_step(self, home: Residence, panes: Panes, output: Output, *, settled: bool) -> None:
         assert isinstance(self.feed, LaneFeed)
-        settled = self.writes.wait(0.0)
         self.passage = replace(
             self.feed.passage(self.passage), panes=output.panes, backups=self.writes.durable, writing=not settled
         )
