@@ -27,6 +27,7 @@ import pytest
 import afspark as af
 from afspark.runtime.pipeline import Pipeline
 from afspark.runtime.sources import Pushed
+from afspark.store import Throttle
 from tests.soak.zygote import Zygote, children_of
 from tests.unit.runtime import sparkless
 from tests.unit.runtime.sparkless import Hosts, Rig
@@ -66,6 +67,8 @@ class Plan:
     producers: int
     #: (seconds after the start, who dies)
     kills: tuple[tuple[float, str], ...]
+    #: seconds that every request to the store takes
+    latency: float = 0.0
 
     @classmethod
     def of(cls, seed: int) -> Plan:
@@ -88,6 +91,7 @@ class Plan:
             items=int(draw.integers(20_000, 60_000)),
             producers=2,
             kills=tuple((float(at), str(who)) for at, who in zip(moments, victims, strict=True)),
+            latency=float(draw.choice([0.0, 0.0, 0.02, 0.05])),
         )
 
 
@@ -297,7 +301,8 @@ def drive(folder: Path, plan: Plan) -> None:
     port = int(known.read_text().rpartition(":")[2]) if known.exists() else 0
     source = Pushed.of(SCHEMA, lanes=WORKERS, tick_seconds=0.25, port=port)
     pipeline = Pipeline.single(source=source, operator=Tally(), name="tally", workers=WORKERS, tolerance=plan.tolerance)
-    rig = Rig(folder / "rig", Hosts({"a": 1, "b": 1}), patch, pipeline=pipeline)
+    throttle = Throttle(plan.latency) if plan.latency else None
+    rig = Rig(folder / "rig", Hosts({"a": 1, "b": 1}), patch, pipeline=pipeline, throttle=throttle)
     engine = rig.start()
     engine.reception.open()
     _publish(known, engine.reception.addresses()[0])
