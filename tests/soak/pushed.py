@@ -27,6 +27,7 @@ import pytest
 import afspark as af
 from afspark.runtime.pipeline import Pipeline
 from afspark.runtime.sources import Pushed
+from afspark.store import Throttle
 from tests.soak.zygote import Zygote, children_of
 from tests.unit.runtime import sparkless
 from tests.unit.runtime.sparkless import Hosts, Rig
@@ -66,6 +67,8 @@ class Plan:
     producers: int
     #: (seconds after the start, who dies)
     kills: tuple[tuple[float, str], ...]
+    #: seconds that every request to the store takes
+    latency: float = 0.0
 
     @classmethod
     def of(cls, seed: int) -> Plan:
@@ -76,8 +79,10 @@ class Plan:
             af.Approximate(0, items_seconds=float(draw.choice([0.05, 0.5])), unacked=4_000),
             af.MiniBatch(),
             af.UpstreamBackup(),
+            af.UpstreamBackup(log_items=True),
+            af.MiniBatch(unacked=4_000),
         ]
-        tolerance = tolerances[int(draw.choice(4, p=[0.55, 0.15, 0.15, 0.15]))]
+        tolerance = tolerances[int(draw.choice(6, p=[0.5, 0.12, 0.08, 0.1, 0.12, 0.08]))]
         moments = np.sort(draw.uniform(0.1, SECONDS + 0.3, int(draw.integers(1, 4))))
         victims = draw.choice(["driver", "worker", "producer", "system"], len(moments), p=[0.35, 0.3, 0.15, 0.2])
         return cls(
@@ -86,6 +91,7 @@ class Plan:
             items=int(draw.integers(20_000, 60_000)),
             producers=2,
             kills=tuple((float(at), str(who)) for at, who in zip(moments, victims, strict=True)),
+            latency=float(draw.choice([0.0, 0.0, 0.02, 0.05])),
         )
 
 
@@ -95,6 +101,8 @@ class Outcome:
 
     plan: Plan
     sent: dict[int, int]
+    #: of which so many at least were acknowledged
+    acked: dict[int, int]
     killed: set[int]
     missing: dict[int, int]
     twice: int
@@ -117,6 +125,9 @@ class Outcome:
                 assert self.missing[producer] <= tolerance.items + tolerance.unacked + BATCH
         if isinstance(tolerance, af.MiniBatch):
             assert finished == 0, f"{finished} items lost under an exact policy"
+            for producer in self.killed:
+                there = self.sent[producer] - self.missing[producer]
+                assert there >= self.acked[producer], f"{self.acked[producer]} were acknowledged, {there} are there"
 
 
 BATCH = 500
@@ -235,6 +246,7 @@ class _Run:
         return Outcome(
             plan=self.plan,
             sent=sent,
+            acked={number: int((self.folder / f"acked-{number}").read_text()) for number in sent},
             killed=self.killed,
             missing=missing,
             twice=sum(count > 1 for item, count in seen.items() if item >= 0),
@@ -259,12 +271,14 @@ def produce(folder: Path, plan: Plan, number: int) -> None:
     address = _address(folder)
     progress = folder / f"sent-{number}"
     _publish(progress, "0")
+    _publish(folder / f"acked-{number}", "0")
     with Producer(address, f"p-{number}", SCHEMA, batch_rows=BATCH, give_up=60.0) as producer:
         for start in range(0, plan.items, BATCH):
             size = min(BATCH, plan.items - start)
             _publish(progress, str(start + size))
             items = np.arange(start, start + size) + number * RANGE
             producer.send(pa.record_batch({"item": items}, schema=SCHEMA))
+            _publish(folder / f"acked-{number}", str(producer.counters.acknowledged))
             time.sleep(SECONDS * BATCH / plan.items)
         producer.punctuate(time=float(number + 1))
         producer.flush(60.0)
@@ -287,7 +301,8 @@ def drive(folder: Path, plan: Plan) -> None:
     port = int(known.read_text().rpartition(":")[2]) if known.exists() else 0
     source = Pushed.of(SCHEMA, lanes=WORKERS, tick_seconds=0.25, port=port)
     pipeline = Pipeline.single(source=source, operator=Tally(), name="tally", workers=WORKERS, tolerance=plan.tolerance)
-    rig = Rig(folder / "rig", Hosts({"a": 1, "b": 1}), patch, pipeline=pipeline)
+    throttle = Throttle(plan.latency) if plan.latency else None
+    rig = Rig(folder / "rig", Hosts({"a": 1, "b": 1}), patch, pipeline=pipeline, throttle=throttle)
     engine = rig.start()
     engine.reception.open()
     _publish(known, engine.reception.addresses()[0])

@@ -19,7 +19,7 @@ def text_files(folder: Path, batches: int) -> Path:
         unfinished = folder / f".text-{batches}"
         unfinished.mkdir(parents=True, exist_ok=True)
         for number in range(batches):
-            blocks = (row.as_buffer() for batch in _read(ZipfWords(BATCH_BYTES, seed=number)) for row in batch[0])
+            blocks = (row.as_buffer() for batch in read_all(ZipfWords(BATCH_BYTES, seed=number)) for row in batch[0])
             (unfinished / f"{number:04d}.txt").write_bytes(b"".join(blocks))
         unfinished.rename(target)
     return target
@@ -32,13 +32,13 @@ def packet_files(folder: Path, batches: int, rows: int) -> Path:
         unfinished = folder / f".packets-{batches}-{rows}"
         unfinished.mkdir(parents=True, exist_ok=True)
         for number in range(batches):
-            table = pa.Table.from_batches(list(_read(Packets(rows, seed=number))))
+            table = pa.Table.from_batches(list(read_all(Packets(rows, seed=number))))
             pq.write_table(table, unfinished / f"{number:04d}.parquet", row_group_size=1 << 18, compression="snappy")
         unfinished.rename(target)
     return target
 
 
-def _read(source: Source) -> list[pa.RecordBatch]:
+def read_all(source: Source) -> list[pa.RecordBatch]:
     planner = source.planner(None)  # type: ignore[arg-type]
     chunks = planner.chunks(planner.initial(), planner.discover())
     return [batch for chunk in chunks for batch in source.read(chunk)]

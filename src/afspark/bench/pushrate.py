@@ -26,8 +26,9 @@ from afspark.bench.pushing import BATCH_ROWS, SCHEMA
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
-ROW_BYTES = 20
 WARM_SECONDS = 2.0
+#: the folder that holds the package
+ROOT = Path(__file__).parents[2]
 
 
 class CountKeys(af.Operator):
@@ -53,17 +54,30 @@ def push(
     throttle: Mapping[str, float] | None = None,
     tick_seconds: float = 1.0,
 ) -> dict[str, float]:
-    """One run; ``throttle``: options that make the backup store slower."""
+    """One run of `CountKeys`; ``throttle``: options that make the backup store slower."""
+    stream = af.read_stream(spark).pushed(SCHEMA, tick_seconds=tick_seconds)
+    counted = stream.apply(CountKeys(), workers=2, tolerance=tolerance, keyed=False)
+    return pushed_run(counted.writeStream, "keys", seconds=seconds, rate=rate, rows=rows, throttle=throttle)
+
+
+def pushed_run(
+    writer: af.StreamWriter,
+    kind: str,
+    *,
+    seconds: float = 8.0,
+    rate: float = 0.0,
+    rows: int = 0,
+    throttle: Mapping[str, float] | None = None,
+) -> dict[str, float]:
+    """One run of any query with one pushed source, fed with items of a ``kind`` of `bench.pushing`."""
     checkpoint = tempfile.mkdtemp(prefix="afspark-bench-push-")
     try:
-        stream = af.read_stream(spark).pushed(SCHEMA, tick_seconds=tick_seconds)
-        counted = stream.apply(CountKeys(), workers=2, tolerance=tolerance, keyed=False)
-        writer = counted.writeStream.option("checkpointLocation", checkpoint)
+        writer = writer.option("checkpointLocation", checkpoint)
         for option, value in (throttle or {}).items():
             writer = writer.option(option, value)
         query = writer.start()
         try:
-            return _measured(query, seconds, rate, rows)
+            return _measured(query, kind, seconds, rate, rows)
         finally:
             query.stop()
             query.release()
@@ -71,38 +85,47 @@ def push(
         shutil.rmtree(checkpoint, ignore_errors=True)
 
 
-def _measured(query: af.Query, seconds: float, rate: float, rows: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "afspark.bench.pushing", query.receivers[0], "--rows", str(rows)]
-    root = Path(__file__).parents[1]
+def _measured(query: af.Query, kind: str, seconds: float, rate: float, rows: int) -> dict[str, float]:
+    command = [sys.executable, "-m", "afspark.bench.pushing", query.receivers[0], "--kind", kind, "--rows", str(rows)]
+    inherited = [path for path in [os.environ.get("PYTHONPATH")] if path]
     producer = subprocess.Popen(
-        [*command, "--seconds", str(seconds + WARM_SECONDS), "--rate", str(rate)],
+        [*command, "--seconds", str(2 * seconds + WARM_SECONDS + 10), "--rate", str(rate)],
         stdout=subprocess.PIPE,
         text=True,
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *inherited])},
     )
-    while query.totals.items < rows:
-        query.raise_failure()
-        time.sleep(0.02)
-    time.sleep(WARM_SECONDS)
-    first, began = query.totals.items, time.perf_counter()
-    backups = dict(query.totals.backups)
-    while producer.poll() is None and time.perf_counter() - began < seconds:
-        time.sleep(0.02)
-    last = query.totals.items
-    while query.totals.items == last and time.perf_counter() - began < 2 * seconds:
-        time.sleep(0.005)  # to the end of a batch, as the beginning was
-    took = time.perf_counter() - began
-    counted = query.totals.items - first
+    try:
+        _next_batch(query, 60.0)
+        time.sleep(WARM_SECONDS)
+        _next_batch(query, 60.0)
+        first, began = query.totals.items, time.perf_counter()
+        size, backups = query.totals.bytes, dict(query.totals.backups)
+        while time.perf_counter() - began < seconds:
+            time.sleep(0.02)
+        _next_batch(query, seconds)
+        took = time.perf_counter() - began
+        counted, size = query.totals.items - first, query.totals.bytes - size
+        written = {name: query.totals.backups[name] - backups[name] for name in backups}
+    finally:
+        producer.terminate()
     out, _ = producer.communicate()
     told = json.loads(out)
     (stats,) = query.receiverStats().values()
     return {
         "items_per_second": counted / took,
-        "mb_per_second": counted * ROW_BYTES / took / 1e6,
+        "mb_per_second": size / took / 1e6,
         "ack_p50_ms": 1000 * (told["latency_p50"] or 0.0),
         "ack_p99_ms": 1000 * (told["latency_p99"] or 0.0),
         "logged_share": stats["logged"] / max(1, stats["accepted"]),
-        "backups": float(query.totals.backups["count"] - backups["count"]),
+        "backups": float(written["count"]),
+        "backup_mb": written["bytes"] / 1e6,
         "blocked_seconds": told["blocked_seconds"],
     }
+
+
+def _next_batch(query: af.Query, patience: float) -> None:
+    """Returns at the end of a batch that had items."""
+    before, deadline = query.totals.items, time.perf_counter() + patience
+    while query.totals.items == before and time.perf_counter() < deadline:
+        query.raise_failure()
+        time.sleep(0.002)

@@ -255,9 +255,10 @@ def add_common(parser: argparse.ArgumentParser, algorithm: str) -> None:
     group = parser.add_argument_group("fault tolerance")
     group.add_argument(
         "--tolerance",
-        choices=("none", "approximate", "minibatch"),
+        choices=("none", "approximate", "minibatch", "upstream"),
         default="approximate",
-        help="none: no backups; approximate: error of at most --theta; minibatch: exact (default: approximate)",
+        help="none: no backups; approximate: error of at most --theta; minibatch: exact; "
+        "upstream: exact, and pushed items stay with their sender until then (default: approximate)",
     )
     theta = DEFAULT_THETA[algorithm]
     group.add_argument(

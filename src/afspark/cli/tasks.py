@@ -20,7 +20,7 @@ from afspark.cli.planning import Plan
 from afspark.cli.verify import recount
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Share
-from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
+from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, UpstreamBackup
 from afspark.report.accuracy import hitter_errors, word_errors
 from afspark.report.recount import count_words, sum_weights
 from afspark.runtime.query import Query
@@ -206,6 +206,8 @@ def tolerance_of(options: RunOptions) -> Tolerance:
         return Nothing()
     if options.tolerance == "minibatch":
         return MiniBatch()
+    if options.tolerance == "upstream":
+        return UpstreamBackup()
     theta = DEFAULT_THETA[options.algorithm] if options.theta is None else options.theta
     return Approximate(theta, items=options.items)
 

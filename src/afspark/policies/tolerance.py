@@ -52,8 +52,15 @@ class Tolerance:
         """l as a time: how old a waiting item without backup may grow; None: its age does not matter."""
         return None
 
-    #: items stay with their sender until their effect is durable, instead of going to a log
-    keeps_upstream: ClassVar[bool] = False
+    @property
+    def keeps_upstream(self) -> bool:
+        """Whether items stay with their sender until their effect is durable, instead of going to a log."""
+        return False
+
+    @property
+    def logs_first(self) -> bool:
+        """Whether every pushed item is in the log before a worker gets it."""
+        return False
 
     def promise(self, alpha: float | None = None) -> float | None:
         """Largest divergence of the final state from a failure-free run; None if nothing is promised.
@@ -89,10 +96,26 @@ class Nothing(Tolerance):
 
 @dataclass(frozen=True)
 class MiniBatch(Tolerance):
-    """Exact: every change of a batch is durable before the batch ends."""
+    """Exact: every change of a batch is durable before the batch ends, and a pushed item before it is acknowledged.
+
+    An item is durable in the item log, or in the state if a worker was faster. With ``log_items`` it always goes to the
+    log, before a worker gets it: a write-ahead log, as Spark Streaming and AF-Stream's mini-batches have it.
+    ``unacked`` is how many items a sender may have under way, which its own death takes; 0: it waits for each message.
+    """
+
+    unacked: float = 0.0
+    log_items: bool = False
 
     name: ClassVar[str] = "minibatch"
     reason: ClassVar[str] = "every change and every item is backed up"
+
+    def __post_init__(self) -> None:
+        if not _is_limit(self.unacked):
+            raise UsageError(
+                f"unacked must be a number >= 0, not {self.unacked!r}.",
+                remedy=_MEANING["unacked"],
+                unacked=self.unacked,
+            )
 
     def allowance(self, *, failures: int, place: Place, divergence: str, exact: bool, decaying: bool = False) -> float:
         return 0.0
@@ -101,25 +124,40 @@ class MiniBatch(Tolerance):
         return 0.0
 
     def unacked_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
-        return 0.0
+        return self.unacked / place.workers
+
+    @property
+    def logs_first(self) -> bool:
+        return self.log_items
 
     def promise(self, alpha: float | None = None) -> float | None:
         return 0.0
 
+    def to_json(self) -> dict[str, Any]:
+        # JSON knows no infinity.
+        unacked = {"unacked": self.unacked} if math.isfinite(self.unacked) else {}
+        return {"name": self.name, "log_items": self.log_items, **unacked}
+
 
 @dataclass(frozen=True)
 class UpstreamBackup(MiniBatch):
-    """Exact: whoever sends an item keeps it until its effect is durable; no item is written twice.
+    """Exact: whoever sends an item keeps it until its effect is durable; no item is written.
 
-    Items of files and generators, which can be read again, are kept by their source anyway.
+    That depends on the sender: what it has not got acknowledged ends with it. With ``log_items`` every item is in the
+    log before it is acknowledged, as AF-Stream's upstream backup has it, so that the sender may go away sooner. There
+    the state is backed up with every hundredth of the stream, and rebuilt from the log; here every step of a batch
+    backs up what it has changed, while the next one is at work. Items of files and generators, which can be read
+    again, are kept by their source anyway.
     """
+
+    unacked: float = math.inf
 
     name: ClassVar[str] = "upstream"
     reason: ClassVar[str] = "every change is backed up, and the sender keeps every item until then"
-    keeps_upstream: ClassVar[bool] = True
 
-    def unacked_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
-        return math.inf
+    @property
+    def keeps_upstream(self) -> bool:
+        return not self.log_items
 
 
 @dataclass(frozen=True)
@@ -191,7 +229,7 @@ _MEANING = {
     "theta": "It is the largest error the state may show, in the unit of its divergence.",
     "items": "It is the number of unprocessed items that failures may lose; 0 backs up every item.",
     "items_seconds": "It is how long an item may wait without a backup.",
-    "unacked": "It is the number of unacknowledged items that failures may lose; 0 waits for each.",
+    "unacked": "It is the number of items that may be under way unacknowledged; 0 waits for each.",
 }
 
 

@@ -35,6 +35,7 @@ class DeskPlan:
     seconds: float | None
     unacked: float
     keeps_upstream: bool = False
+    logs_first: bool = False
     limits: Limits = field(default_factory=Limits)
     security: Security | None = None
 
@@ -82,6 +83,7 @@ class Desk:
                 allow_items=allow.items,
                 allow_seconds=allow.seconds,
                 ack_when_confirmed=plan.keeps_upstream,
+                log_first=plan.logs_first,
                 limits=plan.limits,
                 security=plan.security,
                 store=self._store.below("items"),

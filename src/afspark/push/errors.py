@@ -27,6 +27,17 @@ class SchemaMismatch(PushError):
 class OutOfOrder(PushError):
     """A batch overlaps or skips numbers of its session. Fields: ``producer``, ``lane``, ``expected``, ``found``."""
 
+    @classmethod
+    def of(cls, producer: str, *, lane: int, expected: int, found: int) -> OutOfOrder:
+        return cls(
+            f"Producer {producer} sent number {found} to lane {lane}, {expected} is expected.",
+            remedy="Say hello again and resend from the number it answers.",
+            producer=producer,
+            lane=lane,
+            expected=expected,
+            found=found,
+        )
+
 
 class LimitExceeded(PushError):
     """A producer asked for more than the receiver allows. Fields: ``limit``, ``allowed``, ``found``."""

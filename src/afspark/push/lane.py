@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from afspark.push.entries import ENTRY_BYTES, Counters, Entry, Handout, Record, Session, in_order
 from afspark.push.errors import OutOfOrder, Superseded
+from afspark.push.logobjects import LogObjects
 from afspark.push.wire import Allowance, Positions
 
 
@@ -20,10 +21,18 @@ class Lane:
 
     ``logs``: there is an item log. Without it nothing is ever planned, and nothing waits for it.
     ``ack_when_confirmed``: the producer keeps an entry until the worker has confirmed it; nothing is logged.
+    ``log_first``: everything is in the log before a worker gets it, and is acknowledged out of the log.
     """
 
     def __init__(
-        self, number: int, allow: Allowance, capacity: int, *, logs: bool = True, ack_when_confirmed: bool = False
+        self,
+        number: int,
+        allow: Allowance,
+        capacity: int,
+        *,
+        logs: bool = True,
+        ack_when_confirmed: bool = False,
+        log_first: bool = False,
     ) -> None:
         self.number = number
         self.allow = allow
@@ -35,6 +44,7 @@ class Lane:
         self._capacity = capacity
         self._logs = logs and not ack_when_confirmed
         self._late_acks = ack_when_confirmed
+        self._log_first = log_first and self._logs
         self._claim = (0, 0)
         self._order = 0
         self._sessions: dict[str, Session] = {}
@@ -45,9 +55,7 @@ class Lane:
         self._open: deque[Entry] = deque()
         self._urgent = 0
         self._writing: list[Entry] = []
-        self._live: dict[str, int] = {}
-        self._holders: dict[str, list[str]] = {}
-        self._garbage: list[str] = []
+        self._objects = LogObjects()
 
     # --- what producers do
 
@@ -73,15 +81,7 @@ class Lane:
             self.counters.duplicates += record.span
             return False
         if record.start != session.end and not session.fresh:
-            raise OutOfOrder(
-                f"Producer {record.producer} sent number {record.start} to lane {self.number}, "
-                f"{session.end} is expected.",
-                remedy="Say hello again and resend from the number it answers.",
-                producer=record.producer,
-                lane=self.number,
-                expected=session.end,
-                found=record.start,
-            )
+            raise OutOfOrder.of(record.producer, lane=self.number, expected=session.end, found=record.start)
         if not record.span:
             return False
         if record.punctuation is None:
@@ -90,7 +90,8 @@ class Lane:
             self.counters.punctuation += 1
         kept = record.above(session.end)
         session.end, session.fresh = record.end, False
-        entry = self._append(session, kept, nbytes, now, durable=self._logs and record.punctuation is not None)
+        durable = self._log_first or (self._logs and record.punctuation is not None)
+        entry = self._append(session, kept, nbytes, now, durable=durable)
         self._waiting.append(entry)
         return True
 
@@ -200,16 +201,14 @@ class Lane:
 
     def take_garbage(self) -> list[str]:
         """Objects all of whose entries are released. Answer with `deleted`."""
-        garbage, self._garbage = self._garbage, []
-        return garbage
+        return self._objects.take_garbage()
 
     def deleted(self, names: Iterable[str]) -> None:
-        for name in names:
-            for producer in self._holders.pop(name, ()):
-                session = self._sessions.get(producer)
-                if session is not None:
-                    session.objects -= 1
-                    self._forget(producer)
+        for producer in self._objects.deleted(names):
+            session = self._sessions.get(producer)
+            if session is not None:
+                session.objects -= 1
+                self._forget(producer)
 
     def restore(self, records: Iterable[tuple[str, Record, int]]) -> None:
         """Entries found in the log (object, record, bytes), in the order they were written.
@@ -232,7 +231,7 @@ class Lane:
             names[entry] = name
             self.counters.restored += kept.span
         self._hold(names)
-        self._garbage += [name for name in needless if name not in self._live]
+        self._objects.drop(needless)
 
     # --- what workers do
 
@@ -304,6 +303,8 @@ class Lane:
             position = after.get(entry.producer, 0)
             if entry.record is None or (entry.end <= position):
                 continue
+            if self._is_held(entry):
+                break
             if found and size + entry.nbytes > nbytes:
                 break
             size += entry.nbytes
@@ -312,9 +313,11 @@ class Lane:
 
     def has_more(self, after: Positions) -> bool:
         """Whether `handouts` would give anything."""
-        return any(
-            entry.record is not None and entry.end > after.get(entry.producer, 0) for entry in reversed(self._pending)
-        )
+        # What is held comes after all that is not; else the newest is the first to be found.
+        entries = self._pending if self._log_first else reversed(self._pending)
+        new = (entry for entry in entries if entry.record is not None and entry.end > after.get(entry.producer, 0))
+        first = next(new, None)
+        return first is not None and not self._is_held(first)
 
     # --- what others look at
 
@@ -355,6 +358,10 @@ class Lane:
                 del self._confirmed[producer]
 
     # --- inside
+
+    def _is_held(self, entry: Entry) -> bool:
+        """Whether it may not be handed out yet."""
+        return self._log_first and entry.durable and not entry.logged
 
     def _session(self, producer: str) -> Session:
         session = self._sessions.get(producer)
@@ -458,7 +465,7 @@ class Lane:
         if entry.acked and not entry.logged:
             self.exposed -= entry.span
         if entry.object:
-            self._drop(entry.object)
+            self._objects.release(entry.object)
 
     def _cut(self, entry: Entry, position: int) -> None:
         """The worker stopped inside an entry: what it has is gone, the rest stays."""
@@ -473,23 +480,8 @@ class Lane:
             self.exposed -= done
 
     def _hold(self, names: Mapping[Entry, str]) -> None:
-        holders: dict[str, dict[str, None]] = {}
-        for entry, name in names.items():
-            self._live[name] = self._live.get(name, 0) + (not entry.released)
-            holders.setdefault(name, {})[entry.producer] = None
-        for name, producers in holders.items():
-            self._holders[name] = list(producers)
-            for producer in producers:
-                self._sessions[producer].objects += 1
-            if not self._live[name]:
-                del self._live[name]
-                self._garbage.append(name)
-
-    def _drop(self, name: str) -> None:
-        self._live[name] -= 1
-        if not self._live[name]:
-            del self._live[name]
-            self._garbage.append(name)
+        for producer in self._objects.hold(names):
+            self._sessions[producer].objects += 1
 
     def _forget(self, producer: str) -> None:
         session = self._sessions.get(producer)

@@ -33,7 +33,8 @@ class ReceiverConfig:
     ``lanes``: the workers it serves. ``unacked``: γ, told to producers. ``allow_items`` and ``allow_seconds``: l, the
     items per lane that may be acknowledged without backup, and how old they may be, until a worker says otherwise.
     ``store``: the folder of the item log; without one nothing is backed up. ``ack_when_confirmed``: producers keep
-    everything until a worker has confirmed it, and nothing is backed up here.
+    everything until a worker has confirmed it, and nothing is backed up here. ``log_first``: everything is in the log
+    before a worker gets it.
     """
 
     schema: pa.Schema
@@ -45,6 +46,7 @@ class ReceiverConfig:
     allow_items: float = math.inf
     allow_seconds: float | None = None
     ack_when_confirmed: bool = False
+    log_first: bool = False
     limits: Limits = field(default_factory=Limits)
     security: Security | None = None
 
@@ -98,6 +100,7 @@ class Receiver:
                 config.limits.lane_bytes(len(config.lanes)),
                 logs=config.store is not None,
                 ack_when_confirmed=config.ack_when_confirmed,
+                log_first=config.log_first,
             )
             log = None if config.store is None else ItemLog(config.store, number, config.schema)
             self._lanes[number] = LaneService(lane, log, registry.deliver, self._step_down)

@@ -332,6 +332,7 @@ class LaneService:
             self._writes["write_seconds"] += time.monotonic() - began
             acked = self._lane.acknowledge(time.monotonic())
             self._room.notify_all()
+            self._news.notify_all()
         self._deliver(self._lane.number, acked)
         return True
 

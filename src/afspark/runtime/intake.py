@@ -17,7 +17,7 @@ import pyarrow as pa
 from afspark.push.wire import Punctuation as Mark
 from afspark.runtime.exchange import Packet, Parcel
 from afspark.runtime.ingest import Ingest
-from afspark.runtime.shift import Feed, Sign
+from afspark.runtime.shift import Feed, Settled, Sign, always_settled
 from afspark.runtime.steps import Gap, Passage, Positions
 
 #: How long a worker waits for items before it looks at the clock again.
@@ -90,12 +90,12 @@ class Intake:
         assert self._deadline is not None
         return self._clock() >= self._deadline
 
-    def portion(self) -> Portion | None:
-        """The next items; None when the time of the batch is over. Empty if none came for a while."""
+    def portion(self, wait: float = WAIT_SECONDS) -> Portion | None:
+        """The next items; None when the time of the batch is over. Empty if none came within ``wait`` seconds."""
         if self.over:
             return None
         try:
-            return self._new(self._pull())
+            return self._new(self._pull(wait))
         except LaneAway:
             self._attached = False
             time.sleep(WAIT_SECONDS)
@@ -109,18 +109,11 @@ class Intake:
             # What it has logged it will hand out again, unless the position is durable.
             return True
 
-    def closed(self) -> None:
-        """The items so far are in the state for good; the receiver hears of it with the next pull."""
-        self._confirmed = dict(self.positions)
+    def confirm(self, positions: Positions) -> None:
+        """What is below the positions is in the state for good; the receiver hears of it with the next pull."""
+        self._confirmed = dict(positions)
 
-    def let_go(self) -> None:
-        """Tells the receiver now."""
-        try:
-            self._lane.confirm(self._confirmed)
-        except LaneAway:
-            return
-
-    def _pull(self) -> Sequence[Pulled]:
+    def _pull(self, wait: float) -> Sequence[Pulled]:
         if not self._attached:
             known = self._lane.attach(self._confirmed)
             self._attached = True
@@ -128,8 +121,8 @@ class Intake:
                 # Confirmed by an incarnation that is gone: its loss is one of state, not of items.
                 self.positions[producer] = max(self.positions.get(producer, 0), end)
         assert self._deadline is not None
-        wait = min(WAIT_SECONDS, max(0.0, self._deadline - self._clock()))
-        return self._lane.pull(self.positions, self._confirmed, size=self._size, wait=wait)
+        left = max(0.0, self._deadline - self._clock())
+        return self._lane.pull(self.positions, self._confirmed, size=self._size, wait=min(wait, left))
 
     def _new(self, entries: Iterable[Pulled]) -> Portion:
         batches: list[pa.RecordBatch] = []
@@ -175,15 +168,24 @@ class LaneFeed(Feed):
         self._before, self.stepped = passage.items, stepped
         self.intake.resume(passage, resumed=resumed)
 
-    def advance(self) -> bool:
+    def advance(self, settled: Settled = always_settled) -> bool:
         """Takes the next portion; False if this is the last one."""
         self._before, self._ingested = self.items, []
         if not self.stepped:
             return False
-        self._portion = self.intake.portion()
+        self._portion = self._next(settled)
         while self._portion == Portion() and not self.intake.over:
-            self._portion = self.intake.portion()
+            self._portion = self._next(settled)
         return self._portion is not None
+
+    def _next(self, settled: Settled) -> Portion | None:
+        """Producers may wait for what a write under way holds up, so that nothing comes before it has ended."""
+        if settled(0.0):
+            return self.intake.portion()
+        portion = self.intake.portion(wait=0.0)
+        if portion == Portion():
+            settled(WAIT_SECONDS)
+        return portion
 
     @property
     def items(self) -> int:

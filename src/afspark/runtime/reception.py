@@ -148,6 +148,7 @@ def desk_plans(source: Pushed, reader: Node, pipeline: Pipeline) -> list[DeskPla
             # A producer spreads what it sends over all lanes, each of which has its own share.
             unacked=place.workers * tolerance.unacked_allowance(failures=0, place=place),
             keeps_upstream=tolerance.keeps_upstream,
+            logs_first=tolerance.logs_first,
             limits=Limits(
                 message_bytes=source.max_message_bytes,
                 buffer_bytes=source.buffer_bytes,

@@ -47,6 +47,14 @@ class Sign(NamedTuple):
     time: float
 
 
+#: Waits at most so many seconds for what is being written; whether all of it is durable.
+Settled = Callable[[float], bool]
+
+
+def always_settled(seconds: float) -> bool:
+    return True
+
+
 class Feed:
     """The items of one worker in one batch: what it reads itself, and the parcels that others sent."""
 
@@ -91,7 +99,7 @@ class Feed:
             while last is not None and packets and packets[0].step <= last:
                 yield parcel.origin, packets.pop(0)
 
-    def advance(self) -> bool:
+    def advance(self, settled: Settled = always_settled) -> bool:
         """Takes the next portion of items that come in several; False if it is the last."""
         return False
 

@@ -2,6 +2,9 @@
 
 Items of a receiver cannot be read again once they are confirmed, so a batch of them is applied in steps, each final
 once it is closed. Its note is kept beside the state, and its positions go into every backup of the batch.
+
+A step is closed while its backup is still being written, and the next one begins. Its items are confirmed only when
+that backup is durable: until then they stay with their receiver, which hands them out again if the state is lost.
 """
 
 from __future__ import annotations
@@ -49,7 +52,10 @@ class Passage:
     items: int = 0
     bytes: int = 0
     gaps: tuple[Gap, ...] = ()
+    #: the durable ones
     backups: tuple[ObjectRef, ...] = ()
+    #: another one was being written: the state takes it for durable, and nobody knows whether it is
+    writing: bool = False
     panes: PaneReport | None = None
 
     def to_text(self) -> str:
@@ -60,6 +66,7 @@ class Passage:
                 "bytes": self.bytes,
                 "gaps": [gap.to_json() for gap in self.gaps],
                 "backups": [ref.to_json() for ref in self.backups],
+                "writing": self.writing,
                 "panes": self.panes.to_json() if self.panes else None,
             }
         )
@@ -73,6 +80,7 @@ class Passage:
             bytes=found["bytes"],
             gaps=tuple(Gap(**gap) for gap in found["gaps"]),
             backups=tuple(ObjectRef(*ref) for ref in found["backups"]),
+            writing=found.get("writing", False),
             panes=PaneReport.from_json(found["panes"]) if found["panes"] else None,
         )
 

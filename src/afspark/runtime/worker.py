@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from afspark.errors import AfsparkError, NoSpace, OperatorFailed, SegmentError
 from afspark.model.operator import Operator
-from afspark.model.windows import Decaying, scale
+from afspark.model.windows import Decaying, PaneReport, scale
 from afspark.runtime.exchange import Packet, digest_of, pack_packets
 from afspark.runtime.faults import Phase, strike
 from afspark.runtime.host import spark_host
@@ -31,6 +31,7 @@ from afspark.runtime.residence import Address, Residence
 from afspark.runtime.segment import SegmentAddress, SegmentRoot
 from afspark.runtime.shift import ROWS, WINDOWS, Feed, Output, Shift, feedback_for
 from afspark.runtime.steps import PASSAGE, Passage, unnamed_passage
+from afspark.runtime.writes import Writes
 from afspark.store import ObjectRef, extend, load_chain, object_name, seal
 
 LOCK_SECONDS = 10.0
@@ -117,7 +118,7 @@ class _Task:
         self.clock = Clock({})
         self.damaged: tuple[str, ...] = ()
         self.restored_cells = 0
-        self.backups: list[ObjectRef] = []
+        self.writes = Writes(mission.store)
         self.passage = Passage()
         self._supersede = False
 
@@ -211,27 +212,29 @@ class _Task:
         started = time.perf_counter()
         if order.calendar.needed_from is not None:
             panes.drop_below(order.calendar.needed_from)
-        self._resume(home)
+        self._resume(home, panes)
         while True:
             panes.begin()
             home.begin(order.batch)
             try:
-                more = self.feed.advance()
+                more = self.feed.advance(self._settled)
                 if order.calendar.rescale != 1.0 and home.step == 0:
                     _rescale(panes, order.calendar.rescale)
                 output = self._shift(home, panes).run(self.feed)
                 started = self.clock.lap("process", started)
                 durable = self._back_up(panes, output)
                 emitted = self._keep(home, panes, output)
+                settled = self.writes.wait(0.0 if more else None)
             except BaseException:
                 panes.rollback()
                 home.clear_mark()
+                self.writes.leave()
                 raise
             self.probe(Phase.BACKING_UP)
             started = self.clock.lap("backup", started)
             if not more:
                 break
-            self._close_step(home, panes, output)
+            self._close_step(home, panes, output, settled=settled)
         report = self._report(home, panes, output, emitted=emitted, durable=durable)
         home.finish(order.batch, json.dumps(report.to_json()).encode())
         panes.end()
@@ -245,14 +248,14 @@ class _Task:
 
     # --- steps of a batch of pushed items -------------------------------------------------------------------
 
-    def _resume(self, home: Residence) -> None:
+    def _resume(self, home: Residence, panes: Panes) -> None:
         """Takes up a batch where an earlier process left it, or begins it."""
         if not isinstance(self.feed, LaneFeed):
             return
         note = home.step_note(self.order.batch)
         if note is not None:
             self.passage = Passage.from_text(note.decode())
-            self.backups = list(self.passage.backups)
+            self.writes = Writes(self.mission.store, self.passage.backups)
             # A backup of a step that was never closed must not be taken for the newest one.
             self._supersede = True
         else:
@@ -260,13 +263,27 @@ class _Task:
         # What others will read of a batch is complete when the batch is, not before.
         keeps = self.mission.emit or self.mission.appends or bool(self.mission.successors or self.mission.feeds_back)
         self.feed.resume(self.passage, resumed=home.step > 0, stepped=not keeps)
+        if self.passage.writing:
+            # The state takes a backup for durable that may not be. A whole image of what it takes for durable
+            # makes that true, before any item that counts on it is confirmed.
+            images = {label(name, pane): state.dump() for name, pane, state in panes.named()}
+            self._write(images, full=True, seen=self.passage.panes)
+            self.writes.wait()
 
-    def _close_step(self, home: Residence, panes: Panes, output: Output) -> None:
+    def _close_step(self, home: Residence, panes: Panes, output: Output, *, settled: bool) -> None:
         assert isinstance(self.feed, LaneFeed)
-        self.passage = replace(self.feed.passage(self.passage), panes=output.panes, backups=tuple(self.backups))
+        self.passage = replace(
+            self.feed.passage(self.passage), panes=output.panes, backups=self.writes.durable, writing=not settled
+        )
         home.close_step(self.order.batch, self.passage.to_text().encode())
         panes.end()
-        self.feed.intake.closed()
+
+    def _settled(self, seconds: float | None) -> bool:
+        """Whether the backups of closed steps are durable, after so many seconds; then their items are confirmed."""
+        settled = self.writes.wait(seconds)
+        if settled and isinstance(self.feed, LaneFeed):
+            self.feed.intake.confirm(self.passage.positions)
+        return settled
 
     def _report(
         self,
@@ -283,7 +300,7 @@ class _Task:
             host=self.host,
             items=self.feed.items,
             bytes=self.feed.bytes,
-            backups=tuple(self.backups),
+            backups=self.writes.durable,
             positions=dict(self.feed.intake.positions) if isinstance(self.feed, LaneFeed) else None,
             gaps=tuple(gap.to_json() for gap in self.feed.intake.gaps) if isinstance(self.feed, LaneFeed) else (),
             consumed=dict(self.feed.consumed),
@@ -301,11 +318,11 @@ class _Task:
         )
 
     def _back_up(self, panes: Panes, output: Output) -> bool:
-        """Writes what must be durable before the batch, or a step of it, may end; whether feedback is."""
+        """Begins to write what must be durable before the batch, or a step of it, is final; whether feedback is."""
         order = self.order
         # What follows a damaged object in a chain is never read, so a new chain has to start here.
         full = order.full or bool(self.damaged) or order.calendar.rescale != 1.0
-        full = full and not any(backup.full for backup in self.backups)
+        full = full and not any(backup.full for backup in self.writes.all)
         images: dict[str, pa.RecordBatch] = {}
         for name, pane, state in panes.named():
             state.settle()
@@ -321,7 +338,7 @@ class _Task:
                 for number, batch in enumerate(sent):
                     images[f"{feedback_for(target)}@{order.batch}@{number}"] = batch
         if self._needed(images):
-            self._write(images, full)
+            self._write(images, full=full, seen=output.panes)
         return durable or waiting == 0
 
     def _needed(self, images: Mapping[str, pa.RecordBatch]) -> bool:
@@ -329,12 +346,12 @@ class _Task:
         logged = isinstance(self.feed, LaneFeed) and self.feed.stepped and self.feed.intake.settle()
         return bool(images) or logged or self._supersede
 
-    def _write(self, images: Mapping[str, pa.RecordBatch], full: bool) -> None:
-        name = self._object_name()
+    def _write(self, images: Mapping[str, pa.RecordBatch], *, full: bool, seen: PaneReport | None) -> None:
+        # It names those before it, so they have to be durable.
+        self._settled(None)
         cells = sum(image.num_rows for image in images.values())
-        data = seal(self._meta(full, cells), images)
-        self.mission.store.put(name, data)
-        self.backups.append(ObjectRef.of(name, data, cells=cells, full=full))
+        data = seal(self._meta(full, cells, seen), images)
+        self.writes.begin(ObjectRef.of(self._object_name(), data, cells=cells, full=full), data)
         self._supersede = False
 
     def _theta(self, state: str, pane: int | None, output: Output) -> float:
@@ -358,10 +375,11 @@ class _Task:
             mission.epoch, mission.operator_name, order.worker, order.incarnation, order.batch, secrets.randbelow(10**9)
         )
 
-    def _meta(self, full: bool, cells: int) -> dict[str, Any]:
+    def _meta(self, full: bool, cells: int, seen: PaneReport | None) -> dict[str, Any]:
         steps: dict[str, Any] = {}
         if isinstance(self.feed, LaneFeed):
-            passage = replace(self.feed.passage(self.passage), backups=tuple(self.backups))
+            before = replace(self.passage, panes=seen, backups=self.writes.durable, writing=False)
+            passage = self.feed.passage(before)
             steps = {PASSAGE: passage.to_text(), "at": time.time(), "cells": cells}
         return steps | {
             "query": self.mission.query_id,

@@ -42,11 +42,12 @@ class LaneHistory(RuleBasedStateMachine):
         items=st.sampled_from([0, 3, 10, float("inf")]),
         seconds=st.sampled_from([None, None, 2.0]),
         late=st.sampled_from([False, False, False, True]),
+        first=st.sampled_from([False, False, True]),
     )
-    def open(self, items: float, seconds: float | None, late: bool) -> None:
+    def open(self, items: float, seconds: float | None, late: bool, first: bool) -> None:
         self.store = MemoryStore()
         self.allow = Allowance(items, seconds)
-        self.late = late
+        self.late, self.first = late, first and not late
         self.exact = items == 0
         self.now = 0.0
         #: of each producer: what it has sent in all, and what it was told is acknowledged
@@ -65,7 +66,7 @@ class LaneHistory(RuleBasedStateMachine):
         self.log = ItemLog(self.store, 0, SCHEMA)
         loaded = self.log.load()
         assert loaded.damaged == []
-        self.lane = self.lane_class(0, self.allow, 10**9, ack_when_confirmed=self.late)
+        self.lane = self.lane_class(0, self.allow, 10**9, ack_when_confirmed=self.late, log_first=self.first)
         self.lane.restore(loaded.records)
         self.writing = []
         self.connected: set[str] = set()
@@ -234,9 +235,14 @@ class LaneHistory(RuleBasedStateMachine):
         if not hasattr(self, "lane"):
             return
         assert self.lane.exposed >= 0 and self.lane.pending_bytes >= 0
-        assert self.lane.pending_items == sum(handout.record.span for handout in self.lane.handouts({}, 10**9)), (
-            "pending items are what a pull without positions gives"
-        )
+        given = self.lane.handouts({}, 10**9)
+        assert self.lane.has_more({}) == bool(given)
+        if self.first:
+            assert all(handout.logged or handout.record.mark for handout in given), "handed out before it was logged"
+        else:
+            assert self.lane.pending_items == sum(handout.record.span for handout in given), (
+                "pending items are what a pull without positions gives"
+            )
 
     @invariant()
     def nothing_is_applied_twice_or_out_of_order(self) -> None:
@@ -266,7 +272,7 @@ class LaneHistory(RuleBasedStateMachine):
                 if record.punctuation is not None:
                     assert record.start not in absent, "punctuation is never lost"
         assert lost <= self.allowed_loss
-        if self.late or self.exact:
+        if self.late or self.exact or self.first:
             assert lost == 0
         assert self.lane.pending_items == self.lane.exposed == 0
         self.truncate()

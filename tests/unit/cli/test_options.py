@@ -67,6 +67,7 @@ def test_demo() -> None:
         "run wordcount --generate 1MB --theta nan",
         "run wordcount --generate 1MB --theta -1",
         "run wordcount --generate 1MB --theta 1 --tolerance minibatch",
+        "run wordcount --generate 1MB --theta 1 --tolerance upstream",
         "run wordcount --generate 1MB --tolerance hope",
         "run wordcount --generate 1MB --workers 0",
         "run wordcount --generate 1MB --kill -1",

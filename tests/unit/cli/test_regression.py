@@ -12,7 +12,7 @@ from afspark.cli.regression import RegressionTask
 from afspark.cli.regressionoptions import RegressionOptions
 from afspark.cli.tasks import task_of, tolerance_of
 from afspark.errors import UsageError
-from afspark.policies import Approximate, MiniBatch
+from afspark.policies import Approximate, MiniBatch, UpstreamBackup
 from afspark.runtime.sources import Clicks, CsvFiles, Higgs, LibsvmFiles, ParquetFiles
 
 CSV = "age,job,label\n39,clerk,1\n52,cook,0\n"
@@ -48,6 +48,7 @@ def test_tolerances() -> None:
     assert tolerance_of(options("--generate higgs")) == Approximate(10, items=1000)
     assert tolerance_of(options("--generate higgs --theta 1 --items 100")) == Approximate(1, items=100)
     assert tolerance_of(options("--generate higgs --tolerance minibatch")) == MiniBatch()
+    assert tolerance_of(options("--generate higgs --tolerance upstream")) == UpstreamBackup()
 
 
 def test_files_of_every_format(table: Path, tmp_path: Path) -> None:

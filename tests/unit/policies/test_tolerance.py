@@ -9,7 +9,7 @@ import pytest
 
 from afspark.bounds import Place
 from afspark.errors import UsageError
-from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
+from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, UpstreamBackup
 
 ITEMS: dict[str, Any] = {"failures": 1, "place": Place(workers=4)}
 CASE: dict[str, Any] = {**ITEMS, "divergence": "max", "exact": False}
@@ -53,6 +53,9 @@ def test_copies_share_a_limit_where_their_errors_add_up(keyed: bool, divergence:
     [
         (Nothing(), math.inf, math.inf),
         (MiniBatch(), 0.0, 0.0),
+        (MiniBatch(unacked=400), 0.0, 100.0),
+        (UpstreamBackup(), 0.0, math.inf),
+        (UpstreamBackup(log_items=True), 0.0, math.inf),
         (Approximate(800.0), 0.0, 0.0),
         (Approximate(0, items=1600, unacked=16), 100.0, 1.0),
     ],
@@ -88,6 +91,20 @@ def test_zero_everywhere_is_exact() -> None:
     assert not Approximate(0).approximates
     assert Approximate(0, items=1).approximates and Approximate(0, unacked=1).approximates
     assert not MiniBatch().approximates and not Nothing().approximates
+
+
+def test_items_are_with_their_sender_or_in_the_log() -> None:
+    """Kept upstream until their effect is durable, or logged before a worker gets them; by default of neither kind."""
+    kinds = [
+        (policy.keeps_upstream, policy.logs_first)
+        for policy in (Nothing(), Approximate(1), MiniBatch(), UpstreamBackup(), UpstreamBackup(log_items=True))
+    ]
+    assert kinds == [(False, False), (False, False), (False, False), (True, False), (False, True)]
+    assert MiniBatch(log_items=True).logs_first
+    assert UpstreamBackup(log_items=True).to_json() == {"name": "upstream", "log_items": True}
+    with pytest.raises(UsageError) as raised:
+        MiniBatch(unacked=-1)
+    assert raised.value.fields["unacked"] == -1
 
 
 @pytest.mark.parametrize("limit", ["theta", "items", "unacked"])

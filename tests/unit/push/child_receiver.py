@@ -33,6 +33,7 @@ class ChildReceiver:
         store: Path | None = None,
         throttle: tuple[float, float] | None = None,
         allow_items: float | None = None,
+        log_first: bool = False,
         **limits: Any,
     ) -> None:
         options = {
@@ -41,6 +42,7 @@ class ChildReceiver:
             "store": None if store is None else str(store),
             "throttle": throttle,
             "allow_items": allow_items,
+            "log_first": log_first,
             "limits": limits,
         }
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
@@ -99,6 +101,7 @@ def _serve(options: dict[str, Any]) -> None:
             lanes=tuple(range(options["lanes"])),
             store=store,
             limits=Limits(**options["limits"]),
+            log_first=options["log_first"],
             **allow,
         )
     )

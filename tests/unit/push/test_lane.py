@@ -190,6 +190,34 @@ def test_late_acknowledgements_wait_for_the_worker_and_need_no_log() -> None:
     assert lane.acknowledge(0.0) == {B: 5}
 
 
+def test_with_a_log_in_front_nothing_is_handed_out_or_acknowledged_before_it_is_written() -> None:
+    lane = lane_of(0, log_first=True)
+    assert send(lane, A, 0, 5) == {} and send(lane, B, 0, 5) == {}
+    assert starts(lane) == [] and not lane.has_more({})
+    planned = lane.plan(0.0)
+    assert send(lane, A, 5, 5) == {}
+    lane.written(dict.fromkeys((entry for entry, _ in planned), "object"))
+    assert lane.acknowledge(0.0) == {A: 5, B: 5}
+    assert starts(lane) == [(A, 0), (B, 0)] and lane.has_more({})
+    assert not lane.has_more({A: 5, B: 5})
+    assert lane.settle({A: 5, B: 5})
+    lane.confirm({A: 5, B: 5})
+    assert lane.take_garbage() == ["object"]
+    assert write(lane) == [(A, 5)]
+    assert lane.acknowledge(0.0) == {A: 10}
+    assert lane.counters.logged == lane.counters.accepted == 15
+
+
+def test_a_log_in_front_that_fails_holds_everything_back() -> None:
+    lane = lane_of(math.inf, log_first=True)
+    send(lane, A, 0, 5)
+    lane.plan(0.0)
+    lane.failed()
+    assert lane.acknowledge(0.0) == {} and starts(lane) == []
+    assert write(lane) == [(A, 0)]
+    assert lane.acknowledge(0.0) == {A: 5} and starts(lane) == [(A, 0)]
+
+
 def test_what_was_confirmed_before_it_was_written_is_acknowledged() -> None:
     lane = lane_of(0)
     send(lane, A, 0, 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import subprocess
 import threading
@@ -21,6 +22,7 @@ from afspark.push.receiver import Receiver, ReceiverConfig
 from afspark.push.security import Security
 from afspark.push.server import FlightEndpoint, sever
 from afspark.store import open_store
+from tests.unit.push.child_receiver import ChildReceiver
 from tests.unit.push.fake_receiver import SCHEMA
 from tests.unit.push.killable_receiver import KillableReceiver
 
@@ -110,6 +112,30 @@ def test_everything_arrives_once(receive: Callable[..., Receiver], tmp_path: Pat
         assert worker.values == sorted(worker.values) and not worker.gaps
     assert sorted(workers[0].values + workers[1].values) == list(range(20_000))
     assert producer.counters.acknowledged == 20_000 and not producer.lost
+
+
+@pytest.mark.parametrize("killed", [0.05, 0.15, 0.3])
+def test_what_was_acknowledged_out_of_the_log_outlives_producer_and_receiver(tmp_path: Path, killed: float) -> None:
+    with ChildReceiver(SCHEMA, 1, store=tmp_path, allow_items=0, log_first=True) as receiver:
+        producer = Producer(receiver.address, "p", SCHEMA, batch_rows=100)
+
+        def send() -> None:
+            with contextlib.suppress(PushError):
+                for start in range(0, 1_000_000, 1000):
+                    producer.send(numbers(start, start + 1000))
+
+        sender = threading.Thread(target=send, daemon=True)
+        sender.start()
+        assert soon(lambda: producer.counters.acknowledged >= 1000)
+        time.sleep(killed)
+        producer.abort()
+        acknowledged = producer.counters.acknowledged
+        sender.join(30)
+    with ChildReceiver(SCHEMA, 1, store=tmp_path, allow_items=0, log_first=True) as receiver:
+        worker = Worker(receiver.address, 0)
+        assert soon(lambda: len(worker.values) >= acknowledged)
+        worker.stop()
+    assert worker.values == list(range(len(worker.values))) and not worker.gaps
 
 
 def test_gamma_is_the_receivers(receive: Callable[..., Receiver]) -> None:

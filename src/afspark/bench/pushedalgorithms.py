@@ -1,0 +1,154 @@
+"""The papers' five algorithms over pushed items, under every scheme of tables 4 and 5, on stores of three speeds.
+
+An item is a line of text for Grep and WordCount (a message has 24,576 of them), a packet's header for heavy hitters and
+the join (65,536; two traces in turn, told apart by a column), a click with eleven features for logistic regression
+(32,768). One process pushes prepared messages over and over, two workers process them.
+
+What the schemes are: ``approximate`` has the papers' Θ, and L as a time, a second of stream. A message alone exceeds
+the papers' L = 10^3, so that under ``approximate, L = 1000`` an item is logged, or is in the state before it is
+acknowledged. ``minibatch`` and ``upstream, items logged`` have every item in the log before a worker gets it, with as
+many under way as fit the producer's memory; both back up the changes of every step, so that they differ in name only.
+``upstream`` keeps items at the producer until their effect is durable and writes none.
+
+``python -m afspark.bench.pushedalgorithms wordcount --store slow --rounds 2``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import afspark as af
+from afspark.bench.interleave import Contest, interleave
+from afspark.bench.push import pushed_run
+from afspark.bench.pushing import kind_of
+
+#: Options of a query by store: as it is, a fast remote one, and what the papers' store could do.
+STORES: Mapping[str, Mapping[str, float]] = {
+    "local": {},
+    "350 MB/s, 5 ms": {"storeLatencySeconds": 0.005, "storeBytesPerSecond": 350e6},
+    "100 MB/s, 20 ms": {"storeLatencySeconds": 0.02, "storeBytesPerSecond": 100e6},
+}
+FIGURE = "items_per_second"
+SECONDS_OF_STREAM = 1.0
+UNACKED = 4_000_000
+PAPERS_ITEMS = 1_000
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """``kind`` of its items, the papers' Θ, and what is started. ``tick`` is the length of a batch."""
+
+    kind: str
+    theta: float
+    write: Callable[[af.Stream, af.Tolerance], af.StreamWriter]
+    tick: float = 1.0
+
+
+def _grep(stream: af.Stream, tolerance: af.Tolerance) -> af.StreamWriter:
+    found = stream.apply(af.Grep("zu"), workers=2, tolerance=tolerance)
+    return found.writeStream.outputMode("append").format("noop")
+
+
+def _words(stream: af.Stream, tolerance: af.Tolerance) -> af.StreamWriter:
+    return stream.apply(af.WordCount(), workers=2, tolerance=tolerance).writeStream
+
+
+def _hitters(stream: af.Stream, tolerance: af.Tolerance) -> af.StreamWriter:
+    operator = af.HeavyHitters(keys=("src", "dst"), weight="bytes", threshold=10_000_000)
+    return stream.apply(operator, workers=2, tolerance=tolerance).writeStream
+
+
+def _join(stream: af.Stream, tolerance: af.Tolerance) -> af.StreamWriter:
+    operator = af.OnlineJoin(on=("dst", "second"), rate=0.1)
+    return stream.apply(operator, workers=2, tolerance=tolerance).writeStream
+
+
+def _regression(stream: af.Stream, tolerance: af.Tolerance) -> af.StreamWriter:
+    merged: af.StatefulStream = af.logistic_regression(stream, workers=2, tolerance=tolerance)
+    return merged.writeStream
+
+
+ALGORITHMS: Mapping[str, Algorithm] = {
+    "grep": Algorithm("lines", 0.0, _grep),
+    "wordcount": Algorithm("lines", 1e4, _words),
+    "heavy-hitters": Algorithm("packets", 1e5, _hitters),
+    "join": Algorithm("visits", 1e5, _join),
+    "regression": Algorithm("clicks", 10.0, _regression),
+}
+
+
+def schemes(theta: float) -> dict[str, af.Tolerance]:
+    """All contenders by name."""
+    return {
+        "none": af.Nothing(),
+        "approximate": af.Approximate(theta, items_seconds=SECONDS_OF_STREAM, unacked=UNACKED),
+        "approximate, L = 1000": af.Approximate(theta, items=PAPERS_ITEMS, unacked=UNACKED),
+        "minibatch": af.MiniBatch(log_items=True, unacked=math.inf),
+        "upstream": af.UpstreamBackup(),
+        "upstream, items logged": af.UpstreamBackup(log_items=True),
+    }
+
+
+def pushed_schemes(
+    spark: SparkSession,
+    algorithm: str,
+    store: str,
+    rounds: int,
+    seconds: float,
+    *,
+    only: tuple[str, ...] = (),
+) -> Contest:
+    """All schemes (or ``only`` some) of one algorithm on one of the `STORES`, round by round."""
+    chosen = ALGORITHMS[algorithm]
+
+    def run(tolerance: af.Tolerance) -> dict[str, float]:
+        stream = af.read_stream(spark).pushed(kind_of(chosen.kind).schema, tick_seconds=chosen.tick)
+        writer = chosen.write(stream, tolerance)
+        return pushed_run(writer, chosen.kind, seconds=seconds, throttle=STORES[store])
+
+    contenders = {name: partial(run, tolerance) for name, tolerance in schemes(chosen.theta).items()}
+    return interleave({name: one for name, one in contenders.items() if not only or name in only}, rounds=rounds)
+
+
+def ratios(contest: Contest) -> dict[str, float]:
+    """Approximate against all others."""
+    return {
+        f"approximate / {name}": contest.ratio("approximate", name, FIGURE)
+        for name in contest.rounds
+        if name != "approximate"
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m afspark.bench.pushedalgorithms", description=__doc__)
+    parser.add_argument("algorithms", nargs="*", default=list(ALGORITHMS))
+    parser.add_argument("--store", choices=list(STORES), action="append", help="may be given again (default: all)")
+    parser.add_argument("--scheme", action="append", default=[], help="may be given again (default: all)")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    options = parser.parse_args()
+    spark = af.session("local[2]", app_name="pushed", config={"spark.ui.enabled": "false"})
+    found: dict[str, Any] = {}
+    for algorithm in options.algorithms:
+        for store in options.store or STORES:
+            print(f"{algorithm}, {store}", file=sys.stderr, flush=True)
+            contest = pushed_schemes(
+                spark, algorithm, store, options.rounds, options.seconds, only=tuple(options.scheme)
+            )
+            found.setdefault(algorithm, {})[store] = {"figures": contest.to_json(), "ratios": ratios(contest)}
+            print(f"  {found[algorithm][store]['ratios']}", file=sys.stderr, flush=True)
+    print(json.dumps(found, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,303 @@
+"""Steps of a batch of pushed items: closed at once, confirmed when their backups are durable, whatever dies."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from afspark.errors import StoreError
+from afspark.model.operator import Operator
+from afspark.model.states import HashTable, StateSpec
+from afspark.push.drain import Pulled
+from afspark.runtime.exchange import Packet
+from afspark.runtime.faults import FaultPlan, Phase
+from afspark.runtime.ingest import Ingest
+from afspark.runtime.intake import Intake, LaneFeed
+from afspark.runtime.lifecycle import Hint
+from afspark.runtime.orders import Mission, Order, Report, Status
+from afspark.runtime.segment import SegmentAddress, process_cache
+from afspark.runtime.steps import Passage, unnamed_passage
+from afspark.runtime.worker import attend
+from afspark.runtime.writes import Writes
+from afspark.store import ObjectRef, Store, load_chain, open_store
+from afspark.store.base import Names
+
+A = "a/1"
+
+
+class GatedStore(Store):
+    """Writes wait until they are let through, or fail."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+        self.gate = threading.Event()
+        self.gate.set()
+        self.begun = 0
+        self.refuses = False
+
+    @property
+    def path(self) -> str:
+        return self.inner.path
+
+    def put(self, name: str, data: bytes) -> None:
+        self.begun += 1
+        self.gate.wait(20)
+        if self.refuses:
+            raise StoreError("no")
+        self.inner.put(name, data)
+
+    def get(self, name: str) -> bytes:
+        return self.inner.get(name)
+
+    def list(self, prefix: str) -> Names:
+        return self.inner.list(prefix)
+
+    def delete(self, names: Any) -> None:
+        self.inner.delete(names)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[GatedStore]:
+    gated = GatedStore(open_store(str(tmp_path / "store")))
+    yield gated
+    gated.gate.set()
+
+
+def ref(name: str) -> ObjectRef:
+    return ObjectRef.of(name, b"data", cells=1, full=False)
+
+
+def test_a_backup_is_durable_when_it_is_written_and_not_before(store: GatedStore) -> None:
+    writes = Writes(store)
+    store.gate.clear()
+    writes.begin(ref("one"), b"data")
+    assert not writes.wait(0.0)
+    assert (writes.durable, writes.all) == ((), (ref("one"),))
+    store.gate.set()
+    assert writes.wait()
+    assert writes.durable == writes.all == (ref("one"),)
+
+
+def test_backups_are_written_one_after_the_other(store: GatedStore) -> None:
+    writes = Writes(store)
+    for name in ("one", "two", "three"):
+        writes.begin(ref(name), b"data")
+        assert len(writes.durable) == len(writes.all) - 1
+    writes.wait()
+    assert [backup.name for backup in writes.durable] == ["one", "two", "three"]
+
+
+def test_a_failed_write_is_raised_once_by_whoever_waits(store: GatedStore) -> None:
+    writes = Writes(store)
+    store.refuses = True
+    writes.begin(ref("one"), b"data")
+    with pytest.raises(StoreError):
+        writes.wait()
+    assert writes.wait() and writes.durable == ()
+
+
+# --- a worker -----------------------------------------------------------------------------------------------
+
+
+class Tally(Operator):
+    """Counts items by number."""
+
+    def states(self) -> Mapping[str, StateSpec]:
+        return {"seen": HashTable(key="int64", value="int64")}
+
+    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
+        states["seen"].add(items.column("n"), 1)
+
+
+@dataclass
+class FakeLane:
+    """Hands out ``portions``, one with each pull, and remembers what was confirmed. Its time are the empty pulls."""
+
+    portions: Sequence[Sequence[int]]
+    confirmed: int = 0
+    empty: int = 0
+
+    def attach(self, positions: Mapping[str, int] | None) -> Mapping[str, int]:
+        self._confirm(positions or {})
+        return {A: self.confirmed} if self.confirmed else {}
+
+    def pull(
+        self, after: Mapping[str, int], confirmed: Mapping[str, int], *, size: int, wait: float
+    ) -> Sequence[Pulled]:
+        self._confirm(confirmed)
+        start = 0
+        for portion in self.portions:
+            if start >= after.get(A, 0):
+                return [Pulled(A, start, pa.record_batch({"n": pa.array(portion, pa.int64())}), False)]
+            start += len(portion)
+        self.empty += 1
+        return []
+
+    def settle(self, positions: Mapping[str, int]) -> bool:
+        return False
+
+    def confirm(self, positions: Mapping[str, int]) -> None:
+        self._confirm(positions)
+
+    def _confirm(self, positions: Mapping[str, int]) -> None:
+        self.confirmed = max(self.confirmed, positions.get(A, 0))
+
+
+class Died(BaseException):
+    """Nobody handles it."""
+
+
+@dataclass
+class Bench:
+    """One worker and its lane."""
+
+    store: GatedStore
+    place: Path
+
+    @property
+    def mission(self) -> Mission:
+        return Mission(
+            query_id="q",
+            fingerprint="f",
+            operator_name="tally",
+            workers=1,
+            checkpoint="",
+            store=self.store,
+            epoch="00000001-0123456789abcdef",
+            driver_host="a",
+            segments=None,
+            emit=False,
+            faults=FaultPlan(),
+            pushed=True,
+        )
+
+    def order(self, **changes: Any) -> Order:
+        order = Order(
+            worker=0, batch=1, incarnation=1, hint=Hint.CREATE, fence=0, home="a", theta={"seen": 0.0}, missing={}
+        )
+        return replace(order, **changes)
+
+    def run(
+        self,
+        lane: FakeLane,
+        *,
+        probe: Callable[[Phase], None] = lambda phase: None,
+        **changes: Any,
+    ) -> Report:
+        def ingest(packets: Any) -> Ingest:
+            return Ingest(list[Packet](packets), ())
+
+        feed = LaneFeed("", Intake(lane, seconds=3, clock=lambda: float(lane.empty)), ingest, start={})
+        order = self.order(**changes)
+        return attend(self.mission, order, Tally(), feed, SegmentAddress(self.place), "a", probe)
+
+    def restored(self, backups: Sequence[ObjectRef]) -> dict[int, int]:
+        """What a host that has lost its state would find."""
+        counts: dict[int, int] = {}
+        for image in load_chain(self.store, _from_last_full(backups)).images.get("seen", ()):
+            counts |= dict(zip(image.column("key").to_pylist(), image.column("value").to_pylist(), strict=True))
+        return counts
+
+
+def _from_last_full(backups: Sequence[ObjectRef]) -> list[ObjectRef]:
+    last = max((place for place, backup in enumerate(backups) if backup.full), default=0)
+    return list(backups[last:])
+
+
+@pytest.fixture
+def bench(store: GatedStore, tmp_path: Path) -> Iterator[Bench]:
+    yield Bench(store, tmp_path / "segments" / "q" / "tally-0")
+    process_cache().clear()
+
+
+def test_the_next_portion_is_applied_while_a_backup_is_written(bench: Bench) -> None:
+    """The second portion is in the state before the first backup ends; neither is confirmed before that."""
+    lane = FakeLane([[1, 2], [3]])
+    applied = 0
+
+    def probe(phase: Phase) -> None:
+        nonlocal applied
+        if phase is Phase.APPLYING:
+            applied += 1
+            if applied == 3:
+                # After the items and the end of the first step: the second one is at work.
+                assert bench.store.begun == 1 and lane.confirmed == 0
+                bench.store.gate.set()
+
+    bench.store.gate.clear()
+    report = bench.run(lane, probe=probe)
+    assert report.status is Status.APPLIED
+    assert report.positions == {A: 3}
+    assert bench.restored(report.backups) == {1: 1, 2: 1, 3: 1}
+    # Confirmed within the batch, because the backups were durable by then.
+    assert lane.confirmed == 3
+
+
+@pytest.mark.parametrize("landed", [True, False], ids=["written after all", "never written"])
+def test_a_process_that_dies_while_a_backup_is_written_leaves_nothing_unsure(bench: Bench, landed: bool) -> None:
+    """Its successor makes durable what the state takes for durable, before it confirms anything."""
+    lane = FakeLane([[1, 2], [3]])
+
+    def die(phase: Phase) -> None:
+        if phase is Phase.APPLYING and bench.store.begun and lane.confirmed == 0 and not bench.store.gate.is_set():
+            raise Died
+
+    bench.store.gate.clear()
+    bench.store.refuses = not landed
+    threading.Timer(0.3, bench.store.gate.set).start()
+    with pytest.raises(Died):
+        bench.run(lane, probe=die)
+    process_cache().clear()
+    bench.store.refuses = False
+    assert lane.confirmed == 0
+    report = bench.run(lane, hint=Hint.RESUME)
+    # A batch that was under way takes nothing more.
+    assert report.status is Status.APPLIED and report.positions == {A: 2}
+    assert report.backups[0].full
+    assert bench.restored(report.backups) == {1: 1, 2: 1}
+
+
+def test_a_store_that_fails_fails_the_batch_and_confirms_nothing(bench: Bench) -> None:
+    lane = FakeLane([[1, 2], [3]])
+    bench.store.refuses = True
+    report = bench.run(lane)
+    assert report.status is Status.FAILED
+    assert lane.confirmed == 0
+    bench.store.refuses = False
+    again = bench.run(lane, hint=Hint.RESUME)
+    # The first step was closed or taken back, as it happened.
+    assert again.positions is not None
+    assert bench.restored(again.backups) == dict.fromkeys(range(1, again.positions[A] + 1), 1)
+
+
+def test_a_lost_host_goes_on_from_the_last_durable_step_and_gets_the_rest_again(bench: Bench) -> None:
+    """The lane keeps what was not confirmed; what was confirmed is in a backup."""
+    lane = FakeLane([[1, 2], [3], [4, 5]])
+    steps = 0
+
+    def die(phase: Phase) -> None:
+        nonlocal steps
+        steps += phase is Phase.BACKING_UP
+        if steps == 2:
+            raise Died
+
+    with pytest.raises(Died):
+        bench.run(lane, probe=die)
+    process_cache().clear()
+    order = bench.order(hint=Hint.RECOVER, incarnation=2)
+    found = unnamed_passage(bench.mission, order)
+    assert found is not None and lane.confirmed <= found.positions[A]
+    report = bench.run(lane, hint=Hint.RECOVER, incarnation=2)
+    assert report.positions == {A: 5}
+    assert bench.restored(report.backups) == {1: 1, 2: 1, 3: 1, 4: 1, 5: 1}
+
+
+def test_a_note_tells_whether_a_backup_was_under_way() -> None:
+    for passage in (Passage(positions={A: 3}, writing=True), Passage(positions={A: 3})):
+        assert Passage.from_text(passage.to_text()) == passage
