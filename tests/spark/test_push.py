@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 import afspark as af
 from afspark.push.producer import Producer
+from afspark.runtime.faults import FaultPlan, Phase, Strike
 from tests.spark.streams import Place
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
@@ -91,6 +92,47 @@ def test_pushed_items_are_counted_once_over_two_runs(spark: SparkSession, place:
     assert totals(again, "count") == expected(30_000)
     assert again.item_losses() == []
     assert again.bounds("count") == {"counts": 0.0}
+
+
+def test_heavy_hitters_are_found_although_items_were_lost(spark: SparkSession, place: Place) -> None:
+    """System failures take receivers and states; what the lost items can have weighed is added to every estimate."""
+    largest, tolerance = 10.0, af.Approximate(100, items=4_000, unacked=4_000)
+    operator = af.HeavyHitters(keys=("key",), weight="time", threshold=1_000, value="float64", largest=largest)
+    stream = af.read_stream(spark).pushed(SCHEMA, tick_seconds=0.2)
+    faults = FaultPlan(frozenset(Strike(batch, Phase.BETWEEN) for batch in (1, 2, 3, 4)), name="items")
+    query = (
+        stream.apply(operator, name="heavy", workers=2, tolerance=tolerance)
+        .writeStream.option("checkpointLocation", place.checkpoint)
+        .option("segments", place.segments)
+        .inject(faults)
+        .start()
+    )
+    draw = np.random.default_rng(1)
+    truth: Counter[int] = Counter()
+    deadline = time.monotonic() + 120
+    with Producer(query.receivers[0], "sensor", SCHEMA, give_up=60) as producer:
+        while query.totals.batches < 6:
+            assert time.monotonic() < deadline, query.totals
+            keys, weights = draw.integers(0, 40, 400) ** 2 // 40, draw.uniform(0, largest, 400)
+            for key, weight in zip(keys.tolist(), weights.tolist(), strict=True):
+                truth[key] += weight
+            producer.send(pa.record_batch({"key": keys, "time": weights}, schema=SCHEMA))
+            time.sleep(0.01)
+        producer.flush(60)
+        sent = producer.counters.taken
+    while any(one["pending_items"] for one in query.receiverStats().values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    query.stop()
+    lost = sum(loss["items"] for loss in query.item_losses())
+    assert query.totals.items + lost == sent
+    assert lost <= tolerance.items
+    found = {row["key"]: row for row in query.results().collect()}
+    assert {key for key, weight in truth.items() if weight >= 1_000} <= found.keys()
+    assert all(row["estimate"] >= truth[key] - 1e-6 for key, row in found.items())
+    bound = query.bounds()["sketch"]
+    assert largest * lost <= bound <= tolerance.promise(largest)
+    assert all(row["bound"] == bound for row in found.values())
 
 
 def test_windows_of_pushed_items_close_by_punctuation(spark: SparkSession, place: Place) -> None:

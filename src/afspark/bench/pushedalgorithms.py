@@ -9,34 +9,23 @@ the papers' L = 10^3, so that under ``approximate, L = 1000`` an item is logged,
 acknowledged. ``minibatch`` and ``upstream, items logged`` have every item in the log before a worker gets it, with as
 many under way as fit the producer's memory; both back up the changes of every step, so that they differ in name only.
 ``upstream`` keeps items at the producer until their effect is durable and writes none.
-
-``python -m afspark.bench.pushedalgorithms wordcount --store slow --rounds 2``
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 import afspark as af
 from afspark.bench.interleave import Contest, interleave
-from afspark.bench.push import pushed_run
 from afspark.bench.pushing import kind_of
+from afspark.bench.pushrate import pushed_run
+from afspark.bench.rig import STORES
 
-#: Options of a query by store: as it is, a fast remote one, and what the papers' store could do.
-STORES: Mapping[str, Mapping[str, float]] = {
-    "local": {},
-    "350 MB/s, 5 ms": {"storeLatencySeconds": 0.005, "storeBytesPerSecond": 350e6},
-    "100 MB/s, 20 ms": {"storeLatencySeconds": 0.02, "storeBytesPerSecond": 100e6},
-}
 FIGURE = "items_per_second"
 SECONDS_OF_STREAM = 1.0
 UNACKED = 4_000_000
@@ -63,7 +52,7 @@ def _words(stream: af.Stream, tolerance: af.Tolerance) -> af.StreamWriter:
 
 
 def _hitters(stream: af.Stream, tolerance: af.Tolerance) -> af.StreamWriter:
-    operator = af.HeavyHitters(keys=("src", "dst"), weight="bytes", threshold=10_000_000)
+    operator = af.HeavyHitters(keys=("src", "dst"), weight="bytes", threshold=10_000_000, largest=1500)
     return stream.apply(operator, workers=2, tolerance=tolerance).writeStream
 
 
@@ -117,38 +106,3 @@ def pushed_schemes(
 
     contenders = {name: partial(run, tolerance) for name, tolerance in schemes(chosen.theta).items()}
     return interleave({name: one for name, one in contenders.items() if not only or name in only}, rounds=rounds)
-
-
-def ratios(contest: Contest) -> dict[str, float]:
-    """Approximate against all others."""
-    return {
-        f"approximate / {name}": contest.ratio("approximate", name, FIGURE)
-        for name in contest.rounds
-        if name != "approximate"
-    }
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m afspark.bench.pushedalgorithms", description=__doc__)
-    parser.add_argument("algorithms", nargs="*", default=list(ALGORITHMS))
-    parser.add_argument("--store", choices=list(STORES), action="append", help="may be given again (default: all)")
-    parser.add_argument("--scheme", action="append", default=[], help="may be given again (default: all)")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=8.0)
-    options = parser.parse_args()
-    spark = af.session("local[2]", app_name="pushed", config={"spark.ui.enabled": "false"})
-    found: dict[str, Any] = {}
-    for algorithm in options.algorithms:
-        for store in options.store or STORES:
-            print(f"{algorithm}, {store}", file=sys.stderr, flush=True)
-            contest = pushed_schemes(
-                spark, algorithm, store, options.rounds, options.seconds, only=tuple(options.scheme)
-            )
-            found.setdefault(algorithm, {})[store] = {"figures": contest.to_json(), "ratios": ratios(contest)}
-            print(f"  {found[algorithm][store]['ratios']}", file=sys.stderr, flush=True)
-    print(json.dumps(found, indent=2))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

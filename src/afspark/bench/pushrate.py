@@ -119,6 +119,7 @@ def _measured(query: af.Query, kind: str, seconds: float, rate: float, rows: int
         "logged_share": stats["logged"] / max(1, stats["accepted"]),
         "backups": float(written["count"]),
         "backup_mb": written["bytes"] / 1e6,
+        "backup_cells_per_item": written["cells"] / max(1, counted),
         "blocked_seconds": told["blocked_seconds"],
     }
 

@@ -49,8 +49,9 @@ class Posts(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
+    @abstractmethod
     def crash(self) -> None:
-        """For experiments: receivers in the driver lose what a dead process loses. Others die with their executors."""
+        """For experiments: a failure of the whole system, which takes the receivers' processes."""
 
     @abstractmethod
     def announced(self) -> Sequence[Announced]:
@@ -126,6 +127,9 @@ class ExecutorPosts(Posts):
         for thread in self._threads:
             thread.join(START_SECONDS)
         self._directory.shutdown()
+
+    def crash(self) -> None:
+        """Nothing to do: they die with the executors that the same failure kills."""
 
     def announced(self) -> Sequence[Announced]:
         return [one for one in announced(self.store) if one.at >= self._since]

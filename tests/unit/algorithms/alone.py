@@ -17,8 +17,10 @@ from afspark.runtime.ingest import Ingest, batches_as_packets
 class Alone:
     """Applies batches as the runtime does, and can lose everything that was not backed up."""
 
-    def __init__(self, operator: Operator, tolerance: Tolerance, *, worker: int = 0, workers: int = 1) -> None:
-        self.operator, self.tolerance = operator, tolerance
+    def __init__(
+        self, operator: Operator, tolerance: Tolerance, *, worker: int = 0, workers: int = 1, losable_items: float = 0
+    ) -> None:
+        self.operator, self.tolerance, self.losable_items = operator, tolerance, losable_items
         self.worker, self.workers = worker, workers
         self.failures = self.batch = 0
         self.missing = dict.fromkeys(operator.states(), 0.0)
@@ -38,7 +40,13 @@ class Alone:
         for state in self.states.values():
             state.acknowledge()
             state.begin()
-        context = WorkerContext(worker=self.worker, workers=self.workers, batch=self.batch, missing=self.missing)
+        context = WorkerContext(
+            worker=self.worker,
+            workers=self.workers,
+            batch=self.batch,
+            missing=self.missing,
+            losable_items=self.losable_items,
+        )
         self.operator.begin(self.states, context)
         for packet in Ingest(batches_as_packets(batches), (), self.operator.combiner):
             self.operator.process(packet.items, self.states)

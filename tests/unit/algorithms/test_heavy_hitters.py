@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
 
@@ -59,6 +60,60 @@ def test_recall_is_one_and_no_estimate_is_too_low(
     assert {key for key, size in truth.items() if size >= 60} <= found.keys()
     assert all(found[key] >= truth[key] for key in found)
     assert all(row["bound"] == sum(alone.missing["sketch"] for alone in pair) for row in table)
+
+
+@given(
+    history=histories,
+    lost=st.lists(st.sets(st.integers(0, 24), max_size=2), min_size=12, max_size=12),
+    tolerance=st.sampled_from([MiniBatch(), Approximate(20.0)]),
+)
+def test_no_heavy_key_is_missed_if_items_are_lost_as_well(
+    history: list[tuple[Rows, Rows, set[int]]], lost: list[set[int]], tolerance: Tolerance
+) -> None:
+    """Items that never came are known by their number alone: each may have weighed the most."""
+    largest, losable = 40.0, 2 * len(history)
+    pair = [
+        Alone(operator(largest=largest), tolerance, worker=worker, workers=2, losable_items=losable)
+        for worker in range(2)
+    ]
+    truth: Counter[int] = Counter()
+    gone = [0, 0]
+    for number, (left, right, failing) in enumerate(history):
+        for worker, items in enumerate((left, right)):
+            kept = [item for place, item in enumerate(items) if place not in lost[2 * number + worker]]
+            gone[worker] += len(items) - len(kept)
+            pair[worker].apply([batch(kept)])
+            for key, weight in items:
+                truth[key] += weight
+        for worker in failing:
+            pair[worker].fail()
+    shares = [alone.share() for alone in pair]
+    shares = [
+        replace(one, missing={name: most + largest * gone[one.worker] for name, most in one.missing.items()})
+        for one in shares
+    ]
+    found = {row["key"]: row["estimate"] for row in operator(largest=largest).results(shares).to_pylist()}
+    assert {key for key, size in truth.items() if size >= 60} <= found.keys()
+    assert all(found[key] >= truth[key] for key in found)
+
+
+@pytest.mark.parametrize("on_bad", ["skip", "stop"])
+def test_no_item_may_weigh_more_than_the_largest(on_bad: str) -> None:
+    alone = Alone(operator(threshold=50, largest=50, on_bad=on_bad), MiniBatch())
+    items = batch([(1, 50), (1, 51), (2, 49)])
+    if on_bad == "stop":
+        with pytest.raises(UsageError, match="above 50"):
+            alone.apply([items])
+        return
+    alone.apply([items])
+    assert skipped_rows([alone.share()]) == 1
+    assert operator(threshold=50, largest=50).results([alone.share()]).column("estimate").to_pylist() == [50]
+
+
+@pytest.mark.parametrize("largest", [0, -1, float("nan"), float("inf")])
+def test_a_largest_weight_is_a_number_above_zero(largest: float) -> None:
+    with pytest.raises(UsageError, match="largest weight"):
+        operator(largest=largest)
 
 
 def test_without_failures_rare_keys_are_not_reported() -> None:

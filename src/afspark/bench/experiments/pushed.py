@@ -8,8 +8,8 @@ from typing import Any
 from afspark.bench.drawing import bars
 from afspark.bench.markdown import spread, table
 from afspark.bench.papers import UNITS, ratio
-from afspark.bench.pushedalgorithms import ALGORITHMS, FIGURE, STORES, pushed_schemes
-from afspark.bench.rig import Rig
+from afspark.bench.pushedalgorithms import ALGORITHMS, FIGURE, pushed_schemes
+from afspark.bench.rig import STORES, Rig
 from afspark.bench.workloads import GREP, HITTERS, JOIN, REGRESSION, WORDCOUNT
 
 TITLE = "What fault tolerance costs when nothing fails: pushed input (experiment 1, table 5)"

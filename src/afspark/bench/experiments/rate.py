@@ -20,14 +20,15 @@ def measure(rig: Rig) -> dict[str, Any]:
     approximate = af.Approximate(theta=100_000, items_seconds=4.0, unacked=4_000_000)
     schemes: dict[str, af.Tolerance] = {"none": af.Nothing(), "approximate": approximate}
     found: dict[str, Any] = {}
-    for store in (list(STORES)[0], list(STORES)[-1]):
+    fastest, *_, slowest = STORES
+    for store in (fastest, slowest):
         runs = {name: partial(push, rig.spark, one, throttle=STORES[store]) for name, one in schemes.items()}
         contest = interleave(runs, rounds=rig.rounds)
         found[store] = {
             "figures": contest.to_json(),
             "ratio": contest.ratio_spread("approximate", "none", FIGURE),
         }
-    rate = next(iter(found.values()))["figures"]["approximate"][FIGURE]["median"] / 2
+    rate = found[fastest]["figures"]["approximate"][FIGURE]["median"] / 2
     half = [push(rig.spark, approximate, rate=rate, rows=rows) | {"rows": rows} for rows in (16_384, 65_536)]
     return {"stores": found, "half load": half}
 

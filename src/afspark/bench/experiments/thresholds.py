@@ -33,7 +33,10 @@ def measure(rig: Rig) -> dict[str, Any]:
     """Pushed lines: first with no limit on items and Θ from 1 up, then with Θ = 10⁴ and L from 1 up."""
     rounds = max(1, rig.rounds // 2)
     by_theta = interleave(
-        {_text(theta): partial(_push, rig, af.Approximate(theta, items=math.inf, unacked=math.inf)) for theta in THETAS},
+        {
+            _text(theta): partial(_push, rig, af.Approximate(theta, items=math.inf, unacked=math.inf))
+            for theta in THETAS
+        },
         rounds=rounds,
     )
     by_items = interleave(
