@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from afspark.cli.progressbar import Display, Snapshot
+from afspark.cli.signals import heeding_stops
 from afspark.runtime.query import Query
 
 POLL_SECONDS = 0.1
@@ -39,15 +38,8 @@ class StopRequest:
 def catching_stop() -> Iterator[StopRequest]:
     """Takes the signals over from pyspark, which would cancel the jobs of the batch at work."""
     request = StopRequest()
-    if threading.current_thread() is not threading.main_thread():
+    with heeding_stops(request):
         yield request
-        return
-    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield request
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def follow(query: Query, display: Display) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import pyarrow as pa
 from afspark.cli.progressbar import Display, Snapshot, display_for
 from afspark.cli.pumping import Pump
 from afspark.cli.sendoptions import SendOptions
+from afspark.cli.signals import heeding_stops
 from afspark.errors import AfsparkError, InputError
 from afspark.push.adapters.datagrams import Datagrams
 from afspark.push.adapters.netflow import NetFlow
@@ -87,15 +87,8 @@ def _hearing_signals() -> Iterator[list[int]]:
         heard.append(number)
         raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():
+    with heeding_stops(hear):
         yield heard
-        return
-    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield heard
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _send(options: SendOptions, source: Source, schema: pa.Schema, token: str | None) -> int:

@@ -48,6 +48,17 @@ def fit(table: pa.Table, schema: pa.Schema) -> Rows:
     return Rows(one_batch(columns, schema), int((~sound).sum()), example)
 
 
+def refuse_unknown(schema: pa.Schema, known: Sequence[str], what: str) -> None:
+    """InputError if the schema names a column that ``what`` cannot give."""
+    unknown = [name for name in schema.names if name not in known]
+    if unknown:
+        raise InputError(
+            f"{what} have no {unknown[0]!r}.",
+            remedy=f"The receiver may take these columns: {', '.join(known)}.",
+            missing=unknown,
+        )
+
+
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
     """A batch without rows."""
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

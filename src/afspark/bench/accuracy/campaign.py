@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import statistics
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,27 @@ from afspark.bench.streams import ours
 from afspark.bench.workloads import workloads
 
 
-def campaign(rig: Rig, algorithm: str, study: Study) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Campaign:
+    """What an experiment module needs: ``promise`` says what is observed and promised."""
+
+    algorithm: str
+    study: Callable[[], Study]
+    score: str
+    promise: str
+
+    def measure(self, rig: Rig) -> dict[str, Any]:
+        """Throughput without failures, accuracy after them, bounds."""
+        return measured(rig, self.algorithm, self.study())
+
+    def page(self, found: dict[str, Any]) -> str:
+        return told(found, self.algorithm, self.score, self.promise)
+
+    def draw(self, found: dict[str, Any], path: Path) -> str:
+        return drawn(found, path, self.algorithm, self.score)
+
+
+def measured(rig: Rig, algorithm: str, study: Study) -> dict[str, Any]:
     """All that is known of an algorithm under all settings of the study."""
     undisturbed = trial(rig.spark, study, next(iter(study.tolerances.values())), seed=0, failures=0)
     free = [found["score"] for found in undisturbed.every_batch]
@@ -95,7 +117,7 @@ def summary(study: Study, outcomes: list[Outcome]) -> dict[str, Any]:
     }
 
 
-def page(found: dict[str, Any], algorithm: str, measure: str, promise: str) -> str:
+def told(found: dict[str, Any], algorithm: str, measure: str, promise: str) -> str:
     """The section about an algorithm; ``promise`` says what is observed and promised."""
     papers = ACCURACY[algorithm]
     text = (
@@ -106,8 +128,8 @@ def page(found: dict[str, Any], algorithm: str, measure: str, promise: str) -> s
     )
     rows = []
     for setting, part in found["settings"].items():
-        told = part["summary"]
-        by_failures = {int(count): one for count, one in told["by_failures"].items()}
+        sums = part["summary"]
+        by_failures = {int(count): one for count, one in sums["by_failures"].items()}
         last = by_failures[FAILURES]
         before, after = papers[setting]
         rows.append(
@@ -135,23 +157,23 @@ def page(found: dict[str, Any], algorithm: str, measure: str, promise: str) -> s
     text += table(head, rows)
     rows = []
     for setting, part in found["settings"].items():
-        told = part["summary"]
+        sums = part["summary"]
         rows.append(
             [
                 setting,
-                f"{told['held']} of {told['seeds']}",
-                f"{told['observed']:,.4g}",
-                f"{told['realised']:,.4g}",
-                f"{told['promised']:,.4g}",
-                ", ".join(f"{name} {least:g}" for name, least in told["least"].items()),
-                f"{told['recovery_seconds']:.2f} s",
+                f"{sums['held']} of {sums['seeds']}",
+                f"{sums['observed']:,.4g}",
+                f"{sums['realised']:,.4g}",
+                f"{sums['promised']:,.4g}",
+                ", ".join(f"{name} {least:g}" for name, least in sums["least"].items()),
+                f"{sums['recovery_seconds']:.2f} s",
             ]
         )
     head = ["setting", "bounds held", "most observed", "most realised", "promised", "least of any seed", "recovery"]
     return text + f"{promise}\n\n" + table(head, rows)
 
 
-def draw(found: dict[str, Any], path: Path, *, algorithm: str, measure: str) -> str:
+def drawn(found: dict[str, Any], path: Path, algorithm: str, measure: str) -> str:
     """Mean and worst of the seeds against the number of failures, next to the papers'."""
     free = found["free"]
     lines = []

@@ -33,7 +33,7 @@ class HeavyHitterStudy(Study):
         "Θ = 10⁴, L = 10²": af.Approximate(theta=1e4, items=1e2, unacked=1e3),
     }
 
-    def __init__(self, rows_per_batch: int = 1 << 18) -> None:
+    def __init__(self, rows_per_batch: int = 1 << 19) -> None:
         self.items = rows_per_batch * BATCHES
         self.batch_bytes = rows_per_batch * _ROW_BYTES
         self.source = Packets(self.items, seed=1)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-from afspark.bench.accuracy import campaign
+from afspark.bench.accuracy.campaign import Campaign
 from afspark.bench.accuracy.hitters import HeavyHitterStudy
-from afspark.bench.rig import Rig
 from afspark.bench.workloads import HITTERS
 
 TITLE = "Heavy hitters after failures (experiment 3)"
@@ -18,15 +14,5 @@ _PROMISE = (
     "below (1 − ε)φ − Θ − α·L at most one in sixteen reported (theorem 1, with ε = 1/2)."
 )
 
-
-def measure(rig: Rig) -> dict[str, Any]:
-    """Precision and recall over packets; the threshold is 10 MB."""
-    return campaign.campaign(rig, HITTERS, HeavyHitterStudy())
-
-
-def page(found: dict[str, Any]) -> str:
-    return campaign.page(found, HITTERS, HeavyHitterStudy.measure, _PROMISE)
-
-
-def draw(found: dict[str, Any], path: Path) -> str:
-    return campaign.draw(found, path, algorithm=HITTERS, measure=HeavyHitterStudy.measure)
+_CAMPAIGN = Campaign(HITTERS, HeavyHitterStudy, HeavyHitterStudy.measure, _PROMISE)
+measure, page, draw = _CAMPAIGN.measure, _CAMPAIGN.page, _CAMPAIGN.draw

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-from afspark.bench.accuracy import campaign
+from afspark.bench.accuracy.campaign import Campaign
 from afspark.bench.accuracy.join import JoinStudy
-from afspark.bench.rig import Rig
 from afspark.bench.workloads import JOIN
 
 TITLE = "Online join after failures (experiment 4)"
@@ -18,15 +14,5 @@ _PROMISE = (
     "in every run."
 )
 
-
-def measure(rig: Rig) -> dict[str, Any]:
-    """Relative error of the COUNT estimate of two streams, each sampled at 10 %."""
-    return campaign.campaign(rig, JOIN, JoinStudy())
-
-
-def page(found: dict[str, Any]) -> str:
-    return campaign.page(found, JOIN, JoinStudy.measure, _PROMISE)
-
-
-def draw(found: dict[str, Any], path: Path) -> str:
-    return campaign.draw(found, path, algorithm=JOIN, measure=JoinStudy.measure)
+_CAMPAIGN = Campaign(JOIN, JoinStudy, JoinStudy.measure, _PROMISE)
+measure, page, draw = _CAMPAIGN.measure, _CAMPAIGN.page, _CAMPAIGN.draw

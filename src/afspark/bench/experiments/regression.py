@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-from afspark.bench.accuracy import campaign
+from afspark.bench.accuracy.campaign import Campaign
 from afspark.bench.accuracy.regression import RegressionStudy
-from afspark.bench.rig import Rig
 from afspark.bench.workloads import REGRESSION
 
 TITLE = "Online logistic regression after failures (experiment 5)"
@@ -18,15 +14,5 @@ _PROMISE = (
     "what `query.bounds()` says of the local models, at most Θ. Held: regret and Θ both are."
 )
 
-
-def measure(rig: Rig) -> dict[str, Any]:
-    """Prediction rate on a test set that the stream never saw."""
-    return campaign.campaign(rig, REGRESSION, RegressionStudy())
-
-
-def page(found: dict[str, Any]) -> str:
-    return campaign.page(found, REGRESSION, RegressionStudy.measure, _PROMISE)
-
-
-def draw(found: dict[str, Any], path: Path) -> str:
-    return campaign.draw(found, path, algorithm=REGRESSION, measure=RegressionStudy.measure)
+_CAMPAIGN = Campaign(REGRESSION, RegressionStudy, RegressionStudy.measure, _PROMISE)
+measure, page, draw = _CAMPAIGN.measure, _CAMPAIGN.page, _CAMPAIGN.draw

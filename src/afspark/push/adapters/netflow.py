@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from afspark.errors import InputError
-from afspark.push.fitting import Rows, fit, no_rows
+from afspark.push.fitting import Rows, fit, no_rows, refuse_unknown
 
 HEADER = np.dtype(
     [
@@ -58,13 +57,7 @@ class NetFlow:
     """Parser of lists of datagrams: every flow record is a row, a datagram that is no NetFlow 5 one bad row."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        unknown = [name for name in schema.names if name not in COLUMNS]
-        if unknown:
-            raise InputError(
-                f"NetFlow records have no {unknown[0]!r}.",
-                remedy=f"The receiver may take these columns: {', '.join(COLUMNS)}.",
-                missing=unknown,
-            )
+        refuse_unknown(schema, COLUMNS, "NetFlow records")
         self._schema = schema
 
     def datagrams(self, datagrams: list[bytes]) -> Rows:

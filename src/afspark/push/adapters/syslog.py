@@ -7,8 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from afspark.errors import InputError
-from afspark.push.fitting import Rows, fit
+from afspark.push.fitting import Rows, fit, refuse_unknown
 from afspark.push.lines import line_array, text_of
 
 COLUMNS = ("priority", "facility", "severity", "timestamp", "host", "app", "message")
@@ -32,13 +31,7 @@ class Syslog:
     """Parser of blocks of lines; `datagrams` of lists of datagrams, a message each."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        unknown = [name for name in schema.names if name not in COLUMNS]
-        if unknown:
-            raise InputError(
-                f"Syslog messages have no {unknown[0]!r}.",
-                remedy=f"The receiver may take these columns: {', '.join(COLUMNS)}.",
-                missing=unknown,
-            )
+        refuse_unknown(schema, COLUMNS, "Syslog messages")
         self._schema = schema
 
     def __call__(self, block: bytes) -> Rows:
