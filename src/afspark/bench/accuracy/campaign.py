@@ -57,12 +57,13 @@ def measured(rig: Rig, algorithm: str, study: Study) -> dict[str, Any]:
         outcomes = []
         for seed in range(1, rig.seeds + 1):
             outcomes.append(trial(rig.spark, study, tolerance, seed))
-            _tell(name, outcomes[-1])
+            tell(name, outcomes[-1])
         found["settings"][name] = {"summary": summary(study, outcomes), "trials": [one.to_json() for one in outcomes]}
     return found
 
 
-def _tell(setting: str, outcome: Outcome) -> None:
+def tell(setting: str, outcome: Outcome) -> None:
+    """A line on the terminal."""
     last = outcome.scores[-1]
     print(
         f"  {setting:18} seed {outcome.seed:3d}: score {last['score']:.4f} after {last['failures']:.0f} failures, "

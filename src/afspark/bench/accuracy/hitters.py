@@ -37,11 +37,11 @@ class HeavyHitterStudy(Study):
         self.items = rows_per_batch * BATCHES
         self.batch_bytes = rows_per_batch * _ROW_BYTES
         self.source = Packets(self.items, seed=1)
-        self.operator = self._fresh()
+        self.operator = self.operator_anew()
 
     def stream(self, spark: SparkSession, tolerance: af.Tolerance) -> af.StatefulStream:
         packets = af.read_stream(spark).source(self.source)
-        return packets.apply(self._fresh(), workers=2, tolerance=tolerance)
+        return packets.apply(self.operator_anew(), workers=2, tolerance=tolerance)
 
     def score(self, results: pa.Table, batch: int) -> dict[str, float]:
         true, found = self._heavy[batch], _pairs(results)
@@ -80,7 +80,7 @@ class HeavyHitterStudy(Study):
         keys = HeavyKeys(total=self.items * MEAN_PAYLOAD, threshold=THRESHOLD)
         return keys.light_below(theta=tolerance.theta, items=tolerance.items, alpha=LARGEST_PACKET)
 
-    def _fresh(self) -> af.HeavyHitters:
+    def operator_anew(self) -> af.HeavyHitters:
         return af.HeavyHitters(keys=KEYS, weight=WEIGHT, threshold=THRESHOLD, largest=LARGEST_PACKET)
 
     @cached_property
