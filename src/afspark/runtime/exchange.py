@@ -7,6 +7,7 @@ a function that is not deterministic then gives other contents.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -182,6 +183,16 @@ def open_parts(data: bytes | memoryview) -> Iterator[tuple[Any, pa.RecordBatch]]
         for batch in pa.ipc.open_stream(view[start : start + length]):
             yield (tuple(label) if isinstance(label, list) else label), batch
         start += length
+
+
+def pack_schema(schema: pa.Schema) -> str:
+    """The schema as text, for JSON."""
+    return base64.b64encode(schema.serialize()).decode()
+
+
+def open_schema(text: str) -> pa.Schema:
+    """Inverse of :func:`pack_schema`."""
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
 def encode(batches: Sequence[pa.RecordBatch]) -> bytes:

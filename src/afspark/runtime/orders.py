@@ -124,6 +124,8 @@ class Report:
     consumed: Mapping[str, str] = field(default_factory=dict)
     #: digests of what it keeps for others: port -> digest
     produced: Mapping[str, str] = field(default_factory=dict)
+    #: columns of the items it sends to all, as `pack_schema` gives them; "" if it sent none
+    columns: str = ""
     #: feedback sent: receiver -> items; and whether it is durable
     fed_back: Mapping[str, int] = field(default_factory=dict)
     feedback_durable: bool = True

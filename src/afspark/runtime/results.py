@@ -21,7 +21,7 @@ from afspark.model.states import HashTable, StateSpec
 from afspark.model.windows import Decayed, Decaying, scale
 from afspark.runtime.assurance import with_lost_items
 from afspark.runtime.crew import Crew
-from afspark.runtime.exchange import open_packets, open_parts, pack_parts
+from afspark.runtime.exchange import open_packets, open_parts, open_schema, pack_parts
 from afspark.runtime.panes import Panes, merged
 from afspark.runtime.placement import anchor, anchor_frame
 from afspark.runtime.segment.reading import Residents, kept_by, segment_of
@@ -40,10 +40,9 @@ def changed_rows(spark: SparkSession, crew: Crew, batch: int) -> DataFrame:
 
 def sent_items(spark: SparkSession, crew: Crew, batch: int) -> DataFrame | None:
     """The items that ``batch`` sent; None if it sent none, because nothing is known of their columns then."""
-    if not any(ALL in report.produced for report in crew.reports):
+    schema = next((open_schema(report.columns) for report in crew.reports if report.columns), None)
+    if schema is None:
         return None
-    schemas = anchor(spark.sparkContext, crew.homes).map(partial(_schema, crew.residents, batch)).collect()
-    schema = next(pa.ipc.read_schema(pa.py_buffer(found)) for found in schemas if found)
     return _on_workers(spark, crew, partial(_read_kept, crew.residents, batch, ALL), schema)
 
 
@@ -131,12 +130,6 @@ def _each_worker(read: Read, slots: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
 
 def _read_kept(residents: Residents, batch: int, port: str, worker: int) -> list[pa.RecordBatch]:
     return [packet.items for packet in open_packets(kept_by(residents, worker, batch, port))]
-
-
-def _schema(residents: Residents, batch: int, worker: int) -> bytes | None:
-    for items in _read_kept(residents, batch, ALL, worker):
-        return items.schema.serialize().to_pybytes()
-    return None
 
 
 def _read_windows(residents: Residents, operator: Operator, batch: int, worker: int) -> Iterator[pa.RecordBatch]:

@@ -121,6 +121,8 @@ class Output:
     #: feedback by receiver
     feedback: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     panes: PaneReport | None = None
+    #: of the items for everybody; None if there are none
+    schema: pa.Schema | None = None
 
 
 class _Outbox(Outbox):
@@ -355,6 +357,7 @@ class Shift:
         output.feedback = self.outbox.feedback
         if self.keeps_items:
             output.kept = {port: pack_packets(packets) for port, packets in self.outbox.sent.items()}
+            output.schema = next((packet.items.schema for packet in self.outbox.sent.get(ALL, ())), None)
         for target, batches in self.outbox.feedback.items():
             output.kept[feedback_for(target)] = pack_packets([Packet(batch) for batch in batches])
         if self._closed:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from afspark.model.kernels.arrow import Array
 from afspark.model.kernels.hashing import hash_columns
 from afspark.model.kernels.lines import all_lines, lines_with, pieces_of, rows_with
+from afspark.model.kernels.logistic import Workspace, learn_dense, place_hashes, place_integers
 from afspark.model.kernels.sampling import bernoulli
 from afspark.model.kernels.sketch import SeenKeys, update_and_find
 from afspark.model.kernels.words import WordCounter
-from afspark.model.states import HashTable, HeapColumns, Matrix, State
+from afspark.model.states import HashTable, HeapColumns, Matrix, State, Vector
 
 
 def warm_up() -> None:
@@ -39,6 +41,33 @@ def warm_up() -> None:
     update_and_find(matrix.values, delta, hashes, packets.column("bytes").to_numpy(), 1.0, SeenKeys())
     matrix.add_dense(delta)
     _back_up(matrix)
+    _learn()
+
+
+def _learn() -> None:
+    """The kernels of regression, with the features that the sources give: numbers, categories, sparse rows."""
+    labels = _as_arrow(np.array([1, 0], np.uint8))
+    for kind in (np.float32, np.float64):
+        learn_dense(labels, _as_arrow(np.ones((2, 4), kind)), np.zeros(5), t=0, rate=1.0, norm=1.0)
+    model = Vector(size=9, value="float64", divergence="euclidean").open(HeapColumns(), "model")
+    model.begin()
+    space = Workspace.begin(model.values)
+    cells = place_integers(_as_arrow(np.array([[1, 2], [3, 4]], np.int32)), slots=8, first=1)
+    place_hashes(np.array([1, 2], np.uint64), number=0, slots=8, first=1, out=cells[:, 0])
+    space.learn_ones(labels, cells, t=0, rate=1.0)
+    offsets, values = np.array([0, 2, 4]), np.ones(4)
+    space.learn_sparse(labels, offsets, cells.reshape(-1), values, t=0, rate=1.0, norm=1.0)
+    touched, learned = space.changes()
+    merging = Workspace.begin(model.values, merging=True)
+    merging.add_model(_as_arrow(touched), _as_arrow(learned), 1.0)
+    model.put_at(*merging.changes())
+    _back_up(model)
+
+
+def _as_arrow(values: Array) -> Array:
+    """As Arrow lends it: kernels are compiled anew for arrays that can be written to."""
+    values.flags.writeable = False
+    return values
 
 
 def _back_up(state: State) -> None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from afspark.errors import AfsparkError, NoSpace, OperatorFailed, SegmentError
 from afspark.model.operator import Operator
 from afspark.model.windows import Decaying, PaneReport, scale
-from afspark.runtime.exchange import Packet, digest_of, pack_packets
+from afspark.runtime.exchange import Packet, digest_of, pack_packets, pack_schema
 from afspark.runtime.faults import Phase, strike
 from afspark.runtime.host import spark_host
 from afspark.runtime.intake import LaneFeed
@@ -305,6 +305,7 @@ class _Task:
             gaps=tuple(gap.to_json() for gap in self.feed.intake.gaps) if isinstance(self.feed, LaneFeed) else (),
             consumed=dict(self.feed.consumed),
             produced={port: digest_of(data) for port, data in output.kept.items() if port not in (ROWS, WINDOWS)},
+            columns=pack_schema(output.schema) if output.schema is not None else "",
             fed_back={name: sum(batch.num_rows for batch in sent) for name, sent in output.feedback.items()},
             feedback_durable=durable,
             cells=sum(state.size for _, _, state in panes.named()),

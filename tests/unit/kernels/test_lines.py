@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from afspark.model.kernels.arrow import byte_buffers
 from afspark.model.kernels.lines import all_lines, count_lines, lines_with, pieces_of, rarest_two, rows_with
 from afspark.model.twins import lines as twin
 
@@ -51,3 +53,14 @@ def test_a_needle_is_found_wherever_it_stands(length: int) -> None:
 def test_rare_bytes_are_preferred() -> None:
     assert rarest_two(b"the quiz") == (4, 7)
     assert {bytes([b"a b"[at]]) for at in rarest_two(b"a b")} == {b"a", b"b"}
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["of Arrow", "of numpy"])
+@pytest.mark.parametrize("length", [0, 1])
+def test_kernels_see_one_kind_of_array_whoever_owns_the_memory(own: bool, length: int) -> None:
+    """Or each would be compiled a second time, in the middle of a stream."""
+    array = pa.array([b"text"], pa.large_binary())
+    if not own:
+        parts = [pa.py_buffer(np.frombuffer(part, np.uint8).copy()) for part in array.buffers()[1:]]
+        array = pa.Array.from_buffers(pa.large_binary(), 1, [None, *parts])
+    assert [part.flags.writeable for part in byte_buffers(array.slice(0, length))] == [False, False]

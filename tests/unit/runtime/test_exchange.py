@@ -24,9 +24,11 @@ from afspark.runtime.exchange import (
     joint_digest,
     open_packets,
     open_parts,
+    open_schema,
     owners,
     pack_packets,
     pack_parts,
+    pack_schema,
     parcels,
     split,
 )
@@ -181,3 +183,8 @@ def test_batches_of_any_schema_travel_together() -> None:
 def test_encoding_round_trips() -> None:
     assert decode(encode([])) == []
     assert decode(encode([WORDS, WORDS.slice(2)])) == [WORDS, WORDS.slice(2)]
+
+
+def test_schemas_travel_as_text() -> None:
+    schema = pa.schema([pa.field("line", pa.string(), nullable=False), ("n", pa.list_(pa.int32(), 3))])
+    assert open_schema(pack_schema(schema)).equals(schema, check_metadata=True)
