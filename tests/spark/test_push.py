@@ -93,6 +93,23 @@ def test_pushed_items_are_counted_once_over_two_runs(spark: SparkSession, place:
     assert again.bounds("count") == {"counts": 0.0}
 
 
+def test_a_query_may_wait_for_its_first_producer(spark: SparkSession, place: Place) -> None:
+    """Spark runs its first batch whether anything has come or not."""
+    query = writer(spark, place, af.MiniBatch()).start()
+    deadline = time.monotonic() + 60
+    while query.lastProgress is None:
+        query.raise_failure()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert query.totals.items == 0
+    with Producer(query.receivers[0], "sensor", SCHEMA) as producer:
+        producer.send(batch(0))
+        producer.flush(60)
+        wait_until(query, 1_000)
+    query.stop()
+    assert totals(query) == expected(1_000)
+
+
 def test_windows_of_pushed_items_close_by_punctuation(spark: SparkSession, place: Place) -> None:
     closed: Counter[float] = Counter()
     started = writer(spark, place, af.MiniBatch(), window=af.Hopping(100.0, column="time"))
