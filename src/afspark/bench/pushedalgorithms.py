@@ -6,10 +6,10 @@ the join (65,536; two traces in turn, told apart by a column), a click with elev
 
 What the schemes are: ``approximate`` has the papers' Θ, and L as a time: L = 2 s, of which l = 1 s of stream is in
 force before any failure. A producer that is not held back fills the receivers' buffers, and an item waits as long as
-they take to be drained; 64 MB are less than a second's worth. Where items are passed on within a batch (Grep's lines,
-the models of the regression) they wait for its end, so batches are short there. A message alone exceeds the papers'
-L = 10^3, so that under ``approximate, L = 1000`` an item is logged, or is in the state before it is acknowledged.
-``minibatch`` and ``upstream, items logged`` have every item in the log before a worker gets it, with as
+they take to be drained; 48 MB are a fraction of a second's worth. Where items are passed on within a batch (the lines
+of Grep, the models of the regression) they wait for its end, so batches are short there. A message alone exceeds the
+papers' L = 10^3, so that under ``approximate, L = 1000`` an item is logged, or is in the state before it is
+acknowledged. ``minibatch`` and ``upstream, items logged`` have every item in the log before a worker gets it, with as
 many under way as fit the producer's memory; both back up the changes of every step, so that they differ in name only.
 ``upstream`` keeps items at the producer until their effect is durable and writes none.
 
@@ -42,7 +42,7 @@ STORES: Mapping[str, Mapping[str, float]] = {
 }
 FIGURE = "items_per_second"
 SECONDS_OF_STREAM = 2.0
-BUFFER_BYTES = 64_000_000
+BUFFER_BYTES = 48_000_000
 UNACKED = 4_000_000
 PAPERS_ITEMS = 1_000
 
