@@ -89,7 +89,8 @@ def _measured(query: af.Query, kind: str, seconds: float, rate: float, rows: int
     command = [sys.executable, "-m", "afspark.bench.pushing", query.receivers[0], "--kind", kind, "--rows", str(rows)]
     inherited = [path for path in [os.environ.get("PYTHONPATH")] if path]
     producer = subprocess.Popen(
-        [*command, "--seconds", str(2 * seconds + WARM_SECONDS + 10), "--rate", str(rate)],
+        # Until it is told to end.
+        [*command, "--seconds", "3600", "--rate", str(rate)],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *inherited])},
@@ -102,7 +103,7 @@ def _measured(query: af.Query, kind: str, seconds: float, rate: float, rows: int
         size, backups = query.totals.bytes, dict(query.totals.backups)
         while time.perf_counter() - began < seconds:
             time.sleep(0.02)
-        _next_batch(query, seconds)
+        _next_batch(query, 60.0)
         took = time.perf_counter() - began
         counted, size = query.totals.items - first, query.totals.bytes - size
         written = {name: query.totals.backups[name] - backups[name] for name in backups}
@@ -127,6 +128,8 @@ def _measured(query: af.Query, kind: str, seconds: float, rate: float, rows: int
 def _next_batch(query: af.Query, patience: float) -> None:
     """Returns at the end of a batch that had items."""
     before, deadline = query.totals.items, time.perf_counter() + patience
-    while query.totals.items == before and time.perf_counter() < deadline:
+    while query.totals.items == before:
         query.raise_failure()
+        if time.perf_counter() > deadline:
+            raise TimeoutError(f"No batch had items for {patience:g} s: {query.lastProgress}")
         time.sleep(0.002)

@@ -258,10 +258,18 @@ def _receive(
             yield Report(worker=worker, status=status, host="", detail=str(failures[0]), error=failures[0])
             continue
         order = orders[worker]
-        pushed = next(((inlet, inlet.source) for inlet in direct if isinstance(inlet.source, Pushed)), None)
+        # Spark's first batch, and one that another source has asked for, may have no tick of this source.
+        pushed = next(
+            (
+                (inlet, inlet.source, chunk)
+                for inlet in direct
+                if isinstance(inlet.source, Pushed)
+                for chunk in inlet.shares[worker]
+            ),
+            None,
+        )
         if pushed is not None:
-            inlet, source = pushed
-            (chunk,) = inlet.shares[worker]
+            inlet, source, chunk = pushed
             with closing(open_lane(source, order, chunk)) as lane:
                 yield serve(mission, order, work.operator, _lane_feed(work, order, inlet, lane, chunk, inbox))
             continue
