@@ -94,7 +94,6 @@ def test_pushed_items_are_counted_once_over_two_runs(spark: SparkSession, place:
     assert again.bounds("count") == {"counts": 0.0}
 
 
-<<<<<<< HEAD
 def test_heavy_hitters_are_found_although_items_were_lost(spark: SparkSession, place: Place) -> None:
     """System failures take receivers and states; what the lost items can have weighed is added to every estimate."""
     largest, tolerance = 10.0, af.Approximate(100, items=4_000, unacked=4_000)
@@ -134,7 +133,8 @@ def test_heavy_hitters_are_found_although_items_were_lost(spark: SparkSession, p
     bound = query.bounds()["sketch"]
     assert largest * lost <= bound <= tolerance.promise(largest)
     assert all(row["bound"] == bound for row in found.values())
-=======
+
+
 def test_a_query_may_wait_for_its_first_producer(spark: SparkSession, place: Place) -> None:
     """Spark runs its first batch whether anything has come or not."""
     query = writer(spark, place, af.MiniBatch()).start()
@@ -150,7 +150,6 @@ def test_a_query_may_wait_for_its_first_producer(spark: SparkSession, place: Pla
         wait_until(query, 1_000)
     query.stop()
     assert totals(query) == expected(1_000)
->>>>>>> pushed
 
 
 def test_windows_of_pushed_items_close_by_punctuation(spark: SparkSession, place: Place) -> None:
