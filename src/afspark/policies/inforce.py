@@ -59,7 +59,7 @@ def thresholds_in_force(
 
 def _seen_by(spec: StateSpec, place: Place) -> Place:
     """Shares of arrays and numbers are added up, also where the items of the operator are partitioned by key."""
-    return place if spec.disjoint else replace(place, keyed=False)
+    return replace(place, keyed=False) if place.keyed and not spec.disjoint else place
 
 
 def _why(tolerance: Tolerance, states: Mapping[str, StateSpec], failures: int, place: Place, decaying: bool) -> str:

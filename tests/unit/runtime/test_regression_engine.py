@@ -158,7 +158,7 @@ def test_within_the_threshold_nothing_is_written_for_models_on_their_way(make: M
     assert sum(path.stat().st_size for path in rig.objects()) < 20_000
 
 
-@pytest.mark.parametrize(("theta", "items"), [(10, 1000), (1, 100)])
+@pytest.mark.parametrize(("theta", "items"), [(10, 1000), pytest.param(1, 100, marks=pytest.mark.thorough)])
 def test_ten_system_failures_cost_less_than_in_the_paper(make: Make, theta: float, items: float) -> None:
     """AF-Stream, experiment 5: 3.9 points with the first setting, 1.4 with the second."""
     rig = make("longer", Approximate(theta=theta, items=items))

@@ -49,7 +49,8 @@ class StateSpec(ABC):
     @property
     def distance(self) -> Divergence:
         """The parsed divergence."""
-        return Divergence.parse(self.divergence)
+        given = self.divergence
+        return given if isinstance(given, Divergence) else Divergence.parse(given)
 
     @abstractmethod
     def open(self, columns: Columns, name: str) -> State:

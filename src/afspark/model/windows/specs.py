@@ -6,6 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
@@ -186,7 +187,7 @@ class Sliding(Window):
     def size(self) -> float:
         return cast(float, self.slide)
 
-    @property
+    @cached_property
     def panes(self) -> int:
         return int(exact(cast(float, self.length)) / exact(self.size))
 
