@@ -27,6 +27,7 @@ from afspark.bench.pushing import BATCH_ROWS, SCHEMA
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 WARM_SECONDS = 2.0
+PATIENCE_SECONDS = 240.0
 #: the folder that holds the package
 ROOT = Path(__file__).parents[2]
 
@@ -89,8 +90,8 @@ def _measured(query: af.Query, kind: str, seconds: float, rate: float, rows: int
     command = [sys.executable, "-m", "afspark.bench.pushing", query.receivers[0], "--kind", kind, "--rows", str(rows)]
     inherited = [path for path in [os.environ.get("PYTHONPATH")] if path]
     producer = subprocess.Popen(
-        # Until it is told to end.
-        [*command, "--seconds", "3600", "--rate", str(rate)],
+        # Until it is told to end; not for ever, should nobody be left to tell it.
+        [*command, "--seconds", str(seconds + PATIENCE_SECONDS), "--rate", str(rate)],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *inherited])},
