@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 import afspark as af
 from afspark.bench.inputs import packet_files, text_files
+from afspark.cli.quiet import hush_python, jvm_output
 
 #: Parquet files of about 40 MB, like the text files.
 PACKETS_PER_FILE = 6_800_000
@@ -33,11 +34,16 @@ class Rig:
     batches: int = 14
     rounds: int = 3
     seeds: int = 20
+    #: where Spark's own talk goes; None: to the terminal
+    log: Path | None = None
 
     @cached_property
     def spark(self) -> SparkSession:
         config = {"spark.ui.enabled": "false", "spark.driver.memory": DRIVER_MEMORY}
-        return af.session("local[2]", app_name="afspark bench", config=config)
+        if self.log is not None:
+            hush_python()
+        with jvm_output(self.log):
+            return af.session("local[2]", app_name="afspark bench", config=config)
 
     @cached_property
     def text(self) -> Path:

@@ -20,5 +20,8 @@ def measured(options: BenchOptions) -> int:
         raise UsageError(
             f"The page {page} cannot show plots in {folder}.", remedy="Choose an --out below the folder of --page."
         )
-    rig = Rig(Path(options.inputs), options.batches, options.rounds, options.seeds)
+    inputs = Path(options.inputs)
+    inputs.mkdir(parents=True, exist_ok=True)
+    log = None if options.debug else inputs / "spark.log"
+    rig = Rig(inputs, options.batches, options.rounds, options.seeds, log)
     return bench(list(options.experiments), rig, folder, page)

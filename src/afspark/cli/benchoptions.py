@@ -59,7 +59,7 @@ def add_bench(commands: Any) -> None:
     parser.add_argument("--inputs", metavar="DIR", default=str(inputs), help="where generated files are kept")
     parser.add_argument("--out", metavar="DIR", default="out/bench", help="where figures go (default: out/bench)")
     parser.add_argument("--page", metavar="FILE", help="write a page about all figures in --out, which lies below it")
-    parser.add_argument("--debug", action="store_true", help="show the traces of errors")
+    parser.add_argument("--debug", action="store_true", help="show Spark's log and the traces of errors")
 
 
 def _batches(text: str) -> int:
