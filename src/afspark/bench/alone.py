@@ -45,7 +45,11 @@ def shares_of(source: Source, workers: int = WORKERS) -> list[list[Chunk]]:
 
 
 def run_alone(part: Part, source: Source, operator: Operator) -> dict[str, float]:
-    """``mb_per_second`` and ``items_per_second`` of all processes together; one process a worker, all at once."""
+    """``mb_per_second`` and ``items_per_second`` of all processes together; one process a worker, all at once.
+
+    ``mb_per_cpu_second`` is what one process does in a second of its own: the figure that others on the machine touch
+    least.
+    """
     shares = shares_of(source)
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(len(shares)), context.SimpleQueue()
@@ -76,16 +80,23 @@ def _measure(
 
     once()
     barrier.wait()
-    passes, started = 0, time.perf_counter()
+    passes, started, worked = 0, time.perf_counter(), time.process_time()
     while time.perf_counter() - started < SECONDS:
         once()
         passes += 1
     rate = passes / (time.perf_counter() - started)
+    cpu_rate = passes / (time.process_time() - worked)
     # Nobody's measurement ends in a machine that the others have left already.
     barrier.wait()
     items = sum(items_in(batch) for batch in _read(source, chunks))
     megabytes = sum(int(chunk["bytes"]) for chunk in chunks) / 1e6
-    results.put({"mb_per_second": megabytes * rate, "items_per_second": items * rate})
+    results.put(
+        {
+            "mb_per_second": megabytes * rate,
+            "items_per_second": items * rate,
+            "mb_per_cpu_second": megabytes * cpu_rate / WORKERS,
+        }
+    )
 
 
 class Kernel:

@@ -21,8 +21,8 @@ from afspark.bench.streams import WARM_BATCHES
 
 SIZES = (10**7, 10**8, 10**9)
 ROW_BYTES = 24
-#: The same for all: ten to the seventh takes five batches, ten to the ninth five hundred.
-BATCH_ROWS = 2_000_000
+#: The same for all: ten to the seventh takes five batches, ten to the ninth 477. A whole number of chunks.
+BATCH_ROWS = 1 << 21
 TENTHS = 10
 #: Spark and the engine remember a hundred batches, so a look now and then sees all of them.
 LOOK_SECONDS = 2.0
@@ -125,9 +125,9 @@ def _python_children() -> list[int]:
 
 
 def _resident(pid: int) -> int:
-    """Anonymous memory of a process in bytes; segments are mapped files and counted as states."""
+    """Anonymous memory in bytes, shared pages by their share; segments are mapped files and counted as states."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:")), 0)
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss_Anon:")), 0)

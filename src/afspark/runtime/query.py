@@ -79,7 +79,8 @@ class Query:
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
         """The same of the last hundred batches, oldest first."""
-        return [progress.to_json() for progress in self._recent]
+        # Copied first, in one go: a batch may end meanwhile.
+        return [progress.to_json() for progress in list(self._recent)]
 
     @property
     def spark_query(self) -> StreamingQuery:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from afspark.model.kernels.arrow import Array
+from afspark.model.kernels.arrow import read_only
 from afspark.model.kernels.hashing import hash_columns
 from afspark.model.kernels.lines import all_lines, lines_with, pieces_of, rows_with
 from afspark.model.kernels.logistic import Workspace, learn_dense, place_hashes, place_integers
@@ -35,6 +35,7 @@ def warm_up() -> None:
     table = HashTable(key="string", value="int64").open(HeapColumns(), "table")
     table.begin()
     table.add(words.column("word"), words.column("count"), hashes=words.column("hash").to_numpy())
+    table.put(words.column("word"), np.ones(len(words), np.int64))
     _back_up(table)
     matrix = Matrix(rows=4, cols=8, value="int64").open(HeapColumns(), "matrix")
     matrix.begin()
@@ -45,29 +46,26 @@ def warm_up() -> None:
 
 
 def _learn() -> None:
-    """The kernels of regression, with the features that the sources give: numbers, categories, sparse rows."""
-    labels = _as_arrow(np.array([1, 0], np.uint8))
+    """The kernels of regression, with the features that the sources give: numbers, categories, sparse rows.
+
+    What Arrow lends is read-only, and kernels are compiled anew for arrays that are not.
+    """
+    labels = read_only(np.array([1, 0], np.uint8))
     for kind in (np.float32, np.float64):
-        learn_dense(labels, _as_arrow(np.ones((2, 4), kind)), np.zeros(5), t=0, rate=1.0, norm=1.0)
+        learn_dense(labels, read_only(np.ones((2, 4), kind)), np.zeros(5), t=0, rate=1.0, norm=1.0)
     model = Vector(size=9, value="float64", divergence="euclidean").open(HeapColumns(), "model")
     model.begin()
     space = Workspace.begin(model.values)
-    cells = place_integers(_as_arrow(np.array([[1, 2], [3, 4]], np.int32)), slots=8, first=1)
+    cells = place_integers(read_only(np.array([[1, 2], [3, 4]], np.int32)), slots=8, first=1)
     place_hashes(np.array([1, 2], np.uint64), number=0, slots=8, first=1, out=cells[:, 0])
     space.learn_ones(labels, cells, t=0, rate=1.0)
     offsets, values = np.array([0, 2, 4]), np.ones(4)
     space.learn_sparse(labels, offsets, cells.reshape(-1), values, t=0, rate=1.0, norm=1.0)
     touched, learned = space.changes()
     merging = Workspace.begin(model.values, merging=True)
-    merging.add_model(_as_arrow(touched), _as_arrow(learned), 1.0)
+    merging.add_model(read_only(touched), read_only(learned), 1.0)
     model.put_at(*merging.changes())
     _back_up(model)
-
-
-def _as_arrow(values: Array) -> Array:
-    """As Arrow lends it: kernels are compiled anew for arrays that can be written to."""
-    values.flags.writeable = False
-    return values
 
 
 def _back_up(state: State) -> None:

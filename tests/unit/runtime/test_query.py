@@ -96,3 +96,15 @@ def test_after_the_batch_its_thread_may_ask_again() -> None:
     query.end()
     query.stop()
     assert (busy.stopped, busy.ended) == (1, 1)
+
+
+def test_progress_can_be_asked_for_while_a_batch_ends() -> None:
+    query = Query(None, Busy(lambda: None))  # type: ignore[arg-type]
+
+    class Told:
+        def to_json(self) -> dict[str, int]:
+            query._recent.append(Told())  # type: ignore[arg-type]
+            return {"batch": 0}
+
+    query._recent.extend([Told(), Told()])  # type: ignore[list-item]
+    assert query.recentProgress == [{"batch": 0}] * 2

@@ -43,14 +43,14 @@ def byte_buffers(array: pa.Array) -> tuple[Array, Array]:
         width = np.int64
     _, offsets, data = array.buffers()
     if len(array) == 0:
-        return _read_only(np.zeros(1, width)), _read_only(np.zeros(0, np.uint8))
+        return read_only(np.zeros(1, width)), read_only(np.zeros(0, np.uint8))
     starts = np.frombuffer(offsets, dtype=width)[array.offset : array.offset + len(array) + 1]
     content = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8)
-    return _read_only(starts), _read_only(content)
+    return read_only(starts), read_only(content)
 
 
-def _read_only(values: Array) -> Array:
-    # Whoever owns the memory, kernels are compiled for one kind of array only.
+def read_only(values: Array) -> Array:
+    """The same array; whoever owns its memory, kernels are then compiled for one kind of array only."""
     values.flags.writeable = False
     return values
 

@@ -15,7 +15,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from afspark.model.kernels.arrow import Array
+from afspark.model.kernels.arrow import Array, read_only
 from afspark.model.kernels.hashing import GOLDEN, hash_int64, hash_integers, mix
 
 SLOT = 16
@@ -238,5 +238,5 @@ def spell_words(count: int) -> Array:
 
 def _noise(start: int, count: int) -> Array:
     out = np.empty(count, np.uint64)
-    hash_integers(np.arange(start, start + count), out)
+    hash_integers(read_only(np.arange(start, start + count)), out)
     return out

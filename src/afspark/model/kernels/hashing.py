@@ -18,7 +18,7 @@ import pyarrow.types as pat
 from numba import njit
 
 from afspark.errors import UsageError
-from afspark.model.kernels.arrow import Array, as_array, byte_buffers, is_bytes
+from afspark.model.kernels.arrow import Array, as_array, byte_buffers, is_bytes, read_only
 from afspark.model.kernels.memory import load64, load_tail
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -122,7 +122,7 @@ def _hash_column(batch: pa.RecordBatch, name: str) -> Array:
     if is_bytes(column.type):
         return hash_strings(column)
     out = np.empty(len(column), np.uint64)
-    hash_integers(_integers(column, name), out)
+    hash_integers(read_only(_integers(column, name)), out)
     return _with_nulls(column, out)
 
 
