@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.archive import java_options
+
 # Shared machines stall; a slow example is no failure. pytest-timeout catches real hangs.
 _COMMON = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", _COMMON, derandomize=True, database=None)
 settings.register_profile("explore", _COMMON, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-# Java and Python processes that live for seconds must not spend them on compiling for hours.
-FAST_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-os.environ.setdefault("SPARK_SUBMIT_OPTS", FAST_JAVA)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
 _STARTUP = str(Path(__file__).parent / "startup")
 os.environ["PYTHONPATH"] = os.pathsep.join([_STARTUP, *filter(None, [os.environ.get("PYTHONPATH")])])
 

@@ -31,8 +31,11 @@ THETA = 160.0
 EVERY_PHASE = FaultPlan(frozenset(Strike(batch, phase) for batch, phase in enumerate(Phase, start=1)), "every")
 
 
+@pytest.mark.thorough
 def test_minibatch_is_exact_after_failures_in_every_phase(spark: SparkSession, place: Place) -> None:
-    """tests/unit/runtime/test_engine_failures.py strikes in each phase alone."""
+    """A pipeline of three operators goes through the same in tests/spark/test_pipelines.py; in
+    tests/unit/runtime/test_engine_failures.py each phase is struck alone.
+    """
     truth = write_text(place.input, 4 * (len(Phase) + 2))
     query = run(words(spark, place, af.MiniBatch(), keyed=True, faults=EVERY_PHASE))
     assert worst(truth, counts(query)) == 0
@@ -54,6 +57,7 @@ def test_approximate_stays_inside_its_bound_after_failures_in_every_phase(spark:
     assert 0 < worst(truth, counts(query)) <= realised <= THETA
 
 
+@pytest.mark.thorough
 def test_ten_system_failures_stay_inside_the_bound(spark: SparkSession, place: Place) -> None:
     truth = write_text(place.input, 52)
     plan = FaultPlan.seeded(10, batches=13, seed=4)
@@ -91,7 +95,7 @@ def heavy(spark: SparkSession, place: Place, tolerance: af.Tolerance, faults: Fa
     [
         (af.Approximate(40_000.0), FaultPlan.seeded(10, batches=8, seed=1)),
         (af.Approximate(40_000.0), struck(Phase.COMMITTED, 7)),
-        (af.MiniBatch(), FaultPlan.seeded(3, batches=8, seed=2)),
+        pytest.param(af.MiniBatch(), FaultPlan.seeded(3, batches=8, seed=2), marks=pytest.mark.thorough),
     ],
     ids=["ten failures", "one after the last batch", "minibatch"],
 )

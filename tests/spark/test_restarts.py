@@ -70,7 +70,7 @@ def wait_for(path: Path, seconds: float = 60) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["shares", "keyed"])
 def test_a_worker_process_killed_half_way_loses_nothing(spark: SparkSession, place: Place, keyed: bool) -> None:
     truth = write_text(place.input, 8)
     marker = place.root / "marker"

@@ -75,6 +75,15 @@ def _called(part: Any) -> str:
 
 
 moments = pytest.mark.parametrize("moment", MOMENTS, ids=_called)
+#: `make test` takes one before the batch's record and one after it, `make thorough` all.
+main_moments = pytest.mark.parametrize(
+    "moment",
+    [
+        moment if moment in (_between_the_workers, after_record) else pytest.param(moment, marks=pytest.mark.thorough)
+        for moment in MOMENTS
+    ],
+    ids=_called,
+)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +140,7 @@ def test_a_loss_after_the_restart_still_finds_every_backup(make_rig: MakeRig, mo
     assert [entry.recovery.damaged for entry in rig.ledger] == [(), ()]
 
 
-@moments
+@main_moments
 def test_two_drivers_die_one_after_the_other(make_rig: MakeRig, moment: Moment) -> None:
     rig, truth = make_rig(tolerance=MiniBatch())
     for _ in range(2):

@@ -104,7 +104,9 @@ def test_without_failures_it_is_what_a_single_process_learns(make: Make, kind: s
     assert found["prediction_rate"] > found["base_rate"] + 0.05
 
 
-@pytest.mark.parametrize("operator", ["local", "global", None])
+@pytest.mark.parametrize(
+    "operator", [*(pytest.param(one, marks=pytest.mark.thorough) for one in ("local", "global")), None]
+)
 def test_exact_tolerance_loses_nothing_of_model_counts_and_feedback(make: Make, operator: str | None) -> None:
     rig = make("higgs", MiniBatch())
     rig.go(2)
