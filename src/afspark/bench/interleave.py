@@ -22,8 +22,7 @@ class Contest:
 
     def ratio(self, contender: str, other: str, figure: str) -> float:
         """Median over rounds of the ratio within a round: what both had in common cancels out."""
-        pairs = zip(self.rounds[contender], self.rounds[other], strict=True)
-        return statistics.median(mine[figure] / theirs[figure] for mine, theirs in pairs)
+        return self.ratio_spread(contender, other, figure)["median"]
 
     def ratio_spread(self, contender: str, other: str, figure: str) -> dict[str, float]:
         """The same with the least and the most of the rounds."""
@@ -43,11 +42,11 @@ def spread_of(values: Sequence[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "least": min(values), "most": max(values)}
 
 
-def interleave(contenders: Mapping[str, Measure], *, rounds: int) -> Contest:
+def interleave(contenders: Mapping[str, Measure], *, rounds: int, warm_up: bool = True) -> Contest:
     """One unmeasured round to warm up, then ``rounds`` measured ones, the order turning from round to round."""
     results: dict[str, list[dict[str, float]]] = {name: [] for name in contenders}
     names = list(contenders)
-    for number in range(rounds + 1):
+    for number in range(0 if warm_up else 1, rounds + 1):
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             figures = contenders[name]()

@@ -1,17 +1,17 @@
-"""The papers' five algorithms over pushed items, under every scheme of tables 4 and 5, on stores of three speeds.
+"""The papers' five algorithms over pushed items, under every scheme of tables 4 and 5, on stores of several speeds.
 
 An item is a line of text for Grep and WordCount (a message has 24,576 of them), a packet's header for heavy hitters and
 the join (65,536; two traces in turn, told apart by a column), a click with eleven features for logistic regression
 (32,768). One process pushes prepared messages over and over, two workers process them.
 
-What the schemes are: ``approximate`` has the papers' Θ, and L as a time: L = 2 s, of which l = 1 s of stream is in
+What the schemes are: ``approximate`` has the papers' Θ, and L as a time: L = 4 s, of which l = 2 s of stream are in
 force before any failure. A producer that is not held back fills the receivers' buffers, and an item waits as long as
 they take to be drained; 48 MB are a fraction of a second's worth. Where items are passed on within a batch (the lines
 of Grep, the models of the regression) they wait for its end, so batches are short there. A message alone exceeds the
 papers' L = 10^3, so that under ``approximate, L = 1000`` an item is logged, or is in the state before it is
-acknowledged. ``minibatch`` and ``upstream, items logged`` have every item in the log before a worker gets it, with as
-many under way as fit the producer's memory; both back up the changes of every step, so that they differ in name only.
-``upstream`` keeps items at the producer until their effect is durable and writes none.
+acknowledged. ``minibatch`` has every item in the log before a worker gets it, with as many under way as fit the
+producer's memory, and backs up the changes of every step: what the papers call upstream backup, item backups included,
+is the same run under another name here. ``upstream`` keeps items at the producer until their effect is durable and writes none.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ import afspark as af
 from afspark.bench.interleave import Contest, interleave
 from afspark.bench.pushing import kind_of
 from afspark.bench.pushrate import pushed_run
-from afspark.bench.rig import STORES
+from afspark.bench.rig import PUSHED_STORES
 
 FIGURE = "items_per_second"
-SECONDS_OF_STREAM = 2.0
+SECONDS_OF_STREAM = 4.0
 BUFFER_BYTES = 48_000_000
 UNACKED = 4_000_000
 PAPERS_ITEMS = 1_000
@@ -87,7 +87,6 @@ def schemes(theta: float) -> dict[str, af.Tolerance]:
         "approximate, L = 1000": af.Approximate(theta, items=PAPERS_ITEMS, unacked=UNACKED),
         "minibatch": af.MiniBatch(log_items=True, unacked=math.inf),
         "upstream": af.UpstreamBackup(),
-        "upstream, items logged": af.UpstreamBackup(log_items=True),
     }
 
 
@@ -98,16 +97,16 @@ def pushed_schemes(
     rounds: int,
     seconds: float,
     *,
-    only: tuple[str, ...] = (),
+    warm_up: bool = True,
 ) -> Contest:
-    """All schemes (or ``only`` some) of one algorithm on one of the `STORES`, round by round."""
+    """All schemes of one algorithm on one of the `PUSHED_STORES`, round by round."""
     chosen = ALGORITHMS[algorithm]
 
     def run(tolerance: af.Tolerance) -> dict[str, float]:
         schema = kind_of(chosen.kind).schema
         stream = af.read_stream(spark).pushed(schema, tick_seconds=chosen.tick, buffer_bytes=BUFFER_BYTES)
         writer = chosen.write(stream, tolerance)
-        return pushed_run(writer, chosen.kind, seconds=seconds, throttle=STORES[store])
+        return pushed_run(writer, chosen.kind, seconds=seconds, throttle=PUSHED_STORES[store])
 
     contenders = {name: partial(run, tolerance) for name, tolerance in schemes(chosen.theta).items()}
-    return interleave({name: one for name, one in contenders.items() if not only or name in only}, rounds=rounds)
+    return interleave(contenders, rounds=rounds, warm_up=warm_up)

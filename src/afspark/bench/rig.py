@@ -24,6 +24,12 @@ STORES: dict[str, dict[str, float]] = {
     "100 MB/s, 20 ms": {"storeLatencySeconds": 0.02, "storeBytesPerSecond": 100e6},
 }
 """Options that make the backup store as slow as a remote one."""
+PUSHED_STORES: dict[str, dict[str, float]] = STORES | {
+    "20 MB/s, 20 ms": {"storeLatencySeconds": 0.02, "storeBytesPerSecond": 20e6}
+}
+"""The last is to two cores what the papers' store was to their cluster, or better: it took about a tenth of what their
+workers could process, and two cores process some hundred megabytes a second.
+"""
 
 
 @dataclass(frozen=True)
