@@ -199,9 +199,11 @@ class GlobalRegression(Operator):
     def results(self, shares: Sequence[Share]) -> pa.Table:
         (cells,) = (share.cells["model"] for share in shares)
         index = cells.column("index")
-        names = np.array([*self.features.names(), None], object)
-        feature = names[np.minimum(index.to_numpy(), len(names) - 1)]
-        return pa.table({"index": index, "feature": pa.array(feature, pa.string()), "weight": cells.column("value")})
+        names = self.features.names()
+        # Hashed cells have no name.
+        places = pa.array(index.to_numpy(), mask=index.to_numpy() >= len(names))
+        feature = pa.array(names, pa.string()).take(places)
+        return pa.table({"index": index, "feature": feature, "weight": cells.column("value")})
 
     def fingerprint(self) -> dict[str, Any]:
         return super().fingerprint() | {"features": self.features.to_json(), "to": self.to}

@@ -12,7 +12,7 @@ from afspark.bench.accuracy.hitters import HeavyHitterStudy
 from afspark.bench.accuracy.join import JoinStudy
 from afspark.bench.accuracy.prefixes import Prefixes
 from afspark.bench.accuracy.regression import RegressionStudy
-from afspark.bench.accuracy.trial import BATCHES, FAILURES, Outcome, Study, failures_before, strikes
+from afspark.bench.accuracy.trial import BATCHES, FAILURES, Outcome, Study, failures_before, is_scored, strikes
 from afspark.runtime.faults import Phase, Strike
 
 
@@ -34,6 +34,12 @@ def test_seeds_differ_and_all_phases_occur() -> None:
 def test_a_failure_after_the_results_shows_in_the_next_ones(phase: Phase, seen: int) -> None:
     plan = [Strike(3, phase)]
     assert failures_before(3, plan) == seen and failures_before(4, plan) == 1
+
+
+def test_results_are_scored_before_the_next_failure_and_at_the_end() -> None:
+    plan = [Strike(2, Phase.APPLYING), Strike(3, Phase.COMMITTED)]
+    assert [batch for batch in range(BATCHES) if is_scored(batch, plan)] == [1, 3, BATCHES - 1]
+    assert all(is_scored(batch, []) for batch in range(BATCHES))
 
 
 def outcome(seed: int, score: float, held: float = 1.0) -> Outcome:

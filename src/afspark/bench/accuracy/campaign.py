@@ -39,7 +39,7 @@ class Campaign:
 def measured(rig: Rig, study: Study) -> dict[str, Any]:
     """All that is known of an algorithm under all settings of the study."""
     undisturbed = trial(rig.spark, study, next(iter(study.tolerances.values())), seed=0, failures=0)
-    free = [found["score"] for found in undisturbed.every_batch]
+    free = [found["score"] for found in undisturbed.scored]
     found: dict[str, Any] = {
         "items": study.items,
         # To compare with at the same place of the stream.

@@ -1,4 +1,4 @@
-"""One stream that ten system failures strike, its results scored after every batch.
+"""One stream that ten system failures strike, its results scored before every next failure.
 
 The input is generated and the same for all trials, so that what a batch's results should be is known: failures are
 what differs. They strike at random moments drawn from the trial's seed, one in every second batch.
@@ -55,17 +55,17 @@ class Study(ABC):
 
 @dataclass(frozen=True)
 class Outcome:
-    """Scores after every batch, and the verdict at the end."""
+    """The scores of batches, and the verdict at the end."""
 
     seed: int
-    every_batch: Sequence[dict[str, float]]
+    scored: Sequence[dict[str, float]]
     verdict: Mapping[str, float]
     recoveries: Sequence[float]
 
     @property
     def scores(self) -> list[dict[str, float]]:
         """After 0, 1, … failures, as of the last batch before the next one."""
-        newest = {found["failures"]: found for found in self.every_batch}
+        newest = {found["failures"]: found for found in self.scored}
         return [newest[count] for count in sorted(newest)]
 
     def to_json(self) -> dict[str, Any]:
@@ -86,6 +86,11 @@ def failures_before(results_of: int, plan: Sequence[Strike]) -> int:
     )
 
 
+def is_scored(batch: int, plan: Sequence[Strike]) -> bool:
+    """Whether results are the last ones before the next failure, or the last of all; without failures all are."""
+    return not plan or batch == BATCHES - 1 or failures_before(batch, plan) < failures_before(batch + 1, plan)
+
+
 def trial(spark: SparkSession, study: Study, tolerance: af.Approximate, seed: int, failures: int = FAILURES) -> Outcome:
     """Runs the stream once."""
     plan = strikes(seed, failures)
@@ -93,6 +98,8 @@ def trial(spark: SparkSession, study: Study, tolerance: af.Approximate, seed: in
     last: list[pa.Table] = []
 
     def take(frame: DataFrame, batch: int) -> None:
+        if not is_scored(batch, plan):
+            return
         last[:] = [frame.toArrow()]
         found = {"batch": float(batch), "failures": float(failures_before(batch, plan))}
         scores.append(found | study.score(last[0], batch))
