@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -39,10 +40,16 @@ class Study(ABC):
     #: items in the whole stream
     items: int
     tolerances: Mapping[str, af.Approximate]
+    #: output mode in which a sink is called with every batch
+    mode: ClassVar[str] = "complete"
 
     @abstractmethod
     def stream(self, spark: SparkSession, tolerance: af.Tolerance) -> af.StatefulStream:
         """The pipeline; its last operator's results are scored."""
+
+    def collect(self, frame: DataFrame, query: af.Query) -> pa.Table:
+        """The results that a sink is called for."""
+        return frame.toArrow()
 
     @abstractmethod
     def score(self, results: pa.Table, batch: int) -> dict[str, float]:
@@ -96,11 +103,12 @@ def trial(spark: SparkSession, study: Study, tolerance: af.Approximate, seed: in
     plan = strikes(seed, failures)
     scores: list[dict[str, float]] = []
     last: list[pa.Table] = []
+    started: Future[af.Query] = Future()
 
     def take(frame: DataFrame, batch: int) -> None:
         if not is_scored(batch, plan):
             return
-        last[:] = [frame.toArrow()]
+        last[:] = [study.collect(frame, started.result())]
         found = {"batch": float(batch), "failures": float(failures_before(batch, plan))}
         scores.append(found | study.score(last[0], batch))
 
@@ -108,7 +116,7 @@ def trial(spark: SparkSession, study: Study, tolerance: af.Approximate, seed: in
     try:
         query = (
             study.stream(spark, tolerance)
-            .writeStream.outputMode("complete")
+            .writeStream.outputMode(study.mode)
             .foreachBatch(take)
             .option("checkpointLocation", checkpoint)
             .option("batchBytes", study.batch_bytes)
@@ -116,6 +124,7 @@ def trial(spark: SparkSession, study: Study, tolerance: af.Approximate, seed: in
             .inject(FaultPlan(frozenset(plan), name=f"seed-{seed}"))
             .start()
         )
+        started.set_result(query)
         query.awaitTermination()
         verdict = study.verdict(query, last[0], tolerance)
         recoveries = [one["recovery_seconds"] for one in query.ledger() if one["recovery_seconds"] is not None]
