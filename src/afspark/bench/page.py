@@ -39,7 +39,8 @@ def _circumstances(document: dict[str, Any]) -> str:
         f"`afspark bench {document['experiment']}`: {found['cores']} cores ({found['processor']}), "
         f"{found['memory_gb']} GB, Spark {found['spark']}, Python {found['python']}; {settings['rounds']} rounds, "
         f"{settings['batches']} batches, {settings['seeds']} seeds where there are any; "
-        f"load before {found['load_before']}, {document['seconds'] / 60:.0f} minutes.\n\n"
+        f"load before {found['load_before']}. {document.get('note', '')}".rstrip()
+        + "\n\n"
     )
 
 
