@@ -171,6 +171,4 @@ def drawn(found: dict[str, Any], path: Path, algorithm: str, measure: str) -> st
     undisturbed = Curve("no failures, same place in the stream", counts, [free[place] for place in places], dashed=True)
     papers = {setting: (before, after) for setting, (before, after) in ACCURACY[algorithm].items()}
     curves(path, [undisturbed, *lines], papers, title=f"{algorithm}: {measure}", label="system failures so far")
-    return (
-        f"{measure} after failures: mean of all seeds (lines) and the worst of them (bands); right: the papers' figures"
-    )
+    return f"{measure} after failures: mean of all seeds (lines) and the worst of them (bands), and the same stream without failures (dashed); right: the papers' figures"

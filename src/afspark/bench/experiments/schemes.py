@@ -103,4 +103,4 @@ def draw(found: dict[str, Any], path: Path) -> str:
         for algorithm, part in found.items()
     }
     bars(path, groups, title="Throughput without failures", subtitle="input that can be read again; none = 1")
-    return "Throughput of each scheme, relative to none, on the local disk and on a store of 100 MB/s and 20 ms"
+    return "Median throughput of each scheme over that of none, on the local disk and on a store of 100 MB/s and 20 ms"
