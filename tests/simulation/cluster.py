@@ -134,6 +134,9 @@ class Faults:
         world().point(f"phase {phase.value}")
         return False
 
+    def strikes_workers(self, batch: int) -> bool:
+        return False
+
 
 class OneByOne:
     """Stands for a pool of threads."""

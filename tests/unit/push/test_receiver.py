@@ -334,6 +334,7 @@ def test_stopping_ends_every_call(receive: Start, state: str) -> None:
     receiver = receive(limits=Limits(buffer_bytes=10_000, message_bytes=10_000), ack_when_confirmed=late)
     stream = Client(receiver.address).stream()
     stream.send(0, 50)
+    eventually(lambda: receiver.stats()["accepted"] == 50)
     failures: list[BaseException] = []
     if state == "blocked":
         stream.send(50, 300)
