@@ -17,7 +17,7 @@ class Writes:
         self._store = store
         self.durable = durable
         self._under_way: tuple[ObjectRef, threading.Thread] | None = None
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
 
     @property
     def all(self) -> tuple[ObjectRef, ...]:
@@ -54,5 +54,5 @@ class Writes:
     def _put(self, name: str, data: bytes) -> None:
         try:
             self._store.put(name, data)
-        except Exception as error:  # noqa: BLE001 (raised by whoever waits)
+        except BaseException as error:  # noqa: BLE001 (raised by whoever waits: only a put that returned is durable)
             self._failure = error
