@@ -145,6 +145,9 @@ def test_ctrl_c_stops_between_batches_and_the_same_command_goes_on(
     told = capsys.readouterr()
     assert GOES_ON in told.err and told.err.count("\n") == 1
     assert not report.exists()
+    # A stop can come between the end of a batch and Spark's note of it; Spark then runs the batch again.
+    newest = max((Path(checkpoint) / "offsets").glob("[0-9]*"), key=lambda path: int(path.name)).name
+    (Path(checkpoint) / "commits" / newest).unlink(missing_ok=True)
     assert main(line) == 0
     document = load(report)
     assert document["resumed"]

@@ -57,7 +57,7 @@ class Outcome:
         Ask for results first: workers that lost their state after the last batch are recovered then.
         """
         query, totals = self.query, self.query.totals
-        last = query.lastProgress or {"batch": 0, "state": {"cells": 0, "bytes": 0}}
+        last = query.lastProgress or {"state": {"cells": 0, "bytes": 0}}
         report = RunReport(
             algorithm=assignment.task.algorithm,
             settings=settings,
@@ -71,7 +71,7 @@ class Outcome:
             ledger=query.ledger(),
             promised=assignment.tolerance.promise() if assignment.task.bounded else None,
             realised=query.bounds(),
-            resumed=last["batch"] + 1 > totals.batches,
+            resumed=query.resumed,
         )
         return replace(report, **extras)
 

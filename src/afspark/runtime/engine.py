@@ -73,6 +73,8 @@ class Engine:
         )
         self.inlets = Inlets(pipeline, self.planners, checkpoint, self.reception)
         self.crews: list[Crew] = []
+        #: an earlier start has begun a batch; Spark may run that one again
+        self.resumed = self._newest_of("offsets") >= 0
         self.totals = {"items": 0, "bytes": 0}
         #: every operator was told that the stream has ended
         self.told = False

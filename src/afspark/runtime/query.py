@@ -121,6 +121,11 @@ class Query:
 
     # --- ours -----------------------------------------------------------------------------------------------
 
+    @property
+    def resumed(self) -> bool:
+        """Whether this start goes on with a stream that an earlier one has begun."""
+        return self._engine.resumed
+
     def results(self, operator: str | None = None) -> DataFrame:
         """An operator's results as of the last committed batch, merged over all workers; default: the last one's.
 
