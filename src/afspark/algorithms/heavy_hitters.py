@@ -95,11 +95,10 @@ class HeavyHitters(Operator):
         self.key_types = tuple(schema.field(name).type for name in self.keys)
 
     def begin(self, states: Mapping[str, Any], context: WorkerContext) -> None:
-        self.delta = np.zeros(self.shape, dtype=self.value)
         self.seen = SeenKeys()
         self.found: list[pa.RecordBatch] = []
         self.skipped = 0
-        self.base = states["sketch"].values
+        self.sums = states["sketch"].values.copy()
         # A key may fall short of its share by what failures took from the state, and by items that never came.
         unseen = (self.alpha or 0.0) * context.losable_items
         self.hint = self.threshold / context.workers - context.missing.get("sketch", 0.0) - unseen
@@ -118,9 +117,7 @@ class HeavyHitters(Operator):
             items = items.filter(sound)
             weights = items.column(self.weight)
         hashes = hash_columns(items, self.keys)
-        rows = update_and_find(
-            self.base, self.delta, hashes, weights.to_numpy(zero_copy_only=False), self.hint, self.seen
-        )
+        rows = update_and_find(self.sums, hashes, weights.to_numpy(zero_copy_only=False), self.hint, self.seen)
         if len(rows):
             self.found.append(items.select(self.keys).take(pa.array(rows)))
 
@@ -129,7 +126,7 @@ class HeavyHitters(Operator):
         return sound if self.alpha is None else pc.and_(sound, pc.less_equal(weights, self.alpha))
 
     def finish(self, states: Mapping[str, Any]) -> None:
-        states["sketch"].add_dense(self.delta)
+        states["sketch"].add_dense(self.sums - states["sketch"].values)
         if self.found:
             texts = encode_keys(pa.Table.from_batches(self.found))
             states["candidates"].put(texts, np.ones(len(texts), np.int64))

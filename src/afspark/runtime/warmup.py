@@ -39,7 +39,7 @@ def warm_up() -> None:
     _back_up(table)
     matrix = Matrix(rows=4, cols=8, value="int64").open(HeapColumns(), "matrix")
     matrix.begin()
-    update_and_find(matrix.values, delta, hashes, packets.column("bytes").to_numpy(), 1.0, SeenKeys())
+    update_and_find(delta, hashes, packets.column("bytes").to_numpy(), 1.0, SeenKeys())
     matrix.add_dense(delta)
     _back_up(matrix)
     _learn()

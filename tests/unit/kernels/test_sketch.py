@@ -55,29 +55,29 @@ def test_two_calls_equal_one(stream, cut):
 @given(streams(), st.integers(0, 60), st.integers(-10, 3000))
 def test_finding_equals_the_twin_over_two_calls(stream, cut, hint):
     shape, hashes, weights = stream
-    base = np.arange(shape[0] * shape[1]).reshape(shape).astype(weights.dtype)
-    delta, expected = np.zeros(shape, weights.dtype), np.zeros(shape, weights.dtype)
+    matrix = np.arange(shape[0] * shape[1]).reshape(shape).astype(weights.dtype)
+    expected = matrix.copy()
     seen = sketch.SeenKeys()
     plain_seen: set[int] = set()
     for part in (slice(None, cut), slice(cut, None)):
-        found = sketch.update_and_find(base, delta, hashes[part], weights[part], hint, seen)
-        plain = twin.update_and_find(base, expected, hashes[part], weights[part], hint, plain_seen, FACTORS)
+        found = sketch.update_and_find(matrix, hashes[part], weights[part], hint, seen)
+        plain = twin.update_and_find(expected, hashes[part], weights[part], hint, plain_seen, FACTORS)
         assert found.tolist() == plain
-    assert (delta == expected).all()
+    assert (matrix == expected).all()
     assert len(seen) == len(plain_seen)
 
 
 def test_the_set_of_seen_keys_grows_inside_a_call():
     hashes = np.random.default_rng(5).integers(0, 2**64, 20_000, np.uint64)
     hashes = np.concatenate((hashes, [np.uint64(0)], hashes, [np.uint64(0)]))
-    base, delta, plain = (np.zeros((2, 64), np.int64) for _ in range(3))
+    matrix, plain = (np.zeros((2, 64), np.int64) for _ in range(2))
     seen = sketch.SeenKeys()
-    found = sketch.update_and_find(base, delta, hashes, 3, 1, seen)
+    found = sketch.update_and_find(matrix, hashes, 3, 1, seen)
     assert found.tolist() == list(range(20_001))
     assert len(seen) == 20_001
     sketch.update(plain, hashes, 3)
-    assert (delta == plain).all()
-    assert sketch.update_and_find(base, delta, hashes, 3, 1, seen).tolist() == []
+    assert (matrix == plain).all()
+    assert sketch.update_and_find(matrix, hashes, 3, 1, seen).tolist() == []
 
 
 def test_an_estimate_is_never_too_low_and_seldom_much_too_high():
@@ -112,9 +112,9 @@ def test_impossible_shapes_are_refused(shape):
     assert caught.value.shape == shape
 
 
-def test_unequal_lengths_and_shapes_are_refused():
+def test_unequal_lengths_are_refused():
     two = np.zeros(2, np.uint64)
     with pytest.raises(UsageError):
         sketch.update(np.zeros((2, 4)), two, np.ones(3))
     with pytest.raises(UsageError):
-        sketch.update_and_find(np.zeros((2, 5)), np.zeros((2, 4)), two, 1, 1.0, sketch.SeenKeys())
+        sketch.update_and_find(np.zeros((2, 4)), two, np.ones(3), 1.0, sketch.SeenKeys())

@@ -38,7 +38,7 @@ def test_a_reopened_planner_sees_the_same_although_the_folder_changed(tmp_path, 
         (tmp_path / name).write_bytes(name.encode() * 9)
     first = planner_of(tmp_path, log)
     before = all_chunks(first)
-    assert [chunk["bytes"] for chunk in before] == [4, 4, 1] * 3
+    assert [chunk["bytes"] for chunk in before] == [3, 3, 3] * 3
     (tmp_path / "a").unlink()
     (tmp_path / "0").write_bytes(b"new")
     second = planner_of(tmp_path, log, chunk_bytes=1000)

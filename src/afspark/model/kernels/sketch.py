@@ -28,7 +28,7 @@ ROW_FACTORS = np.array(
 """Odd factors, one per row."""
 
 _NONE, _ONE, _S32 = np.uint64(0), np.uint64(1), np.uint64(32)
-# Where a pass stands, so that it can go on after the set of seen keys has grown.
+# Where a search stands, so that it can go on after the set of seen keys has grown.
 _NEXT, _FOUND, _HELD, _ZERO = range(4)
 
 
@@ -61,28 +61,40 @@ def take_minima(matrix, hashes, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def add_and_find(base, delta, hashes, weights, hint, table, state, found):  # type: ignore[no-untyped-def]
-    """``add_weights`` that collects in ``found`` the rows whose key reached ``hint`` and is new to ``table``.
+def add_and_reach(matrix, hashes, weights, hint, reached):  # type: ignore[no-untyped-def]
+    """``add_weights`` that collects in ``reached`` the rows whose key is at ``hint`` or above; how many."""
+    columns = np.uint64(matrix.shape[1])
+    count = np.int64(0)
+    for i in range(len(hashes)):
+        h, weight = hashes[i], weights[i]
+        column = column_of(h, 0, columns)
+        least = matrix[0, column] + weight
+        matrix[0, column] = least
+        for row in range(1, matrix.shape[0]):
+            column = column_of(h, row, columns)
+            new = matrix[row, column] + weight
+            matrix[row, column] = new
+            least = min(least, new)
+        # Written in any case and kept only if it counts: nobody can predict a branch on it.
+        reached[count] = i
+        count += np.int64(least >= hint)
+    return count
+
+
+@njit(cache=True, nogil=True)
+def find_new(hashes, reached, count, table, state, found):  # type: ignore[no-untyped-def]
+    """Collects in ``found`` those of the first ``count`` rows of ``reached`` whose key is new to ``table``.
 
     Returns False, with ``state`` telling where to go on, if ``table`` is more than half full.
     """
-    columns = np.uint64(delta.shape[1])
     mask = np.uint64(len(table) - 1)
     room = len(table) >> 1
-    for i in range(state[_NEXT], len(hashes)):
+    for k in range(state[_NEXT], count):
         if state[_HELD] >= room:
-            state[_NEXT] = i
+            state[_NEXT] = k
             return False
-        h, weight = hashes[i], weights[i]
-        column = column_of(h, 0, columns)
-        delta[0, column] += weight
-        least = base[0, column] + delta[0, column]
-        for row in range(1, delta.shape[0]):
-            column = column_of(h, row, columns)
-            delta[row, column] += weight
-            least = min(least, base[row, column] + delta[row, column])
-        if least < hint:
-            continue
+        i = reached[k]
+        h = hashes[i]
         if h == _NONE:
             # 0 marks a free slot, so the key with hash 0 is remembered apart.
             if state[_ZERO] == 0:
@@ -147,23 +159,19 @@ def estimate(matrix: Array, hashes: Array) -> Array:
     return out
 
 
-def update_and_find(base: Array, delta: Array, hashes: Array, weights: Any, hint: float, seen: SeenKeys) -> Array:
+def update_and_find(matrix: Array, hashes: Array, weights: Any, hint: float, seen: SeenKeys) -> Array:
     """Like ``update``, and finds keys that may be heavy: ascending positions into ``hashes`` (int64).
 
-    One position for each key not in ``seen`` whose estimate in ``base + delta``, right after one of its
-    updates in this call, is at least ``hint``. Found keys enter ``seen``.
+    One position for each key not in ``seen`` whose estimate in ``matrix``, right after one of its updates in this
+    call, is at least ``hint``. Found keys enter ``seen``.
     """
-    _check(delta)
-    if base.shape != delta.shape or base.dtype != delta.dtype:
-        raise UsageError(
-            f"A sketch of {base.dtype} {base.shape} cannot take a delta of {delta.dtype} {delta.shape}.",
-            remedy="Make both alike.",
-        )
-    found = np.empty(len(hashes), np.int64)
+    _check(matrix)
+    hashes = _frozen(hashes, np.uint64)
+    reached, found = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
+    count = add_and_reach(matrix, hashes, _weights(weights, hashes, matrix), float(hint), reached)
     state = seen.state
     state[_NEXT] = state[_FOUND] = 0
-    rows = _frozen(hashes, np.uint64), _weights(weights, hashes, delta)
-    while not add_and_find(_frozen(base, base.dtype), delta, *rows, float(hint), seen.table, state, found):
+    while not find_new(hashes, reached, count, seen.table, state, found):
         seen.grow()
     return found[: int(state[_FOUND])].copy()
 

@@ -28,14 +28,14 @@ def estimate(matrix: Array, hashes: Array, factors: list[int]) -> Array:
 
 
 def update_and_find(
-    base: Array, delta: Array, hashes: Array, weights: Array, hint: float, seen: set[int], factors: list[int]
+    matrix: Array, hashes: Array, weights: Array, hint: float, seen: set[int], factors: list[int]
 ) -> list[int]:
     """One key at a time: update, estimate, report if heavy and not in ``seen``."""
     found = []
     for i in range(len(hashes)):
         one = slice(i, i + 1)
-        update(delta, hashes[one], weights[one], factors)
-        if estimate(base + delta, hashes[one], factors)[0] >= hint and int(hashes[i]) not in seen:
+        update(matrix, hashes[one], weights[one], factors)
+        if estimate(matrix, hashes[one], factors)[0] >= hint and int(hashes[i]) not in seen:
             seen.add(int(hashes[i]))
             found.append(i)
     return found

@@ -13,8 +13,8 @@ import pyarrow.csv as pv
 
 from afspark.errors import InputError, UsageError
 from afspark.runtime.sources.filelog import FilePlanner
-from afspark.runtime.sources.files import absolute, find_files, open_file, require_files
-from afspark.runtime.sources.libsvm import KEEP, STOP, bad_line, byte_ranges, check_on_bad
+from afspark.runtime.sources.files import absolute, byte_ranges, find_files, open_file, require_files
+from afspark.runtime.sources.libsvm import KEEP, STOP, bad_line, check_on_bad
 from afspark.runtime.sources.source import Chunk, LogStore, Planner, Source, require_columns
 from afspark.runtime.sources.text import find_newline, read_lines
 

@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -74,6 +76,13 @@ def find_files(path: str) -> list[FoundFile]:
     if "://" not in path and os.path.exists(path):
         return _sorted(_walk(path))
     return _sorted(_match(path))
+
+
+def byte_ranges(file: FoundFile, chunk_bytes: int) -> list[dict[str, Any]]:
+    """Chunk pieces of a file that is read by lines: alike in size, so that shares of workers can be, too."""
+    count = -(-file.size // chunk_bytes)
+    cuts = [file.size * number // count for number in range(count + 1)]
+    return [{"start": start, "stop": stop, "bytes": stop - start} for start, stop in pairwise(cuts)]
 
 
 def require_files(path: str) -> list[FoundFile]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from afspark.errors import InputError, UsageError
 from afspark.runtime.sources.filelog import FilePlanner
-from afspark.runtime.sources.files import FoundFile, absolute, find_files, open_file, require_files
+from afspark.runtime.sources.files import absolute, byte_ranges, find_files, open_file, require_files
 from afspark.runtime.sources.source import Chunk, LogStore, Planner, Source, require_columns
 from afspark.runtime.sources.text import read_lines
 
@@ -81,13 +80,6 @@ class LibsvmFiles(Source, kind="libsvm"):
         lists = [pa.ListArray.from_arrays(offsets, pa.array(part)) for part in (found.cells, found.value)]
         if len(found.labels):
             yield pa.record_batch([pa.array(found.labels, mask=bad), *lists], schema=ROWS)
-
-
-def byte_ranges(file: FoundFile, chunk_bytes: int) -> list[dict[str, Any]]:
-    """Chunk pieces of a file that is read by lines."""
-    starts = range(0, file.size, chunk_bytes)
-    stops = [min(start + chunk_bytes, file.size) for start in starts]
-    return [{"start": a, "stop": b, "bytes": b - a} for a, b in zip(starts, stops, strict=True)]
 
 
 def check_on_bad(on_bad: str) -> None:

@@ -14,7 +14,7 @@ from afspark.runtime.sources.filelog import FilePlanner
 from afspark.runtime.sources.files import FoundFile, absolute, changed, find_files, open_file, require_files
 from afspark.runtime.sources.source import Chunk, LogStore, Planner, Source, require_columns
 
-BATCH_ROWS = 1 << 17
+BATCH_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ParquetFiles(Source, kind="parquet"):
 
     path: str
     columns: tuple[str, ...] | None = None
-    chunk_bytes: int = 4 << 20
+    chunk_bytes: int = 1 << 20
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", absolute(self.path))

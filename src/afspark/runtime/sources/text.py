@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pyarrow as pa
 from afspark.errors import InputError, UsageError
 from afspark.model.kernels.arrow import Array
 from afspark.runtime.sources.filelog import FilePlanner
-from afspark.runtime.sources.files import FoundFile, absolute, changed, find_files, open_file, require_files
+from afspark.runtime.sources.files import absolute, byte_ranges, changed, find_files, open_file, require_files
 from afspark.runtime.sources.source import Chunk, LogStore, Planner, Source, require_columns
 
 BLOCK_BYTES = 1 << 20
@@ -55,7 +54,7 @@ class TextFiles(Source, kind="text"):
         return replace(self, chunk_bytes=max(1, min(self.chunk_bytes, share_bytes)))
 
     def planner(self, log: LogStore) -> Planner:
-        return FilePlanner(log, lambda: find_files(self.path), self._split)
+        return FilePlanner(log, lambda: find_files(self.path), lambda file: byte_ranges(file, self.chunk_bytes))
 
     def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
         with open_file(chunk["path"]) as file:
@@ -72,11 +71,6 @@ class TextFiles(Source, kind="text"):
         for end in ends:
             yield pa.record_batch([split_lines(text.slice(start, end - start), chunk["path"])], schema=LINES)
             start = end
-
-    def _split(self, file: FoundFile) -> list[dict[str, Any]]:
-        starts = range(0, file.size, self.chunk_bytes)
-        stops = [min(start + self.chunk_bytes, file.size) for start in starts]
-        return [{"start": a, "stop": b, "bytes": b - a} for a, b in zip(starts, stops, strict=True)]
 
 
 def read_lines(file: pa.NativeFile, path: str, start: int, stop: int, size: int) -> pa.Buffer:
