@@ -68,7 +68,7 @@ def made(kind: str, count: int, rows: int) -> list[pa.RecordBatch]:
 
 
 POLICIES = [
-    af.Approximate(100, items_seconds=2.0, unacked=100_000),
+    af.Approximate(100, items=1_000, unacked=100_000),
     af.UpstreamBackup(log_items=True),
 ]
 
@@ -78,7 +78,7 @@ def test_words_and_lines(spark: SparkSession, place: Place, tolerance: af.Tolera
     batches = made("lines", 4, 2_000)
     lines = [line for batch in batches for line in batch.column(0).to_pylist()]
     query = started(
-        stream(spark, kind_of("lines").schema).apply(af.WordCount(), tolerance=tolerance).writeStream, place
+        stream(spark, kind_of("lines").schema).apply(af.WordCount(longest=200), tolerance=tolerance).writeStream, place
     )
     pushed(query, batches)
     found = {row["word"]: row["count"] for row in query.results().collect()}
@@ -89,7 +89,7 @@ def test_grep_sends_every_line_once(spark: SparkSession, place: Place) -> None:
     batches = made("lines", 4, 2_000)
     lines = [line for batch in batches for line in batch.column(0).to_pylist()]
     got: list[str] = []
-    grep = stream(spark, kind_of("lines").schema).apply(af.Grep("ab"), tolerance=af.Approximate(0, items_seconds=2.0))
+    grep = stream(spark, kind_of("lines").schema).apply(af.Grep("ab"), tolerance=af.Approximate(0, items=1_000))
     writer = grep.writeStream.outputMode("append")
     query = started(writer.foreachBatch(lambda rows, _: got.extend(row["value"] for row in rows.collect())), place)
     pushed(query, batches)

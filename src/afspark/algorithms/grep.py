@@ -74,6 +74,8 @@ class Grep(Operator):
                 remedy="Name the column that holds the text.",
                 column=self.column,
             )
+        # A row of text is one line, sent or not; a block may have any number of them.
+        self.alpha = 1.0 if _is_text(kind) else None
 
     def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> pa.RecordBatch:
         bad = items.column(self.column).null_count

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from afspark.errors import UsageError
 from afspark.model.kernels.words import WordCounter
@@ -16,13 +17,27 @@ from afspark.model.states import HashTable, StateSpec
 class WordCombiner(Combiner):
     """Splits and counts a share of a batch in one pass over its raw bytes."""
 
-    def __init__(self, column: str, lower: bool) -> None:
+    def __init__(self, column: str, lower: bool, longest: int | None) -> None:
         self.column = column
+        self.longest = longest
         self.counter = WordCounter(lower=lower)
         self.items = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        self.counter.count(batch.column(self.column))
+        texts = batch.column(self.column)
+        if self.longest is not None:
+            self._refuse_longer(texts, self.longest)
+        self.counter.count(texts)
+
+    def _refuse_longer(self, texts: pa.Array, longest: int) -> None:
+        found = pc.max(pc.binary_length(texts)).as_py() or 0
+        if found > longest:
+            raise UsageError(
+                f"An item has {found} bytes, more than the {longest} that were declared.",
+                remedy="Declare a larger `longest`, or split such items before.",
+                longest=longest,
+                found=found,
+            )
 
     def finish(self) -> pa.RecordBatch:
         self.items += self.counter.items
@@ -33,13 +48,20 @@ class WordCount(Operator):
     """Counts the words of a text column. Divergence: the largest difference of any word's count.
 
     ``lower`` folds ASCII capitals. Results have the columns ``word`` and ``count``.
+
+    ``longest``: no item has more bytes than this; one that does stops the query. With it, pushed items may be lost
+    (``Approximate(items=…)``): an item of n bytes holds no word more than (n + 1) / 2 times.
     """
 
     key: ClassVar[tuple[str, ...]] = ("word",)
 
-    def __init__(self, *, column: str = "value", lower: bool = False) -> None:
+    def __init__(self, *, column: str = "value", lower: bool = False, longest: int | None = None) -> None:
+        if longest is not None and longest < 1:
+            raise UsageError(f"longest must be at least 1, not {longest}.", longest=longest)
         self.column = column
         self.lower = lower
+        self.longest = longest
+        self.alpha = None if longest is None else float((longest + 1) // 2)
 
     def states(self) -> Mapping[str, StateSpec]:
         return {"counts": HashTable(key="string", value="int64", divergence="max")}
@@ -63,7 +85,7 @@ class WordCount(Operator):
             )
 
     def combiner(self) -> WordCombiner:
-        return WordCombiner(self.column, self.lower)
+        return WordCombiner(self.column, self.lower, self.longest)
 
     def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
         states["counts"].add(items.column("word"), items.column("count"), hashes=items.column("hash").to_numpy())
@@ -74,4 +96,5 @@ class WordCount(Operator):
         return pa.record_batch({"word": words, "count": cells.column("value")})
 
     def fingerprint(self) -> dict[str, Any]:
-        return super().fingerprint() | {"column": self.column, "lower": self.lower}
+        limit = {} if self.longest is None else {"longest": self.longest}
+        return super().fingerprint() | {"column": self.column, "lower": self.lower} | limit

@@ -34,6 +34,8 @@ SECONDS_OF_STREAM = 4.0
 BUFFER_BYTES = 48_000_000
 UNACKED = 4_000_000
 PAPERS_ITEMS = 1_000
+#: Bytes; generated lines have about 60.
+LONGEST_LINE = 1_000
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def _grep(stream: af.Stream, tolerance: af.Tolerance) -> af.StreamWriter:
 
 
 def _words(stream: af.Stream, tolerance: af.Tolerance) -> af.StreamWriter:
-    return stream.apply(af.WordCount(), workers=2, tolerance=tolerance).writeStream
+    return stream.apply(af.WordCount(longest=LONGEST_LINE), workers=2, tolerance=tolerance).writeStream
 
 
 def _hitters(stream: af.Stream, tolerance: af.Tolerance) -> af.StreamWriter:

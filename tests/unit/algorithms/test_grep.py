@@ -123,6 +123,13 @@ def test_it_needs_a_column_of_text(schema: pa.Schema) -> None:
     Grep("a").check(None)
 
 
+@pytest.mark.parametrize(("kind", "alpha"), [(pa.string(), 1.0), (pa.large_binary(), None)])
+def test_a_row_of_text_is_one_line_and_a_block_any_number(kind: pa.DataType, alpha: float | None) -> None:
+    operator = Grep("a")
+    operator.check(pa.schema({"value": kind}))
+    assert operator.alpha == alpha
+
+
 def test_fingerprints_tell_settings_apart() -> None:
     kinds = [Grep("a"), Grep("b"), Grep("a", regex=True), Grep("a", invert=True), Grep("a", column="text")]
     assert len({str(operator.fingerprint()) for operator in kinds}) == len(kinds)

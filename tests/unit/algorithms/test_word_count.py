@@ -45,6 +45,24 @@ def test_lower_folds_ascii_only() -> None:
     assert counts(alone) == {"to": 2, "be": 2, "Ä": 1, "ä": 1}
 
 
+@given(value=st.text(st.sampled_from("ab \n\tÄ"), min_size=1, max_size=30))
+def test_an_item_of_declared_length_has_no_word_more_often_than_alpha(value: str) -> None:
+    size = len(value.encode())
+    operator = WordCount(longest=size)
+    Alone(operator, MiniBatch()).apply([lines(value)])
+    assert operator.alpha is not None and max(recount([value]).values(), default=0) <= operator.alpha
+    assert max(recount([" ".join("a" * ((size + 1) // 2))]).values()) == operator.alpha
+    with pytest.raises(UsageError, match="more than"):
+        Alone(operator, MiniBatch()).apply([lines("a", value + "a")])
+
+
+def test_without_a_declared_length_nothing_is_known_of_an_item() -> None:
+    assert WordCount().alpha is None
+    assert WordCount(longest=9).fingerprint() != WordCount().fingerprint()
+    with pytest.raises(UsageError):
+        WordCount(longest=0)
+
+
 def test_changed_rows_are_those_of_the_batch_with_their_totals() -> None:
     alone = Alone(WordCount(), MiniBatch())
     alone.apply([lines("a a b")])
