@@ -7,7 +7,8 @@ the join (65,536; two traces in turn, told apart by a column), a click with elev
 What the schemes are: ``approximate`` has the papers' Θ, and L as a time: L = 4 s, of which l = 2 s of stream are in
 force before any failure. A producer that is not held back fills the receivers' buffers, and an item waits as long as
 they take to be drained; 48 MB are a fraction of a second's worth. Where items are passed on within a batch (the lines
-of Grep, the models of the regression) they wait for its end, so batches are short there. A message alone exceeds the
+of Grep, the models of the regression) they wait for its end, so batches are short there, and the buffers of Grep hold
+what it gets through in one. A message alone exceeds the
 papers' L = 10^3, so that under ``approximate, L = 1000`` an item is logged, or is in the state before it is
 acknowledged. ``minibatch`` has every item in the log before a worker gets it, with as many under way as fit the
 producer's memory, and backs up the changes of every step: what the papers call upstream backup, item backups included,
@@ -31,7 +32,6 @@ from afspark.bench.rig import PUSHED_STORES
 
 FIGURE = "items_per_second"
 SECONDS_OF_STREAM = 4.0
-BUFFER_BYTES = 48_000_000
 UNACKED = 4_000_000
 PAPERS_ITEMS = 1_000
 #: Bytes; generated lines have about 60.
@@ -40,12 +40,15 @@ LONGEST_LINE = 1_000
 
 @dataclass(frozen=True)
 class Algorithm:
-    """``kind`` of its items, the papers' Θ, and what is started. ``tick`` is the length of a batch."""
+    """``kind`` of its items, the papers' Θ, and what is started. ``tick`` is the length of a batch, ``buffer`` what
+    receivers hold of items that wait.
+    """
 
     kind: str
     theta: float
     write: Callable[[af.Stream, af.Tolerance], af.StreamWriter]
     tick: float = 1.0
+    buffer: int = 48_000_000
 
 
 def _grep(stream: af.Stream, tolerance: af.Tolerance) -> af.StreamWriter:
@@ -73,7 +76,7 @@ def _regression(stream: af.Stream, tolerance: af.Tolerance) -> af.StreamWriter:
 
 
 ALGORITHMS: Mapping[str, Algorithm] = {
-    "grep": Algorithm("lines", 0.0, _grep, tick=0.4),
+    "grep": Algorithm("lines", 0.0, _grep, tick=0.4, buffer=192_000_000),
     "wordcount": Algorithm("lines", 1e4, _words),
     "heavy-hitters": Algorithm("packets", 1e5, _hitters),
     "join": Algorithm("visits", 1e5, _join),
@@ -106,7 +109,7 @@ def pushed_schemes(
 
     def run(tolerance: af.Tolerance) -> dict[str, float]:
         schema = kind_of(chosen.kind).schema
-        stream = af.read_stream(spark).pushed(schema, tick_seconds=chosen.tick, buffer_bytes=BUFFER_BYTES)
+        stream = af.read_stream(spark).pushed(schema, tick_seconds=chosen.tick, buffer_bytes=chosen.buffer)
         writer = chosen.write(stream, tolerance)
         return pushed_run(writer, chosen.kind, seconds=seconds, throttle=PUSHED_STORES[store])
 

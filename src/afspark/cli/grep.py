@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from afspark.algorithms import Grep
 from afspark.cli.grepoptions import GrepOptions
 from afspark.cli.options import GREP
-from afspark.cli.tasks import Judgement, Shares, Task
+from afspark.cli.tasks import CountedTask, Judgement, Shares
 from afspark.report.recount import count_matches
 from afspark.runtime.query import Query
 from afspark.runtime.sources import ParquetFiles, Source, TextFiles, ZipfWords
@@ -20,7 +20,7 @@ from afspark.runtime.stream import StatefulStream
 from afspark.runtime.writer import StreamWriter
 
 
-class GrepTask(Task):
+class GrepTask(CountedTask):
     algorithm = GREP
     main_state = "seen"
     keys = ("what",)

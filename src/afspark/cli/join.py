@@ -14,7 +14,7 @@ from afspark.algorithms.bad_rows import skipped_rows
 from afspark.algorithms.online_join import LEFT, RIGHT
 from afspark.cli.joinoptions import JoinOptions
 from afspark.cli.options import JOIN
-from afspark.cli.tasks import Judgement, Shares, Task
+from afspark.cli.tasks import CountedTask, Judgement, Shares
 from afspark.errors import UsageError
 from afspark.policies import Tolerance
 from afspark.report.accuracy import join_truth
@@ -27,7 +27,7 @@ from afspark.runtime.stream import StatefulStream, Stream, read_stream
 _PACKET_KEYS = ("dst", "second")
 
 
-class JoinTask(Task):
+class JoinTask(CountedTask):
     algorithm = JOIN
     main_state = "left"
     operator: OnlineJoin

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -27,13 +25,11 @@ from afspark.runtime.stream import StatefulStream, Stream
 class RegressionTask(Task):
     algorithm = REGRESSION
     main_state = "model"
-    keys = ("index",)
     bounded = False
     operator: LocalRegression
 
     def __init__(self, source: Source, operator: LocalRegression) -> None:
         self.source, self.operator = source, operator
-        self.recount = partial(_no_recount)
 
     def apply(self, stream: Stream, *, workers: int, tolerance: Tolerance) -> StatefulStream:
         operator = self.operator
@@ -71,16 +67,9 @@ class RegressionTask(Task):
             },
         )
 
-    def judge(self, results: DataFrame, exact: pa.Table, shares: Any) -> Judgement:
-        raise NotImplementedError("a model is learned again in one process: see verify")
-
     def top(self, results: DataFrame, count: int) -> list[dict[str, Any]]:
         largest = results.orderBy(F.desc(F.abs("weight")), "index").limit(count)
         return [row.asDict() for row in largest.collect()]
-
-
-def _no_recount(chunks: Any) -> pa.Table:
-    raise NotImplementedError("a model is learned again in one process: see verify")
 
 
 def batches(source: Source, batch_bytes: int, workers: int) -> Iterator[Sequence[Sequence[Chunk]]]:

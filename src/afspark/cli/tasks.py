@@ -53,12 +53,8 @@ class Task(ABC):
     main_state: ClassVar[str]
     #: whether a tolerance promises a bound on the final state
     bounded: ClassVar[bool] = True
-    #: key columns of the exact recount
-    keys: Sequence[str]
     source: Source
     operator: Operator
-    #: exact results of some chunks; runs in Spark tasks
-    recount: Callable[[Iterable[Chunk]], pa.Table]
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -90,8 +86,24 @@ class Task(ABC):
         """What a learner has come to."""
         return None
 
+    @abstractmethod
     def verify(self, results: DataFrame, query: Query, plan: Plan, workers: int) -> Judgement:
-        """Counts exactly and compares."""
+        """Works everything out exactly and compares."""
+
+    @abstractmethod
+    def top(self, results: DataFrame, count: int) -> list[dict[str, Any]]:
+        """The largest results."""
+
+
+class CountedTask(Task):
+    """A task whose exact results can be counted chunk by chunk and added up."""
+
+    #: key columns of the exact recount
+    keys: Sequence[str]
+    #: exact results of some chunks; runs in Spark tasks
+    recount: Callable[[Iterable[Chunk]], pa.Table]
+
+    def verify(self, results: DataFrame, query: Query, plan: Plan, workers: int) -> Judgement:
         sc = results.sparkSession.sparkContext
         return self.judge(results, recount(sc, self.recount, plan.chunks, self.keys), query.shares)
 
@@ -99,12 +111,8 @@ class Task(ABC):
     def judge(self, results: DataFrame, exact: pa.Table, shares: Shares) -> Judgement:
         """Compares the results with those of the recount; ``shares`` gives the state they were made from."""
 
-    @abstractmethod
-    def top(self, results: DataFrame, count: int) -> list[dict[str, Any]]:
-        """The largest results."""
 
-
-class WordCountTask(Task):
+class WordCountTask(CountedTask):
     algorithm = WORDCOUNT
     main_state = "counts"
     keys = ("word",)
@@ -128,7 +136,7 @@ class WordCountTask(Task):
         return [{"word": bytes(row["word"]).decode(errors="replace"), "count": row["count"]} for row in rows]
 
 
-class HeavyHittersTask(Task):
+class HeavyHittersTask(CountedTask):
     algorithm = HEAVY_HITTERS
     main_state = "sketch"
     operator: HeavyHitters

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import afspark as af
 from afspark.bench.accuracy.prefixes import Prefixes
-from afspark.bench.accuracy.trial import BATCHES, Study
+from afspark.bench.accuracy.trial import BATCHES, PAPERS, Study
 from afspark.bounds.sketch import HeavyKeys
 from afspark.report.accuracy import exact_sketch
 from afspark.report.recount import merge, sum_weights
@@ -28,10 +28,7 @@ class HeavyHitterStudy(Study):
     """Packets of which some pairs of hosts send more than 10 MB."""
 
     measure, more_is_better = "precision", True
-    tolerances = {  # noqa: RUF012 (settings of the papers)
-        "Θ = 10⁵, L = 10³": af.Approximate(theta=1e5, items=1e3, unacked=1e3),
-        "Θ = 10⁴, L = 10²": af.Approximate(theta=1e4, items=1e2, unacked=1e3),
-    }
+    tolerances = PAPERS
 
     def __init__(self, rows_per_batch: int = 1 << 19) -> None:
         self.items = rows_per_batch * BATCHES

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import afspark as af
 from afspark.bench.accuracy.prefixes import Prefixes
-from afspark.bench.accuracy.trial import BATCHES, Study
+from afspark.bench.accuracy.trial import BATCHES, PAPERS, Study
 from afspark.bounds.join import lost_samples
 from afspark.runtime.sources import Chunk, Visits
 from afspark.runtime.sources.visits import VISIT_BYTES
@@ -27,12 +27,9 @@ class JoinStudy(Study):
     """Two streams of visits; tuples of host and second that occur in both."""
 
     measure, more_is_better = "relative error of COUNT", False
-    tolerances = {  # noqa: RUF012 (settings of the papers)
-        "Θ = 10⁵, L = 10³": af.Approximate(theta=1e5, items=1e3, unacked=1e3),
-        "Θ = 10⁴, L = 10²": af.Approximate(theta=1e4, items=1e2, unacked=1e3),
-    }
+    tolerances = PAPERS
 
-    def __init__(self, rows_per_batch: int = 1 << 21) -> None:
+    def __init__(self, rows_per_batch: int = 1 << 20) -> None:
         rows = rows_per_batch * BATCHES
         self.items = 2 * rows
         self.batch_bytes = rows_per_batch * VISIT_BYTES

@@ -28,6 +28,13 @@ BATCHES = 2 * FAILURES + 2
 _BEFORE_RESULTS = {Phase.BETWEEN, Phase.APPLYING, Phase.BACKING_UP, Phase.RECOVERING}
 
 
+#: settings of the papers for counts and samples
+PAPERS = {
+    "Θ = 10⁵, L = 10³": af.Approximate(theta=1e5, items=1e3, unacked=1e3),
+    "Θ = 10⁴, L = 10²": af.Approximate(theta=1e4, items=1e2, unacked=1e3),
+}
+
+
 class Study(ABC):
     """An algorithm over generated input, and the truth about it."""
 
