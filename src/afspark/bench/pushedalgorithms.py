@@ -34,6 +34,7 @@ FIGURE = "items_per_second"
 SECONDS_OF_STREAM = 4.0
 UNACKED = 4_000_000
 PAPERS_ITEMS = 1_000
+WARM_UP_SECONDS = 1.0
 #: Bytes; generated lines have about 60.
 LONGEST_LINE = 1_000
 
@@ -95,23 +96,16 @@ def schemes(theta: float) -> dict[str, af.Tolerance]:
     }
 
 
-def pushed_schemes(
-    spark: SparkSession,
-    algorithm: str,
-    store: str,
-    rounds: int,
-    seconds: float,
-    *,
-    warm_up: bool = True,
-) -> Contest:
-    """All schemes of one algorithm on one of the `PUSHED_STORES`, round by round."""
+def pushed_schemes(spark: SparkSession, algorithm: str, store: str, rounds: int, seconds: float) -> Contest:
+    """All schemes of one algorithm on one of the `PUSHED_STORES`, round by round, after a short run to warm up."""
     chosen = ALGORITHMS[algorithm]
 
-    def run(tolerance: af.Tolerance) -> dict[str, float]:
+    def run(tolerance: af.Tolerance, seconds: float = seconds) -> dict[str, float]:
         schema = kind_of(chosen.kind).schema
         stream = af.read_stream(spark).pushed(schema, tick_seconds=chosen.tick, buffer_bytes=chosen.buffer)
         writer = chosen.write(stream, tolerance)
         return pushed_run(writer, chosen.kind, seconds=seconds, throttle=PUSHED_STORES[store])
 
+    run(af.Nothing(), seconds=WARM_UP_SECONDS)
     contenders = {name: partial(run, tolerance) for name, tolerance in schemes(chosen.theta).items()}
-    return interleave(contenders, rounds=rounds, warm_up=warm_up)
+    return interleave(contenders, rounds=rounds, warm_up=False)

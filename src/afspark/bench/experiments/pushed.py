@@ -26,8 +26,7 @@ def measure(rig: Rig) -> dict[str, Any]:
     for algorithm, name in NAMES.items():
         for store in PUSHED_STORES:
             rounds = max(1, rig.rounds // 2)
-            # Every run warms itself up.
-            contest = pushed_schemes(rig.spark, algorithm, store, rounds, SECONDS, warm_up=False)
+            contest = pushed_schemes(rig.spark, algorithm, store, rounds, SECONDS)
             found.setdefault(name, {})[store] = {
                 "figures": contest.to_json(),
                 "ratios": {
