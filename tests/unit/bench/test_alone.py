@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 import afspark as af
 from afspark.bench.alone import Kernel, Part, items_in, run_alone, shares_of
@@ -33,4 +34,4 @@ def test_every_part_runs_in_two_processes() -> None:
     operator = af.HeavyHitters(keys=("src", "dst"), weight="bytes", threshold=10_000)
     figures = run_alone(Part.BOTH, Packets(100_000), operator)
     assert all(value > 0 for value in figures.values())
-    assert figures["items_per_second"] / figures["mb_per_second"] == 1e6 / 24
+    assert figures["items_per_second"] / figures["mb_per_second"] == pytest.approx(1e6 / 24)
