@@ -29,7 +29,7 @@ def write_page(folder: Path, page: Path) -> None:
         if one.draw is not None:
             caption = one.draw(document["figures"], folder / f"{name}.png")
             parts.append(f"![{caption}]({place}/{name}.png)\n\n*{caption}.*\n\n")
-        parts.append(one.page(document["figures"]))
+        parts.append(one.page(document["figures"]).rstrip() + "\n\n")
     page.write_text("".join(parts).rstrip() + "\n")
 
 
@@ -37,7 +37,7 @@ def _circumstances(document: dict[str, Any]) -> str:
     found, settings = document["environment"], document["settings"]
     return (
         f"`afspark bench {document['experiment']}`: {found['cores']} cores ({found['processor']}), "
-        f"{found['memory_gb']} GB, Spark {found['spark']}, Python {found['python']}; {settings['rounds']} rounds, "
+        f"{found['memory_gb']} GB, Spark {found['spark']}, Python {found['python']}; rounds: {settings['rounds']}, "
         f"{settings['batches']} batches, {settings['seeds']} seeds where there are any; "
         f"load before {found['load_before']}. {document.get('note', '')}".rstrip()
         + "\n\n"

@@ -17,12 +17,11 @@ TITLE = "Against native Structured Streaming"
 
 def measure(rig: Rig) -> dict[str, Any]:
     """Grep, WordCount and heavy hitters, on the same files in the same batches."""
-    rounds = max(1, rig.rounds // 2)
-    contests = {GREP: _grep(rig, rounds), WORDCOUNT: _words(rig, rounds), HITTERS: _hitters(rig, rounds)}
+    contests = {GREP: _grep(rig), WORDCOUNT: _words(rig), HITTERS: _hitters(rig)}
     return {name: {"figures": one.to_json(), "ratios": _against_best(one)} for name, one in contests.items()}
 
 
-def _grep(rig: Rig, rounds: int) -> Contest:
+def _grep(rig: Rig) -> Contest:
     load = workloads(rig)[GREP]
     frame = partial(native_lines, rig.spark, rig.text, PATTERN)
     contenders: dict[str, Measure] = {
@@ -30,10 +29,10 @@ def _grep(rig: Rig, rounds: int) -> Contest:
         "native, checkpoint in memory": partial(native, rig.spark, frame, rig.text, "hdfs", in_memory=True),
         "native": partial(native, rig.spark, frame, rig.text, "hdfs"),
     }
-    return interleave(contenders, rounds=rounds)
+    return interleave(contenders, rounds=rig.rounds)
 
 
-def _words(rig: Rig, rounds: int) -> Contest:
+def _words(rig: Rig) -> Contest:
     load = workloads(rig)[WORDCOUNT]
     frame = partial(native_words, rig.spark, rig.text)
 
@@ -48,10 +47,10 @@ def _words(rig: Rig, rounds: int) -> Contest:
         "native, hdfs": partial(native, rig.spark, frame, rig.text, "hdfs"),
         "native, rocksdb": partial(native, rig.spark, frame, rig.text, "rocksdb"),
     }
-    return interleave(contenders, rounds=rounds)
+    return interleave(contenders, rounds=rig.rounds)
 
 
-def _hitters(rig: Rig, rounds: int) -> Contest:
+def _hitters(rig: Rig) -> Contest:
     load = workloads(rig)[HITTERS]
     frame = partial(native_packets, rig.spark, rig.packets)
     run = partial(ours, batch_bytes=load.batch_bytes, results=load.results)
@@ -60,7 +59,7 @@ def _hitters(rig: Rig, rounds: int) -> Contest:
         "native, hdfs": partial(native, rig.spark, frame, rig.packets, "hdfs"),
         "native, rocksdb": partial(native, rig.spark, frame, rig.packets, "rocksdb"),
     }
-    return interleave(contenders, rounds=rounds)
+    return interleave(contenders, rounds=rig.rounds)
 
 
 def _against_best(contest: Contest) -> dict[str, Any]:

@@ -25,8 +25,7 @@ def measure(rig: Rig) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for algorithm, name in NAMES.items():
         for store in PUSHED_STORES:
-            rounds = max(1, rig.rounds // 2)
-            contest = pushed_schemes(rig.spark, algorithm, store, rounds, SECONDS)
+            contest = pushed_schemes(rig.spark, algorithm, store, rig.rounds, SECONDS)
             found.setdefault(name, {})[store] = {
                 "figures": contest.to_json(),
                 "ratios": {

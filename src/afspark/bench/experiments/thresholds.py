@@ -31,17 +31,16 @@ RECOVERED_BYTES, RECOVERED_BATCHES, KILLS = 80_000_000, 10, 3
 
 def measure(rig: Rig) -> dict[str, Any]:
     """Pushed lines: first with no limit on items and Θ from 1 up, then with Θ = 10⁴ and L from 1 up."""
-    rounds = max(1, rig.rounds // 2)
     by_theta = interleave(
         {
             _text(theta): partial(_push, rig, af.Approximate(theta, items=math.inf, unacked=math.inf))
             for theta in THETAS
         },
-        rounds=rounds,
+        rounds=rig.rounds,
     )
     by_items = interleave(
         {_text(items): partial(_push, rig, af.Approximate(FIXED_THETA, items=items, unacked=1e6)) for items in ITEMS},
-        rounds=rounds,
+        rounds=rig.rounds,
     )
     return {
         "theta": by_theta.to_json(),
