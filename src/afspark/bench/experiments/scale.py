@@ -47,7 +47,7 @@ def _ends(values: list[int]) -> str:
 def draw(found: dict[str, Any], path: Path) -> str:
     last = found["sizes"][-1]
     memory = [
-        Curve(who, [10 * (place + 1) for place in range(len(values))], [value / 1e6 for value in values])
+        Curve(who, [100 * (place + 1) / len(values) for place in range(len(values))], [value / 1e6 for value in values])
         for who, values in last["resident_bytes"].items()
     ]
     tenths = [10 * (place + 1) for place in range(len(last["tenths"]))]

@@ -91,12 +91,12 @@ def _text(value: float) -> str:
 def page(found: dict[str, Any]) -> str:
     text = (
         "Pushed lines of text, two workers. Against Θ no item is backed up (L = ∞); against L, Θ is 10⁴ and Γ 10⁶. "
-        "A state backup is a cell written, an item backup a line written, both as a share of the lines. A message has "
+        "A state backup is a cell written, counted per word; an item backup a line written, as a share of the lines. A message has "
         "24,576 lines, so that L up to 10³ means that every line is logged or applied before it is acknowledged. Recovery: "
         f"{KILLS} system failures in a generated stream of {RECOVERED_BYTES // 1_000_000} MB, from the start of a "
         "worker's task until its state is restored.\n\n"
     )
-    head = ["Θ", "M lines/s", "/ ∞", "cells backed up per line", "recovery, s (most)", "cells restored"]
+    head = ["Θ", "M words/s", "/ ∞", "cells backed up per word", "recovery, s (most)", "cells restored"]
     rows = []
     for name, figures in found["theta"].items():
         back = found["recovery"].get(name)
@@ -120,7 +120,7 @@ def page(found: dict[str, Any]) -> str:
         ]
         for name, figures in found["items"].items()
     ]
-    return text + table(["L", "M lines/s", "/ ∞", "lines logged"], rows)
+    return text + table(["L", "M words/s", "/ ∞", "lines logged"], rows)
 
 
 def draw(found: dict[str, Any], path: Path) -> str:
@@ -129,7 +129,7 @@ def draw(found: dict[str, Any], path: Path) -> str:
     theta = found["theta"]
     panels = {
         "throughput / no state backups": [Curve("", x, [found["theta_ratio"][name]["median"] for name in thetas])],
-        "cells backed up per line": [Curve("", x, [theta[name]["backup_cells_per_item"]["median"] for name in thetas])],
+        "cells backed up per word": [Curve("", x, [theta[name]["backup_cells_per_item"]["median"] for name in thetas])],
         "recovery, s": [Curve("", x, [found["recovery"][name]["seconds"] for name in thetas])],
     }
     grid(path, panels, title="WordCount against Θ", subtitle="L = ∞", xlabel="Θ")
