@@ -24,7 +24,7 @@ from afspark.runtime.exchange import Packet, digest_of, pack_packets, pack_schem
 from afspark.runtime.faults import Phase, strike
 from afspark.runtime.host import spark_host
 from afspark.runtime.intake import LaneFeed
-from afspark.runtime.lifecycle import Action, Identity, Wanted, decide
+from afspark.runtime.lifecycle import MOST_STEPS, Action, Identity, Wanted, decide
 from afspark.runtime.orders import Mission, Order, Report, Status
 from afspark.runtime.panes import Panes, label
 from afspark.runtime.residence import Address, Residence
@@ -217,7 +217,7 @@ class _Task:
             panes.begin()
             home.begin(order.batch)
             try:
-                more = self.feed.advance(self._settled)
+                more = self.feed.advance(self._settled) and home.step < MOST_STEPS
                 if order.calendar.rescale != 1.0 and home.step == 0:
                     _rescale(panes, order.calendar.rescale)
                 output = self._shift(home, panes).run(self.feed)

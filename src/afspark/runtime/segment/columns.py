@@ -93,7 +93,7 @@ class MappedColumns:
         return sorted(self._kinds)
 
     def refresh(self) -> set[str]:
-        """Lists the folder anew and forgets the mappings of columns that another process has grown, replaced or dropped.
+        """Lists the folder anew, and forgets mappings of columns that another process has grown, replaced or dropped.
 
         Returns their names: arrays of these columns must be opened again.
         """
