@@ -21,15 +21,12 @@ class Calendar:
 
     ``agenda`` is the one under which items are judged late; ``exposed`` are the panes a failure would strike now.
     ``now`` is the batch's processing time, fixed by Spark's offset log. Panes below ``needed_from`` can be dropped.
-    ``base`` is the tick a decaying state is expressed in; ``rescale`` converts the state to it first.
     """
 
     agenda: Agenda = field(default_factory=Agenda)
     exposed: frozenset[int] = frozenset()
     now: float = 0.0
     needed_from: int | None = None
-    base: int = 0
-    rescale: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -143,7 +143,8 @@ class Terms:
             for name in totals:
                 left = 1.0
                 if isinstance(self.window, Decaying) and tick is not None:
-                    left = scale(self.window, tick, strike.tick)
+                    # A tick that ended before the failure is shown as it is after it.
+                    left = min(1.0, scale(self.window, tick, strike.tick))
                 totals[name] += strike.taken.get(name, 0.0) * left
         return totals
 
@@ -215,8 +216,7 @@ class Terms:
 
     def _tick(self, calendar: Calendar) -> int:
         assert self.window is not None
-        latest = calendar.agenda.latest
-        return calendar.base if latest is None else self.window.pane(latest)
+        return calendar.agenda.tick(self.window) or 0
 
 
 def _pane(name: str) -> int | None:
