@@ -108,6 +108,17 @@ def dies_in_step(number: int) -> Callable[[Phase], None]:
     return probe
 
 
+def dies_when_confirmed(lane: FakeLane, more: int) -> Callable[[Phase], None]:
+    """In the middle of a step, once so many more items are confirmed."""
+    wanted = lane.confirmed + more
+
+    def probe(phase: Phase) -> None:
+        if phase is Phase.APPLYING and lane.confirmed >= wanted:
+            raise Died
+
+    return probe
+
+
 def same_key(count: int) -> list[list[int]]:
     """Portions of one item each, all of one key."""
     return [[7]] * count
@@ -118,7 +129,7 @@ def test_every_loss_in_the_first_tick_of_an_incarnation_is_counted_and_the_bound
     lane = FakeLane(same_key(400))
     for _ in range(6):
         with pytest.raises(Died):
-            bench.batch(lane, dies_in_step(30))
+            bench.batch(lane, dies_when_confirmed(lane, 30))
         bench.lose()
     assert bench.batch(lane).positions == {A: 400}
     observed = 400 - bench.state()["seen"].get(7, 0)
@@ -239,15 +250,14 @@ def test_a_pane_opened_in_the_tick_is_struck_as_well(bench: Approximating) -> No
     """The driver knows of the panes at the last commit; the store tells of those opened since."""
     bench.window = Hopping(10, column="n")
     bench.member = Member(worker=0, home="a", completed=1, hint=Hint.CREATE)
-    lane = FakeLane([[15]] * 40)
+    lane = FakeLane([[15]] * 400)
     with pytest.raises(Died):
-        bench.attempt(lane, dies_in_step(35))
-    assert lane.confirmed > 30
+        bench.attempt(lane, dies_when_confirmed(lane, 30))
     bench.lose()
     bench.member = replace(bench.member, hint=Hint.RESUME)
     bench.batch(lane)
     assert {name for strike in bench.member.strikes for name in strike.taken} == {"seen@0", "seen@1"}
-    observed = 40 - bench.state()["seen@1"].get(15, 0)
+    observed = 400 - bench.state()["seen@1"].get(15, 0)
     assert 0 < observed <= bench.terms.realised([bench.member.strikes], window=1)["seen"] == THETA / 2
 
 
