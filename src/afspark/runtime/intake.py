@@ -73,8 +73,8 @@ class Start:
     resumed: bool = False
     #: nothing of the batch has been applied to this state yet: all it has, it was restored with
     restored: bool = True
-    #: what was lost before is counted, or cannot have been anything
-    losses_counted: bool = True
+    #: a loss of state, in which confirmed items may have gone, is counted
+    losses_counted: bool = False
     #: damaged objects were passed over while it was restored
     damaged: bool = False
 
@@ -166,7 +166,8 @@ class Intake:
 
         Whoever confirms items has a durable backup, or may lose them within its bound. So a state that was restored
         begins at the newest backup that anything was confirmed for, and what was confirmed beyond it is a loss of
-        state that has been counted; anything else breaks the promise, and must not go on in silence.
+        state that has been counted; anything else breaks the promise, and must not go on in silence. Under an exact
+        policy nothing is confirmed beyond a backup.
         """
         start, behind = self._start, 0
         assert start is not None
@@ -178,12 +179,10 @@ class Intake:
         if not start.restored:
             return
         self.behind += behind
-        if known.durable > start.durable:
+        if known.durable > start.durable or (behind and not start.losses_counted):
             if not start.damaged:
-                raise BackupLost.of("a backup that was durable is not in the store", known.durable, start.durable)
+                raise BackupLost.of(f"{behind} items were confirmed that it lacks", known.durable, start.durable)
             self.misses_backup = True
-        elif behind and not start.losses_counted:
-            raise BackupLost.of(f"{behind} items were confirmed without a backup", known.durable, start.durable)
 
     def _new(self, entries: Iterable[Pulled]) -> Portion:
         batches: list[pa.RecordBatch] = []

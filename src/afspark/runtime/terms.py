@@ -113,7 +113,7 @@ class Terms:
 
     def most_lost_items(self) -> float:
         """How many pushed items one worker can lose to all failures of receivers together, each halving the next."""
-        return math.inf if self.decaying else 2 * self.items(())
+        return 2 * self.items(()) if self.tolerance.approximates and not self.decaying else math.inf
 
     def _counted(self, strikes: Strikes, pane: int | None) -> int:
         if not self.paned:

@@ -309,7 +309,7 @@ class _Task:
             durable=newest,
             resumed=home.step > 0,
             restored=home.step == 0,
-            losses_counted=self.mission.exact or self.order.counts or bool(self.order.counted),
+            losses_counted=not self.mission.exact and (self.order.counts or bool(self.order.counted)),
             damaged=bool(self.passage.damaged or self.damaged),
         )
 
@@ -398,12 +398,16 @@ class _Task:
 
         Items that a receiver has in its log must not be replayed onto a state that had them: their end is kept. And a
         loss must be counted by whoever finds nothing but backups: so the first step of an incarnation leaves one
-        before its items are confirmed, and one that opens a pane names it.
+        before its items are confirmed, and one that opens a pane names it. Where nothing may be lost, nothing is
+        confirmed that a backup does not have.
         """
         if not (isinstance(self.feed, LaneFeed) and self.feed.stepped):
             return self._supersede
         logged = self.feed.intake.settle()
-        return logged or self._supersede or not (self.mission.exact or self._is_named(output.panes))
+        named = self._is_named(output.panes)
+        if self.mission.exact:
+            named = self.feed.intake.positions == self.passage.positions
+        return logged or self._supersede or not named
 
     def _is_named(self, seen: PaneReport | None) -> bool:
         if self._named is None and not self.order.counts:
