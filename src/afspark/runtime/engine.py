@@ -380,6 +380,7 @@ class Engine:
             emit=node.emits,
             faults=self.options.faults,
             window=node.window,
+            keyed=node.keyed,
             successors=tuple(
                 one.name for one in self.pipeline.nodes if node.name in {edge.origin for edge in one.inputs}
             ),

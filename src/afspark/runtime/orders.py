@@ -83,6 +83,8 @@ class Mission:
     emit: bool
     faults: FaultPlan
     window: Window | None = None
+    #: items come to the worker that owns their key
+    keyed: bool = False
     #: the operators that what it sends goes to; none: nothing is kept
     successors: tuple[str, ...] = ()
     #: a sink takes what it sends
