@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from afspark.runtime.progress import Counters
 from afspark.runtime.segment.reading import Residents
 from afspark.runtime.stages import Work
 from afspark.runtime.workforce import Workforce
+from afspark.store import Entry
 
 
 @dataclass
@@ -27,8 +27,10 @@ class Crew:
     base: int | None = None
     counters: Counters = field(default_factory=Counters)
     reports: Sequence[Report] = ()
-    #: pushed items that failures have taken, by worker
-    lost_items: Counter[int] = field(default_factory=Counter)
+    #: those that take pushed items off the lanes for it: itself, or relays
+    entrances: Sequence[Crew] = ()
+    #: pushed items that failures have taken off its lanes: (batch, worker) -> items
+    gaps: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -49,6 +51,25 @@ class Crew:
     @property
     def homes(self) -> tuple[str, ...]:
         return tuple(self.workforce.homes)
+
+    # --- pushed items ---------------------------------------------------------------------------------------
+
+    def take_stock(self, batch: int) -> list[Entry]:
+        """Once all workers have applied ``batch``: counts what was missing on its lanes, and completes recoveries."""
+        for report in self.reports:
+            missing = sum(gap["end"] - gap["first"] for gap in report.gaps)
+            if missing or (batch, report.worker) in self.gaps:
+                self.gaps[batch, report.worker] = missing
+        return self.workforce.complete(batch, self.reports)
+
+    def lost_items(self, worker: int | None = None) -> int:
+        """How many pushed items failures have taken from the operator; or can have taken from one of its workers."""
+
+        def reaches(lane: int) -> bool:
+            return worker is None or self.node.keyed or lane % self.node.workers == worker
+
+        lost = [found for entrance in self.entrances for found in list(entrance.gaps.items())]
+        return sum(items for (_, lane), items in lost if reaches(lane))
 
     # --- windows --------------------------------------------------------------------------------------------
 

@@ -31,6 +31,15 @@ class Calendar:
     base: int = 0
     rescale: float = 1.0
 
+    def panes_at_risk(self, *, known: bool) -> tuple[int | None, int | None]:
+        """First and last pane that a state lost before the batch at work can have held; None where nobody knows.
+
+        ``known``: the last commit tells which panes hold items, and nothing has been processed since.
+        """
+        if not known:
+            return self.needed_from, None
+        return (min(self.exposed), max(self.exposed)) if self.exposed else (0, -1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Order:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from pyspark import SparkContext
 
@@ -160,25 +161,52 @@ class Workforce:
                 self._declare(member, batch, f"its segment is {report.detail}")
         return done
 
-    def advance(self, reports: Sequence[Report]) -> list[Entry]:
-        """After all workers applied a batch: completes the recoveries among them."""
+    def advance(self, reports: Sequence[Report]) -> None:
+        """After all workers applied a batch."""
         for report in reports:
             self.members[report.worker] = self.members[report.worker].applied(report, self.terms, self.calendar)
         self._gap = ()
-        return self._completed(reports)
 
-    def rest(self, reports: Sequence[Report]) -> None:
-        """After all workers have their state, without a batch."""
+    def rest(self, batch: int, reports: Sequence[Report]) -> None:
+        """After all workers have their state for ``batch``, which is not applied yet."""
         self.members = [replace(member, hint=Hint.RESUME) for member in self.members]
-        self._completed(reports)
+        self.complete(batch, reports)
 
-    def _completed(self, reports: Sequence[Report]) -> list[Entry]:
+    def complete(self, batch: int, reports: Sequence[Report]) -> list[Entry]:
+        """Once all workers have their state, before anybody is told a bound: completes the recoveries among them."""
         finished = []
         for report in reports:
             loss = self._recovering.pop(report.worker, None)
+            if loss is None and self._is_news(report):
+                loss = self._declared_again(batch, report.worker)
             if loss is not None:
                 finished.append(self._complete(loss, report))
         return finished
+
+    def _is_news(self, report: Report) -> bool:
+        """Whether a recovery met damage that no entry has: the one before it was complete when its driver died."""
+        told = {
+            name
+            for entry in self.ledger.entries()
+            if (entry.loss.operator, entry.loss.worker) == (self.mission.operator_name, report.worker)
+            for name in (entry.recovery.damaged if entry.recovery else ())
+        }
+        return not told.issuperset(report.damaged)
+
+    def _declared_again(self, batch: int, worker: int) -> Loss:
+        member = self.members[worker]
+        return self.ledger.declare(
+            Loss(
+                batch=batch,
+                operator=self.mission.operator_name,
+                worker=worker,
+                incarnation=member.incarnation - 1,
+                counted=False,
+                cause="its recovery was begun again",
+                theta={},
+                failures=member.failures,
+            )
+        )
 
     def _complete(self, loss: Loss, report: Report) -> Entry:
         damaged = (*self._passed_over.pop(report.worker, ()), *report.damaged)
@@ -190,12 +218,17 @@ class Workforce:
                 report.worker,
                 ", ".join(damaged),
             )
+        details: dict[str, Any] = {"gap_seconds": time.time() - loss.at, "host": report.host}
+        if damaged and self.terms.paned:
+            # What was taken off a lane within a batch, or in batches whose records are lost, may have opened any pane.
+            known = not self.mission.pushed and damaged == report.damaged
+            details["panes"] = self.calendar.panes_at_risk(known=known)
         return self.ledger.complete(
             loss.sequence,
             recovery_seconds=restored.seconds.get("recovery", 0.0),
             restored_cells=restored.restored_cells,
             damaged=damaged,
-            details={"gap_seconds": time.time() - loss.at, "host": report.host},
+            details=details,
         )
 
     def _declare(self, member: Member, batch: int, cause: str) -> None:
