@@ -176,35 +176,37 @@ class Workforce:
         """Once all workers have their state, before anybody is told a bound: completes the recoveries among them."""
         finished = []
         for report in reports:
-            loss = self._recovering.pop(report.worker, None)
-            if loss is None and self._is_news(report):
-                loss = self._declared_again(batch, report.worker)
+            loss = self._recovering.pop(report.worker, None) or self._met_again(batch, report)
             if loss is not None:
                 finished.append(self._complete(loss, report))
         return finished
 
-    def _is_news(self, report: Report) -> bool:
-        """Whether a recovery met damage that no entry has: the one before it was complete when its driver died."""
-        told = {
-            name
+    def _met_again(self, batch: int, report: Report) -> Loss | None:
+        """The loss whose recovery met damage that no entry has; None if there is no such damage.
+
+        A driver may have died between the end of a recovery and its commit. What follows is a second recovery of the
+        same loss; or of none, if it died before its first record.
+        """
+        own = [
+            entry
             for entry in self.ledger.entries()
             if (entry.loss.operator, entry.loss.worker) == (self.mission.operator_name, report.worker)
-            for name in (entry.recovery.damaged if entry.recovery else ())
-        }
-        return not told.issuperset(report.damaged)
-
-    def _declared_again(self, batch: int, worker: int) -> Loss:
-        member = self.members[worker]
+        ]
+        known = {name for entry in own if entry.recovery for name in entry.recovery.damaged}
+        if known.issuperset(report.damaged):
+            return None
+        if own:
+            return own[-1].loss
         return self.ledger.declare(
             Loss(
                 batch=batch,
                 operator=self.mission.operator_name,
-                worker=worker,
-                incarnation=member.incarnation - 1,
+                worker=report.worker,
+                incarnation=-1,
                 counted=False,
-                cause="its recovery was begun again",
+                cause="it was lost in its first batch",
                 theta={},
-                failures=member.failures,
+                failures=0,
             )
         )
 

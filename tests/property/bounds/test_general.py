@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,14 +35,15 @@ def test_every_history_stays_within_the_promise(
     """Workers of several operators that share one budget by weight; told as queries tell it."""
     parts = weights([None] * operators)
     counts: Counter[tuple[int, int]] = Counter()
-    theta: Counter[tuple[int, int]] = Counter()
-    items, unacked = Counter[int](), 0.0
+    theta: dict[tuple[int, int], float] = defaultdict(float)
+    items = dict.fromkeys(range(operators), 0.0)
+    unacked = 0.0
     for which, copy in lost:
         operator, worker = which % operators, copy % place.workers
         here = Place(workers=place.workers, keyed=place.keyed, weight=parts[operator])
         k = counts[operator, worker]
         theta[operator, worker] += policy.allowance(failures=k, place=here, divergence=divergence, exact=False)
-        items[operator] += policy.items_allowance(failures=k, place=here)  # type: ignore[assignment]
+        items[operator] += policy.items_allowance(failures=k, place=here)
         unacked += policy.unacked_allowance(failures=k, place=here)
         counts[operator, worker] += 1
     adds_up = divides_among_copies(keyed=place.keyed, divergence=divergence)

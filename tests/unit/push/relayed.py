@@ -170,7 +170,7 @@ def main(folder: Path) -> None:
     deadline = time.monotonic() + 60
     while driver.ask("tick") < BEFORE + AFTER:
         assert time.monotonic() < deadline
-    print(json.dumps(driver.ask("tell")))
+    sys.stdout.write(json.dumps(driver.ask("tell")))
     driver.kill(zygote)
     producer.kill()
 
