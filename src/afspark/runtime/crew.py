@@ -15,6 +15,7 @@ from afspark.runtime.progress import Counters
 from afspark.runtime.segment.reading import Residents
 from afspark.runtime.stages import Work
 from afspark.runtime.workforce import Workforce
+from afspark.store import Entry
 
 
 @dataclass
@@ -28,8 +29,12 @@ class Crew:
     base: int | None = None
     counters: Counters = field(default_factory=Counters)
     reports: Sequence[Report] = ()
-    #: pushed items that failures have taken, by worker
-    lost_items: Counter[int] = field(default_factory=Counter)
+    #: those that take pushed items off the lanes for it: itself, or relays
+    entrances: Sequence[Crew] = ()
+    #: pushed items that failures have taken off its lanes: (batch, worker) -> items
+    gaps: dict[tuple[int, int], int] = field(default_factory=dict)
+    #: how many of them receivers can have lost on one lane; any beyond went with a state, and are counted there
+    most_lost_items: float = math.inf
 
     @property
     def name(self) -> str:
@@ -51,14 +56,30 @@ class Crew:
     def homes(self) -> tuple[str, ...]:
         return tuple(self.workforce.homes)
 
-    def lose_items(self, worker: int, items: int, *, damaged: bool = False) -> None:
-        """Counts pushed items that are missing at a worker.
+    # --- pushed items ---------------------------------------------------------------------------------------
 
-        More than receivers may hold without backup can only be missing because the state was lost as well, and that
-        loss is counted already; unless their log is ``damaged``.
-        """
-        most = math.inf if damaged else max(self.lost_items[worker], self.workforce.terms.most_lost_items())
-        self.lost_items[worker] = math.floor(min(self.lost_items[worker] + items, most))
+    def take_stock(self, batch: int) -> list[Entry]:
+        """Once all workers have applied ``batch``: counts what was missing on its lanes, and completes recoveries."""
+        for report in self.reports:
+            missing = sum(gap["end"] - gap["first"] for gap in report.gaps)
+            if missing or (batch, report.worker) in self.gaps:
+                self.gaps[batch, report.worker] = missing
+        return self.workforce.complete(batch, self.reports)
+
+    def lost_items(self, worker: int | None = None) -> int:
+        """How many pushed items failures have taken from the operator; or can have taken from one of its workers."""
+
+        def reaches(lane: int) -> bool:
+            return worker is None or self.node.keyed or lane % self.node.workers == worker
+
+        lost = [found for entrance in self.entrances for found in entrance._lost_by_lane().items()]
+        return sum(items for lane, items in lost if reaches(lane))
+
+    def _lost_by_lane(self) -> dict[int, int]:
+        lost: Counter[int] = Counter()
+        for (_, lane), items in list(self.gaps.items()):
+            lost[lane] += items
+        return {lane: math.floor(min(items, self.most_lost_items)) for lane, items in lost.items()}
 
     # --- windows --------------------------------------------------------------------------------------------
 

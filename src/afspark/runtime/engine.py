@@ -20,10 +20,12 @@ from pyspark.sql import DataFrame
 
 from afspark.errors import CheckpointError, StoreError, UsageError, WorkerFailed
 from afspark.model.windows import Punctuation
+from afspark.runtime.assurance import told_facts
+from afspark.runtime.coverage import declare_unread_records
 from afspark.runtime.crew import Crew
 from afspark.runtime.faults import Phase
 from afspark.runtime.inlets import Inlets, Slices
-from afspark.runtime.offsets import batch_time
+from afspark.runtime.offsets import batch_time, newest_of
 from afspark.runtime.orders import Mission, Order, Report
 from afspark.runtime.pipeline import Node, Pipeline, RunOptions
 from afspark.runtime.placement import driver_host
@@ -35,7 +37,7 @@ from afspark.runtime.sources import Planner, Pushed, Source
 from afspark.runtime.stages import run_orders, run_stage, strike_workers
 from afspark.runtime.worker import Clock
 from afspark.runtime.workforce import Workforce
-from afspark.store import CommitRecord, Ledger, QueryIdentity, RecordLog, Store, ThrottledStore, seal, unseal
+from afspark.store import CommitRecord, Entry, Ledger, QueryIdentity, RecordLog, Store, ThrottledStore, seal, unseal
 from afspark.store.epochs import newest_batch, read_history
 from afspark.store.itemlosses import ItemLosses
 
@@ -74,7 +76,7 @@ class Engine:
         self.inlets = Inlets(pipeline, self.planners, checkpoint, self.reception)
         self.crews: list[Crew] = []
         #: an earlier start has begun a batch; Spark may run that one again
-        self.resumed = self._newest_of("offsets") >= 0
+        self.resumed = newest_of(checkpoint, "offsets") is not None
         self.totals = {"items": 0, "bytes": 0}
         #: every operator was told that the stream has ended
         self.told = False
@@ -91,16 +93,21 @@ class Engine:
         return next(iter(self.planners.values()), None)
 
     def crew(self, name: str | None = None) -> Crew:
-        """The crew of an operator; without a name that of the last one."""
-        for crew in self.crews:
-            if crew.name == name:
-                return crew
-        if name is not None or not self.crews:
+        """The crew of a node; without a name that of the last one."""
+        return self._chosen(self.crews, name)
+
+    def operator(self, name: str | None = None) -> Crew:
+        """The crew of an operator that the user has written; without a name that of the last one."""
+        return self._chosen([crew for crew in self.crews if not crew.node.internal], name)
+
+    def _chosen(self, crews: Sequence[Crew], name: str | None) -> Crew:
+        found = [crew for crew in crews if name in (None, crew.name)]
+        if not found:
             raise UsageError(
                 f"There is no operator {name!r} at work.",
-                remedy=f"The pipeline has {', '.join(node.name for node in self.pipeline.nodes)}.",
+                remedy=f"The pipeline has {', '.join(node.name for node in self.pipeline.operators)}.",
             )
-        return self.crews[-1]
+        return found[-1]
 
     # --- batches --------------------------------------------------------------------------------------------
 
@@ -159,17 +166,13 @@ class Engine:
 
     def _refuse_if_unfinished(self) -> None:
         """A batch that Spark has begun must be finished by Spark, or its number would mean two things."""
-        begun, committed = self._newest_of("offsets"), self._newest_of("commits")
-        if begun > committed:
+        begun, committed = newest_of(self.checkpoint, "offsets"), newest_of(self.checkpoint, "commits")
+        if begun is not None and (committed is None or begun > committed):
             raise CheckpointError(
                 f"Batch {begun} was begun and not finished.",
                 remedy="Start the query again, let it end, and then end the stream.",
                 batch=begun,
             )
-
-    def _newest_of(self, folder: str) -> int:
-        names = [name.rsplit("/", 1)[-1] for name in self.checkpoint.list(folder)]
-        return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def ready(self) -> list[Crew]:
         """The workers at rest, all with their state: those that lost it meanwhile are recovered first.
@@ -187,10 +190,11 @@ class Engine:
     def _next_batch(self) -> int:
         if self._committed is not None:
             return self._committed + 1
-        spark = self._newest_of("commits")
         # Batches that ended the stream are ours alone; Spark knows nothing of them.
-        ending = self._ending_batch()
-        return 1 + (spark if ending is None else ending)
+        last = self._ending_batch()
+        if last is None:
+            last = newest_of(self.checkpoint, "commits")
+        return 0 if last is None else last + 1
 
     def _ending_batch(self) -> int | None:
         """The newest batch, if it was one that ended the stream."""
@@ -217,9 +221,10 @@ class Engine:
         self._open_day(now, ending=ending, last=last)
         clock = Clock({})
         apply = partial(self._apply, batch, frame, slices)
-        tries = self._delivered(apply, deliver, batch, clock)
+        tries, recovered = self._delivered(apply, deliver, batch, clock)
         self._strike(batch, Phase.COMMITTING)
-        recovered = [entry for crew in self.crews for entry in crew.workforce.advance(crew.reports)]
+        for crew in self.crews:
+            crew.workforce.advance(crew.reports)
         entrances = [crew for crew in self.crews if self.inlets.reads_source(crew.node)]
         for name in self.totals:
             self.totals[name] += sum(getattr(report, name) for crew in entrances for report in crew.reports)
@@ -258,11 +263,19 @@ class Engine:
         for name, programme in programmes(inputs, closings).items():
             self.crew(name).workforce.programme = programme
 
-    def _delivered(self, apply: Callable[[], int], deliver: Callable[[int], None], batch: int, clock: Clock) -> int:
-        """Applies and delivers. A failed delivery is tried again only if a worker turns out to be lost."""
+    def _delivered(
+        self, apply: Callable[[], int], deliver: Callable[[int], None], batch: int, clock: Clock
+    ) -> tuple[int, list[Entry]]:
+        """Applies and delivers; the number of tries, and the recoveries that are complete with it.
+
+        A failed delivery is tried again only if a worker turns out to be lost.
+        """
+        recovered: list[Entry] = []
         while True:
             started = time.perf_counter()
             tries = apply()
+            # Before any row is handed on: its bound must know what it lacks.
+            recovered += [entry for crew in self.crews for entry in crew.take_stock(batch)]
             started = clock.lap("stages", started)
             losses = len(self.ledger.entries())
             try:
@@ -273,7 +286,7 @@ class Engine:
                     raise
                 continue
             clock.lap("sinks", started)
-            return tries
+            return tries, recovered
 
     def _apply(self, batch: int, frame: DataFrame | None, slices: Slices) -> int:
         """Runs all stages until every worker has applied the batch; the number of tries."""
@@ -312,7 +325,7 @@ class Engine:
                 reports = self._reports(orders, job)
                 if crew.workforce.settle(batch, reports):
                     if complete:
-                        crew.workforce.rest([report for report in reports if report is not None])
+                        crew.workforce.rest(batch, [report for report in reports if report is not None])
                     break
                 time.sleep(0.1 * (attempt - 1))
             else:
@@ -366,13 +379,17 @@ class Engine:
             crew.restore(extra.get("operators", {}).get(crew.name))
             crew.open_day(0.0)
             crew.workforce.gather(batch, record, passed_over)
+            declare_unread_records(self.ledger, crew, batch, passed_over)
         self.totals = {name: int(extra.get(name, 0)) for name in self.totals}
         self.told = bool(extra.get("told", False))
         self.reception.restore(extra.get("lanes", {}))
         self.crews = crews
-        for loss in self.item_losses.entries():
-            if loss.batch < batch:  # one that runs again finds its own once more
-                self.crew(loss.operator).lose_items(loss.worker, loss.items)
+        for crew in crews:
+            crew.entrances = [self.crew(node.name) for node in self.pipeline.entrances(crew.node)]
+            if crew.mission.stepped and not crew.mission.exact:
+                crew.most_lost_items = 2 * self.pipeline.item_limits(crew.node).items
+            # A batch that runs again finds its own once more.
+            crew.gaps = self.item_losses.by_batch_and_worker(crew.name, before=batch)
 
     def _crew(self, node: Node) -> Crew:
         pushed = any(isinstance(self.pipeline.sources.get(edge.origin), Pushed) for edge in node.inputs)
@@ -389,6 +406,7 @@ class Engine:
             emit=node.emits,
             faults=self.options.faults,
             window=node.window,
+            keyed=node.keyed,
             successors=tuple(
                 one.name for one in self.pipeline.nodes if node.name in {edge.origin for edge in one.inputs}
             ),
@@ -396,7 +414,7 @@ class Engine:
             feeds_back=node.feeds_back,
             pushed=pushed,
             exact=node.tolerance.recovers and not node.tolerance.approximates,
-            losable_items=self.pipeline.losable_items(node) if pushed else 0.0,
+            losable_items=self.pipeline.losable_items(node),
         )
         workforce = Workforce(
             self.sc,
@@ -449,7 +467,7 @@ class Engine:
         }
         extra = {
             **self.totals,
-            "operators": {crew.name: crew.to_json() for crew in self.crews},
+            "operators": {crew.name: crew.to_json() | told_facts(crew) for crew in self.crews},
             "ending": ending,
             "told": self.told,
             "lanes": self.reception.to_json(),
@@ -466,8 +484,7 @@ class Engine:
             self.reception.advance(name, crew.reports)
             for report in crew.reports:
                 if report.gaps:
-                    missing = self.item_losses.note(batch, crew.name, report.worker, report.gaps)
-                    crew.lose_items(report.worker, missing)
+                    self.item_losses.note(batch, crew.name, report.worker, report.gaps)
 
     def _let_go(self, batch: int) -> None:
         """Receivers may forget what has become final step by step.

@@ -31,6 +31,15 @@ class Calendar:
     base: int = 0
     rescale: float = 1.0
 
+    def panes_at_risk(self, *, known: bool) -> tuple[int | None, int | None]:
+        """First and last pane that a state lost before the batch at work can have held; None where nobody knows.
+
+        ``known``: the last commit tells which panes hold items, and nothing has been processed since.
+        """
+        if not known:
+            return self.needed_from, None
+        return (min(self.exposed), max(self.exposed)) if self.exposed else (0, -1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
@@ -87,6 +96,8 @@ class Mission:
     emit: bool
     faults: FaultPlan
     window: Window | None = None
+    #: items come to the worker that owns their key
+    keyed: bool = False
     #: the operators that what it sends goes to; none: nothing is kept
     successors: tuple[str, ...] = ()
     #: a sink takes what it sends

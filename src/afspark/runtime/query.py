@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from afspark.errors import UsageError
 from afspark.model.operator import Share
-from afspark.runtime.assurance import in_force, realised, with_bounds, with_items
+from afspark.runtime.assurance import in_force, told, with_bounds
 from afspark.runtime.crew import Crew
 from afspark.runtime.engine import Engine
 from afspark.runtime.progress import BatchProgress, Totals
@@ -134,7 +134,7 @@ class Query:
         """
         with self._at_rest():
             self._engine.ready()
-            return current_results(self._spark, self._engine.crew(operator))
+            return current_results(self._spark, self._engine.operator(operator))
 
     def shares(self, operator: str | None = None) -> list[Share]:
         """What ``Operator.results`` is made from: every worker's cells as of the last committed batch.
@@ -143,7 +143,7 @@ class Query:
         """
         with self._at_rest():
             self._engine.ready()
-            return current_shares(self._spark, self._engine.crew(operator))
+            return current_shares(self._spark, self._engine.operator(operator))
 
     def bounds(self, operator: str | None = None) -> dict[str, float]:
         """Per state: how far failures of this operator can have moved it at most. 0 before any.
@@ -153,15 +153,11 @@ class Query:
         """
         if not self._engine.crews:
             return {}
-        crew = self._engine.crew(operator)
-        return with_items(realised(crew), self._lost_items(crew), crew.node.operator.alpha)
-
-    def _lost_items(self, crew: Crew) -> int:
-        return self._engine.item_losses.of_operator(crew.name) if crew.mission.pushed else 0
+        return told(self._engine.operator(operator))
 
     def tolerance(self) -> list[dict[str, Any]]:
         """Thresholds θ, l and γ in force per worker, and why."""
-        return [entry for crew in self._engine.crews for entry in in_force(crew)]
+        return [entry for crew in self._engine.crews if not crew.node.internal for entry in in_force(crew)]
 
     def end(self) -> None:
         """Ends the stream: all windows close, every operator is told, and no batch can follow.
@@ -175,10 +171,15 @@ class Query:
                 self._note(progress)
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Every loss of this query since its checkpoint was made, oldest first."""
+        """Every loss of this query since its checkpoint was made, oldest first.
+
+        ``internal``: of a node that the runtime has put in front of operators to take pushed items.
+        """
+        internal = {node.name for node in self._engine.pipeline.nodes if node.internal}
         return [
             {
                 "operator": entry.loss.operator,
+                "internal": entry.loss.operator in internal,
                 "worker": entry.loss.worker,
                 "batch": entry.loss.batch,
                 "incarnation": entry.loss.incarnation,
@@ -208,8 +209,16 @@ class Query:
         return self._engine.reception.stats()
 
     def item_losses(self) -> list[dict[str, Any]]:
-        """Items that producers were promised to keep and that failures have taken, oldest first."""
-        return [{**asdict(loss), "items": loss.items} for loss in self._engine.item_losses.entries()]
+        """Items that producers were promised to keep and that failures have taken, oldest first.
+
+        Those that several operators would have read are listed for each of them.
+        """
+        pipeline = self._engine.pipeline
+        return [
+            {**asdict(loss), "operator": reader.name, "items": loss.items}
+            for loss in self._engine.item_losses.entries()
+            for reader in pipeline.readers(pipeline.node(loss.operator))
+        ]
 
     def release(self) -> None:
         """Removes the resident state from all hosts. A later start recovers from the backups."""
@@ -285,7 +294,7 @@ class Query:
             crew = self._engine.crew(outlet.operator)
             frame = self._output(outlet, crew, batch)
             if frame is not None:
-                outlet.deliver(with_bounds(frame, crew, self._lost_items(crew)) if outlet.bounds else frame, batch)
+                outlet.deliver(with_bounds(frame, crew) if outlet.bounds else frame, batch)
 
     def _output(self, outlet: Outlet, crew: Crew, batch: int) -> DataFrame | None:
         if outlet.mode == "update":

@@ -128,8 +128,8 @@ class Reception:
 
 
 def desk_plans(source: Pushed, reader: Node, pipeline: Pipeline) -> list[DeskPlan]:
-    """The receivers of a source: their lanes in turn, and what the reader's tolerance allows them."""
-    tolerance, place = reader.tolerance, pipeline.place(reader)
+    """The receivers of a source: their lanes in turn, and what the tolerance of its readers allows them."""
+    allowed = pipeline.item_limits(reader)
     secured = source.token_file is not None or source.certificate_file is not None
     security = Security(token_file=source.token_file, cert_file=source.certificate_file, key_file=source.key_file)
     number = 1 if source.where == "driver" else min(source.receivers, source.lanes)
@@ -141,12 +141,12 @@ def desk_plans(source: Pushed, reader: Node, pipeline: Pipeline) -> list[DeskPla
             schema=source.schema(),
             host=source.host,
             port=source.port,
-            items=tolerance.items_allowance(failures=0, place=place),
-            seconds=tolerance.seconds_allowance(failures=0),
+            items=allowed.items,
+            seconds=allowed.seconds,
             # A producer spreads what it sends over all lanes, each of which has its own share.
-            unacked=place.workers * tolerance.unacked_allowance(failures=0, place=place),
-            keeps_upstream=tolerance.keeps_upstream,
-            logs_first=tolerance.logs_first,
+            unacked=reader.workers * allowed.unacked,
+            keeps_upstream=allowed.keeps_upstream,
+            logs_first=allowed.logs_first,
             limits=Limits(
                 message_bytes=source.max_message_bytes,
                 buffer_bytes=source.buffer_bytes,

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Outbox, WorkerContext
+from afspark.model.states import HashTableState
 from afspark.model.windows import Decayed, Decaying, PaneReport, Part, Punctuation, Sliding, Split, late, scale, split
 from afspark.runtime.exchange import Packet, Parcel, pack_packets, pack_parts
 from afspark.runtime.ingest import Ingest
@@ -174,6 +175,7 @@ class Shift:
     ) -> None:
         self.operator, self.specs, self.panes, self.order = operator, operator.states(), panes, order
         self.window, self.calendar, self.workers = mission.window, order.calendar, mission.workers
+        self.keyed = mission.keyed
         self.paned = self.window is not None and not isinstance(self.window, Decaying)
         self.keeps_items = mission.appends or bool(mission.successors)
         self.probe = probe
@@ -205,6 +207,7 @@ class Shift:
             else:
                 self._take(origin, packet)
         self._finish_open()
+        self._refuse_foreign_keys()
         self.probe()
         return self._collected(feed)
 
@@ -316,6 +319,13 @@ class Shift:
     def _is_closed(self, pane: int) -> bool:
         first = self.calendar.agenda.first_open
         return first is not None and pane < first
+
+    def _refuse_foreign_keys(self) -> None:
+        """A table that was declared to have the operator's key must have it: its threshold relies on that."""
+        if self.keyed and self.workers > 1:
+            for _, _, state in self.panes.named():
+                if isinstance(state, HashTableState) and state.spec.operator_key:
+                    state.refuse_foreign_keys(self.order.worker, self.workers)
 
     # --- punctuation ----------------------------------------------------------------------------------------
 

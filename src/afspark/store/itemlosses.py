@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -41,16 +42,19 @@ class ItemLosses:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def note(self, batch: int, operator: str, worker: int, gaps: Sequence[Mapping[str, Any]]) -> int:
-        """Makes the gaps that a worker has found in a batch durable; how many items they are."""
+    def note(self, batch: int, operator: str, worker: int, gaps: Sequence[Mapping[str, Any]]) -> None:
+        """Makes the gaps that a worker has found in a batch durable."""
         losses = [ItemLoss(batch=batch, operator=operator, worker=worker, **gap) for gap in gaps]
         meta = {"kind": "items", "losses": [asdict(loss) for loss in losses]}
         self._store.put(f"{ITEM_LOSSES}/{batch:012d}-{operator}-{worker:05d}", seal(meta, {}))
-        return sum(loss.items for loss in losses)
 
-    def of_operator(self, operator: str) -> int:
-        """How many items an operator has lost in all."""
-        return sum(loss.items for loss in self.entries() if loss.operator == operator)
+    def by_batch_and_worker(self, operator: str, *, before: int) -> dict[tuple[int, int], int]:
+        """How many items were lost in which batch, up to that one, by which worker."""
+        lost: Counter[tuple[int, int]] = Counter()
+        for loss in self.entries():
+            if loss.operator == operator and loss.batch < before:
+                lost[loss.batch, loss.worker] += loss.items
+        return dict(lost)
 
     def entries(self) -> list[ItemLoss]:
         """All losses, oldest first."""

@@ -136,6 +136,10 @@ class Keys(ABC):
     def take(self, ids: Array | None) -> pa.Array:
         """Copies of the keys of some entries (None: of all)."""
 
+    @abstractmethod
+    def hashes_from(self, first: int) -> Array:
+        """The stable hashes of the entries from number ``first`` on."""
+
     @property
     @abstractmethod
     def memory(self) -> int: ...
@@ -198,6 +202,11 @@ class IntegerKeys(Keys):
 
     def take(self, ids: Array | None) -> pa.Array:
         return pa.array(self._keys[: self.count].copy() if ids is None else self._keys[ids])
+
+    def hashes_from(self, first: int) -> Array:
+        hashes = np.empty(self.count - first, np.uint64)
+        hashing.hash_integers(self._keys[first : self.count], hashes)
+        return hashes
 
     @property
     def memory(self) -> int:
@@ -305,6 +314,9 @@ class ByteKeys(Keys):
             data = np.empty(kernel.gather_offsets(ids, self._offsets, offsets), np.uint8)
             kernel.gather_bytes(ids, self._offsets, self._heap, offsets, data)
         return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+    def hashes_from(self, first: int) -> Array:
+        return self._hashes[first : self.count]
 
     @property
     def memory(self) -> int:
