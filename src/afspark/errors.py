@@ -67,6 +67,10 @@ class CheckpointError(AfsparkError):
     """The checkpoint belongs to another pipeline, another format version, or contradicts the query."""
 
 
+class AnotherDriver(CheckpointError):
+    """Another driver runs on the checkpoint, or has taken it over. Fields: ``host``, ``process``, ``since``."""
+
+
 class StoreError(AfsparkError):
     """Base of what goes wrong in the backup store."""
 

@@ -38,6 +38,7 @@ from afspark.runtime.workforce import Workforce
 from afspark.store import CommitRecord, Ledger, QueryIdentity, RecordLog, Store, ThrottledStore, seal, unseal
 from afspark.store.epochs import newest_batch, read_history
 from afspark.store.itemlosses import ItemLosses
+from afspark.store.lease import Lease
 
 #: How often a batch is tried before the query gives up; Spark has retried its tasks before.
 BATCH_TRIES = 12
@@ -62,6 +63,7 @@ class Engine:
             self.store = ThrottledStore(self.store, options.throttle)
         self.ledger = Ledger(self.store)
         self.log = RecordLog(self.store)
+        self.lease = Lease(self.store, self.log, seconds=options.lease_seconds)
         self.item_losses = ItemLosses(self.store)
         self.planners = {
             name: source.planner(self.store.below(source_folder(name)))
@@ -343,7 +345,19 @@ class Engine:
 
     # --- opening and committing -----------------------------------------------------------------------------
 
+    def take_lease(self) -> None:
+        """Makes this process the query's driver; `AnotherDriver` if another one is."""
+        self.lease.take(takeover=self.options.takeover)
+
+    def close(self) -> None:
+        """Ends the receivers and the lease: no batch follows, or another driver will run it."""
+        self.reception.close()
+        self.lease.release()
+
     def _ready(self, batch: int) -> None:
+        self.take_lease()
+        # Before anything is touched: what a newer driver does next may build on the last batch, not on this one.
+        self.log.refuse_if_superseded()
         if not self.crews:
             self._open(batch)
 
@@ -432,6 +446,7 @@ class Engine:
 
     def _commit(self, batch: int, *, ending: bool) -> None:
         if not self._recovers:
+            self.log.refuse_if_superseded()
             return
         operators = {
             crew.name: tuple(member.record(crew.workforce.terms) for member in crew.workforce.members)

@@ -25,6 +25,7 @@ from afspark.runtime.sources import Pushed, Source
 from afspark.runtime.sources.pushed import PLACE_OF_RECEIVER
 from afspark.runtime.terms import Terms
 from afspark.store import Throttle
+from afspark.store.lease import LEASE_SECONDS
 
 DEFAULT_BATCH_BYTES = 40_000_000
 
@@ -264,6 +265,10 @@ class RunOptions:
     faults: FaultPlan = field(default_factory=FaultPlan)
     #: makes the backup store as slow as a remote one, for experiments
     throttle: Throttle | None = None
+    #: start although another driver runs the query: that one has to stop
+    takeover: bool = False
+    #: how long a driver on another machine may be silent before it counts as dead
+    lease_seconds: float = LEASE_SECONDS
 
     def __post_init__(self) -> None:
         if self.batch_bytes < 1:

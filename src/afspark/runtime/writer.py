@@ -7,6 +7,7 @@ import math
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ OWN_OPTIONS = {
     "batchBytes",
     "segments",
     "hostGraceSeconds",
+    "leaseSeconds",
     "bounds",
     "storeLatencySeconds",
     "storeBytesPerSecond",
@@ -71,8 +73,9 @@ class StreamWriter:
         return replace(self, sink=sink)
 
     def option(self, key: str, value: object) -> StreamWriter:
-        """``checkpointLocation``, ``batchBytes``, ``segments``, ``hostGraceSeconds``, ``bounds`` (a column with
-        the bound realised so far), or one for the sink.
+        """``checkpointLocation``, ``batchBytes``, ``segments``, ``hostGraceSeconds``, ``leaseSeconds`` (how long a
+        driver on another machine may be silent before it counts as dead), ``bounds`` (a column with the bound
+        realised so far), or one for the sink.
         """
         text = str(value).lower() if isinstance(value, bool) else str(value)
         return replace(self, options={**self.options, key: text})
@@ -92,13 +95,16 @@ class StreamWriter:
         """A second sink in the same query. Checkpoint, trigger and other run options are those of the first."""
         return replace(self, others=(*self.others, other))
 
-    def start(self, path: str | None = None) -> Query:
-        """Checks everything that can be checked, then starts."""
+    def start(self, path: str | None = None, *, takeover: bool = False) -> Query:
+        """Checks everything that can be checked, then starts.
+
+        `AnotherDriver` if one that lives runs on this checkpoint; with ``takeover`` that one has to stop instead.
+        """
         first = replace(self, path=path or self.path)
         spark = first.stateful.spark
         check_session(spark)
         writers = [first, *first.others]
-        options = first._run_options()
+        options = replace(first._run_options(), takeover=takeover)
         pipeline = first.check(options.batch_bytes)
         for source in pipeline.sources.values():
             if isinstance(source, Source):
@@ -116,12 +122,14 @@ class StreamWriter:
         outlets = [outlet for writer in writers if (outlet := writer._outlet()) is not None]
         engine = Engine(spark.sparkContext, pipeline, options, identity, checkpoint)
         query = Query(spark, engine, outlets)
-        engine.reception.open()
-        try:
+        with ExitStack() as undo:
+            # First of all, so that no older driver commits a batch after Spark has looked for the last one.
+            engine.take_lease()
+            undo.callback(engine.lease.release)
+            engine.reception.open()
+            undo.callback(engine.reception.close)
             query.attach(first._spark_query(spark, pipeline, options, query))
-        except BaseException:
-            engine.reception.close()
-            raise
+            undo.pop_all()
         return query
 
     def check(self, batch_bytes: int = DEFAULT_BATCH_BYTES) -> Pipeline:
@@ -146,6 +154,7 @@ class StreamWriter:
             "batch_bytes": ("batchBytes", int),
             "segments": ("segments", str),
             "host_grace_seconds": ("hostGraceSeconds", float),
+            "lease_seconds": ("leaseSeconds", float),
         }
         given = {name: self._number(key, kind) for name, (key, kind) in own.items() if key in self.options}
         checkpoint = self.options.get("checkpointLocation") or tempfile.mkdtemp(prefix="afspark-checkpoint-")

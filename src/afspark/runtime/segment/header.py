@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from afspark.runtime.lifecycle import FORMAT_VERSION, Absent, Foreign, Found, Identity, Present
 from afspark.runtime.segment.columns import reserve
+from afspark.store.drivers import boot_id
 
 META = "meta.json"
 HEADER = "header"
@@ -178,11 +179,3 @@ def _parse_header(data: bytes, meta: Meta) -> tuple[Meta, Slots] | Foreign:
 def _read_bytes(folder: int, name: str) -> bytes:
     with open(name, "rb", opener=lambda path, flags: os.open(path, flags, dir_fd=folder)) as stream:
         return stream.read()
-
-
-def boot_id() -> str:
-    """A name for the present run of the operating system; empty where there is none to read."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
