@@ -79,6 +79,14 @@ class StoreNotWritable(StoreError):
     """The backup store refuses writes. Fields: ``path``."""
 
 
+class StoreFull(StoreNotWritable):
+    """There is no room for another object. Fields: ``path``, ``free`` bytes where known."""
+
+
+class StoreAway(StoreError):
+    """The place of the backup store is gone, and with it everything in it. Fields: ``path``, ``seconds``."""
+
+
 class ObjectMissing(StoreError):
     """No object of that name. Fields: ``name``."""
 

@@ -37,8 +37,10 @@ from afspark.runtime.worker import Clock
 from afspark.runtime.workforce import Workforce
 from afspark.store import CommitRecord, Ledger, QueryIdentity, RecordLog, Store, ThrottledStore, seal, unseal
 from afspark.store.epochs import newest_batch, read_history
+from afspark.store.identity import attached
 from afspark.store.itemlosses import ItemLosses
 from afspark.store.lease import Lease
+from afspark.store.naming import FOLDER
 
 #: How often a batch is tried before the query gives up; Spark has retried its tasks before.
 BATCH_TRIES = 12
@@ -57,8 +59,8 @@ class Engine:
         self, sc: SparkContext, pipeline: Pipeline, options: RunOptions, identity: QueryIdentity, checkpoint: Store
     ) -> None:
         self.sc, self.pipeline, self.options, self.identity = sc, pipeline, options, identity
-        self.checkpoint = checkpoint
-        self.store = checkpoint.below("afspark")
+        self.checkpoint = attached(checkpoint, options.store_wait_seconds)
+        self.store = self.checkpoint.below(FOLDER)
         if options.throttle is not None:
             self.store = ThrottledStore(self.store, options.throttle)
         self.ledger = Ledger(self.store)
@@ -73,7 +75,7 @@ class Engine:
         self.reception = Reception(
             sc, pipeline, {name: self.store.below(source_folder(name)) for name in pipeline.sources}
         )
-        self.inlets = Inlets(pipeline, self.planners, checkpoint, self.reception)
+        self.inlets = Inlets(pipeline, self.planners, self.checkpoint, self.reception)
         self.crews: list[Crew] = []
         #: an earlier start has begun a batch; Spark may run that one again
         self.resumed = self._newest_of("offsets") >= 0
@@ -426,26 +428,12 @@ class Engine:
 
     def _passed_over(self, batch: int, record: CommitRecord | None) -> list[str]:
         """What is missing between the record found and the batch before ``batch``."""
-        if not self._recovers or (record.batch if record else -1) >= batch - 1:
+        if not self.pipeline.keeps_records or (record.batch if record else -1) >= batch - 1:
             return []
         return [damage.name for damage in self.log.damaged] or [f"record of batch {batch - 1}"]
 
-    @property
-    def _recovers(self) -> bool:
-        """Whether any operator keeps backups, so that records are needed."""
-        return any(node.tolerance.recovers for node in self.pipeline.nodes) or self._needs_records
-
-    @property
-    def _needs_records(self) -> bool:
-        """Windows and feedback have to go on where they were, with or without backups of state."""
-        return (
-            len(self.pipeline.nodes) > 1
-            or bool(self.reception.sources)
-            or any(node.window is not None for node in self.pipeline.nodes)
-        )
-
     def _commit(self, batch: int, *, ending: bool) -> None:
-        if not self._recovers:
+        if not self.pipeline.keeps_records:
             self.log.refuse_if_superseded()
             return
         operators = {

@@ -15,7 +15,7 @@ from afspark.runtime.segment.peek import Peek, peek
 from afspark.runtime.segment.root import SegmentRoot, default_base
 from afspark.store import CommitRecord, Damage, Entry, Ledger, Store, WorkerRecord, identify, open_store
 from afspark.store.epochs import History, read_history
-from afspark.store.naming import parse_object_name
+from afspark.store.naming import FOLDER, parse_object_name
 from afspark.store.reading import read_sealed
 
 _TRIES = 3
@@ -118,7 +118,7 @@ def inspect(
     if segments is not None and not Path(segments).is_dir():
         raise UsageError(f"There is no folder {str(segments)!r}.", remedy="Name the folder that the query used.")
     checkpoint = open_store(path)
-    store = checkpoint.below("afspark")
+    store = checkpoint.below(FOLDER)
     identity = identify(store)
     if identity is None:
         raise UsageError(

@@ -27,6 +27,7 @@ from afspark.runtime.session import LOCAL_FILE_MANAGER, check_session
 from afspark.runtime.sources import Pushed, Source
 from afspark.runtime.stream import StatefulStream
 from afspark.store import Throttle, claim, open_store
+from afspark.store.naming import FOLDER
 
 MODES = ("update", "complete", "append")
 OWN_OPTIONS = {
@@ -35,6 +36,7 @@ OWN_OPTIONS = {
     "segments",
     "hostGraceSeconds",
     "leaseSeconds",
+    "storeWaitSeconds",
     "bounds",
     "storeLatencySeconds",
     "storeBytesPerSecond",
@@ -74,8 +76,9 @@ class StreamWriter:
 
     def option(self, key: str, value: object) -> StreamWriter:
         """``checkpointLocation``, ``batchBytes``, ``segments``, ``hostGraceSeconds``, ``leaseSeconds`` (how long a
-        driver on another machine may be silent before it counts as dead), ``bounds`` (a column with the bound
-        realised so far), or one for the sink.
+        driver on another machine may be silent before it counts as dead), ``storeWaitSeconds`` (how long the
+        checkpoint's place may be gone before the query stops), ``bounds`` (a column with the bound realised so
+        far), or one for the sink.
         """
         text = str(value).lower() if isinstance(value, bool) else str(value)
         return replace(self, options={**self.options, key: text})
@@ -118,7 +121,7 @@ class StreamWriter:
         check_slots(settled_slots(spark.sparkContext, workers + receivers), workers, receivers)
         checkpoint = open_store(options.checkpoint)
         checkpoint.check_writable()
-        identity = claim(checkpoint.below("afspark"), pipeline.fingerprint(), pipeline.settings())
+        identity = claim(checkpoint.below(FOLDER), pipeline.fingerprint(), pipeline.settings())
         outlets = [outlet for writer in writers if (outlet := writer._outlet()) is not None]
         engine = Engine(spark.sparkContext, pipeline, options, identity, checkpoint)
         query = Query(spark, engine, outlets)
@@ -155,6 +158,7 @@ class StreamWriter:
             "segments": ("segments", str),
             "host_grace_seconds": ("hostGraceSeconds", float),
             "lease_seconds": ("leaseSeconds", float),
+            "store_wait_seconds": ("storeWaitSeconds", float),
         }
         given = {name: self._number(key, kind) for name, (key, kind) in own.items() if key in self.options}
         checkpoint = self.options.get("checkpointLocation") or tempfile.mkdtemp(prefix="afspark-checkpoint-")
@@ -217,6 +221,7 @@ def _frame(spark: SparkSession, pipeline: Pipeline, options: RunOptions) -> Data
             .option("folder", source_folder(name))
             .option("checkpoint", options.checkpoint)
             .option("batch_bytes", str(options.batch_bytes))
+            .option("wait_seconds", str(options.store_wait_seconds))
             .load()
         )
     whole = frames[0]

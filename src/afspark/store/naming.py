@@ -26,6 +26,8 @@ EPOCHS = "epochs"
 OBJECTS = "objects"
 LEDGER = "ledger"
 IDENTITY = "identity"
+FOLDER = "afspark"
+"""Where all of it is in a checkpoint that is Spark's as well."""
 
 _EPOCH = re.compile(r"(\d{8,})-([0-9a-f]{16})")
 _EPOCH_ENTRY = re.compile(r"epochs/([^/]+)/(?:driver|start|records/(\d{12,})-(\d{4,}))")

@@ -46,7 +46,15 @@ from afspark.store import Entry, claim, open_store
 
 TASK_TRIES = 4
 KILLED = "killed"
-RUN_OPTIONS = {"batch_bytes", "faults", "host_grace_seconds", "throttle", "takeover", "lease_seconds"}
+RUN_OPTIONS = {
+    "batch_bytes",
+    "faults",
+    "host_grace_seconds",
+    "throttle",
+    "takeover",
+    "lease_seconds",
+    "store_wait_seconds",
+}
 #: Drivers of one process stand for one after the other: the next one takes over, and waits for nobody.
 SUCCESSION = {"host_grace_seconds": 0.0, "takeover": True, "lease_seconds": 0.0}
 NO_OFFSET = "-"
