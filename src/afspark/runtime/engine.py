@@ -83,6 +83,8 @@ class Engine:
         #: every operator was told that the stream has ended
         self.told = False
         self._committed: int | None = None
+        #: what workers said last
+        self._last: Sequence[Report | None] = ()
 
     # --- for a pipeline of one operator ---------------------------------------------------------------------
 
@@ -321,8 +323,9 @@ class Engine:
                 raise self._gave_up(batch)
 
     def _gave_up(self, batch: int) -> WorkerFailed:
+        details = sorted({report.detail for report in self._last if report is not None and report.detail})
         return WorkerFailed(
-            f"Batch {batch} could not be applied in {BATCH_TRIES} tries.",
+            f"Batch {batch} could not be applied in {BATCH_TRIES} tries{': ' if details else '.'}{' '.join(details)}",
             remedy="See the executors' logs.",
             batch=batch,
         )
@@ -338,6 +341,7 @@ class Engine:
             return reports
         for report in found:
             reports[report.worker] = report
+        self._last = reports
         return reports
 
     def _roll_back(self, crew: Crew, batch: int) -> None:
