@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from afspark.runtime.progress import Counters
 from afspark.runtime.segment.reading import Residents
 from afspark.runtime.stages import Work
 from afspark.runtime.workforce import Workforce
+
+LOG = logging.getLogger("afspark")
 
 
 @dataclass
@@ -136,7 +139,24 @@ class Crew:
         agenda = self.agenda
         if window is not None:
             agenda = calendar.agenda.after(window, [one.panes for one in self.reports if one.panes is not None])
-        return {"agenda": agenda.to_json(), "base": calendar.base if window else None, **self._counted().to_json()}
+        return {
+            "agenda": agenda.to_json(),
+            "base": calendar.base if window else None,
+            "items_lost": {str(worker): items for worker, items in sorted(self.lost_items.items())},
+            **self._counted().to_json(),
+        }
+
+    def recount(self, found: Mapping[str, Any] | None) -> None:
+        """Lost items that the record knows and their ledger does not are lost all the same."""
+        recorded = Counter({int(worker): items for worker, items in (found or {}).get("items_lost", {}).items()})
+        if not recorded <= self.lost_items:
+            LOG.warning(
+                "The ledger of items that %s has lost knows %d, its commit record %d: entries are damaged or gone.",
+                self.name,
+                self.lost_items.total(),
+                recorded.total(),
+            )
+        self.lost_items |= recorded
 
     def restore(self, found: Mapping[str, Any] | None) -> None:
         window = self.node.window

@@ -372,6 +372,7 @@ class Engine:
         record = self.log.open_epoch(batch - 1)
         passed_over = self._passed_over(batch, record)
         extra = record.extra if record is not None else {}
+        self.ledger.expect(extra.get("ledger", ()))
         crews = [self._crew(node) for node in self.pipeline.nodes]
         for crew in crews:
             crew.restore(extra.get("operators", {}).get(crew.name))
@@ -384,6 +385,8 @@ class Engine:
         for loss in self.item_losses.entries():
             if loss.batch < batch:  # one that runs again finds its own once more
                 self.crew(loss.operator).lost_items[loss.worker] += loss.items
+        for crew in crews:
+            crew.recount(extra.get("operators", {}).get(crew.name))
 
     def _crew(self, node: Node) -> Crew:
         pushed = any(isinstance(self.pipeline.sources.get(edge.origin), Pushed) for edge in node.inputs)
@@ -450,6 +453,7 @@ class Engine:
             "ending": ending,
             "told": self.told,
             "lanes": self.reception.to_json(),
+            "ledger": self.ledger.heads,
         }
         self.log.write(CommitRecord(batch, self.log.epoch, operators, extra))
         if self._committed is None:

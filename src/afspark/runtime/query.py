@@ -159,7 +159,7 @@ class Query:
         return with_items(realised(crew), self._lost_items(crew), crew.node.operator.alpha)
 
     def _lost_items(self, crew: Crew) -> int:
-        return self._engine.item_losses.of_operator(crew.name) if crew.mission.pushed else 0
+        return crew.lost_items.total()
 
     def tolerance(self) -> list[dict[str, Any]]:
         """Thresholds θ, l and γ in force per worker, and why."""
