@@ -21,13 +21,15 @@ START = "window_start"
 def realised(crew: Crew, window: int | None = None) -> dict[str, float]:
     """Per state, the most that failures so far can have changed it (in one window); 0 before any.
 
-    Infinite if nobody knows, because a backup or a record that a recovery needed could not be read.
+    Infinite if nobody knows, because a backup or a record that a recovery needed could not be read, or because the
+    ledger has lost entries.
     With panes and without ``window``: all panes that failures have struck and that still matter, taken together.
     What operators upstream have lost is in their bounds, not in this one.
     """
     terms, strikes = crew.workforce.terms, [member.strikes for member in crew.workforce.members]
     kind = crew.node.window
-    if uncovered(crew, window):
+    # A lost entry of the ledger may have told of a loss that nothing covers.
+    if crew.workforce.ledger.missing or uncovered(crew, window):
         return dict.fromkeys(terms.states, math.inf)
     if window is not None:
         return terms.realised(strikes, window=window)

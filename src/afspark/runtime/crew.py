@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ from afspark.runtime.segment.reading import Residents
 from afspark.runtime.stages import Work
 from afspark.runtime.workforce import Workforce
 from afspark.store import Entry
+
+LOG = logging.getLogger("afspark")
 
 
 @dataclass
@@ -76,10 +79,13 @@ class Crew:
         return sum(items for lane, items in lost if reaches(lane))
 
     def _lost_by_lane(self) -> dict[int, int]:
-        lost: Counter[int] = Counter()
+        return {lane: math.floor(min(items, self.most_lost_items)) for lane, items in self._missing_by_lane().items()}
+
+    def _missing_by_lane(self) -> Counter[int]:
+        missing: Counter[int] = Counter()
         for (_, lane), items in list(self.gaps.items()):
-            lost[lane] += items
-        return {lane: math.floor(min(items, self.most_lost_items)) for lane, items in lost.items()}
+            missing[lane] += items
+        return missing
 
     # --- windows --------------------------------------------------------------------------------------------
 
@@ -167,7 +173,26 @@ class Crew:
         agenda = self.agenda
         if window is not None:
             agenda = calendar.agenda.after(window, [one.panes for one in self.reports if one.panes is not None])
-        return {"agenda": agenda.to_json(), "base": calendar.base if window else None, **self._counted().to_json()}
+        return {
+            "agenda": agenda.to_json(),
+            "base": calendar.base if window else None,
+            "items_lost": {str(lane): items for lane, items in sorted(self._missing_by_lane().items())},
+            **self._counted().to_json(),
+        }
+
+    def recount(self, found: Mapping[str, Any] | None) -> None:
+        """Lost items that the record knows and their ledger does not are lost all the same."""
+        known = self._missing_by_lane()
+        recorded = Counter({int(lane): items for lane, items in (found or {}).get("items_lost", {}).items()})
+        for lane, items in (recorded - known).items():
+            self.gaps[-1, lane] = items
+        if not recorded <= known:
+            LOG.warning(
+                "The ledger of items that %s has lost knows %d, its commit record %d: entries are damaged or gone.",
+                self.name,
+                known.total(),
+                recorded.total(),
+            )
 
     def restore(self, found: Mapping[str, Any] | None) -> None:
         window = self.node.window

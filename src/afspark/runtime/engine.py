@@ -39,7 +39,10 @@ from afspark.runtime.worker import Clock
 from afspark.runtime.workforce import Workforce
 from afspark.store import CommitRecord, Entry, Ledger, QueryIdentity, RecordLog, Store, ThrottledStore, seal, unseal
 from afspark.store.epochs import newest_batch, read_history
+from afspark.store.identity import attached
 from afspark.store.itemlosses import ItemLosses
+from afspark.store.lease import Lease
+from afspark.store.naming import FOLDER
 
 #: How often a batch is tried before the query gives up; Spark has retried its tasks before.
 BATCH_TRIES = 12
@@ -58,12 +61,13 @@ class Engine:
         self, sc: SparkContext, pipeline: Pipeline, options: RunOptions, identity: QueryIdentity, checkpoint: Store
     ) -> None:
         self.sc, self.pipeline, self.options, self.identity = sc, pipeline, options, identity
-        self.checkpoint = checkpoint
-        self.store = checkpoint.below("afspark")
+        self.checkpoint = attached(checkpoint, options.store_wait_seconds)
+        self.store = self.checkpoint.below(FOLDER)
         if options.throttle is not None:
             self.store = ThrottledStore(self.store, options.throttle)
         self.ledger = Ledger(self.store)
         self.log = RecordLog(self.store)
+        self.lease = Lease(self.store, self.log, seconds=options.lease_seconds)
         self.item_losses = ItemLosses(self.store)
         self.planners = {
             name: source.planner(self.store.below(source_folder(name)))
@@ -73,7 +77,7 @@ class Engine:
         self.reception = Reception(
             sc, pipeline, {name: self.store.below(source_folder(name)) for name in pipeline.sources}
         )
-        self.inlets = Inlets(pipeline, self.planners, checkpoint, self.reception)
+        self.inlets = Inlets(pipeline, self.planners, self.checkpoint, self.reception)
         self.crews: list[Crew] = []
         #: an earlier start has begun a batch; Spark may run that one again
         self.resumed = newest_of(checkpoint, "offsets") is not None
@@ -81,6 +85,8 @@ class Engine:
         #: every operator was told that the stream has ended
         self.told = False
         self._committed: int | None = None
+        #: what workers said last
+        self._last: Sequence[Report | None] = ()
 
     # --- for a pipeline of one operator ---------------------------------------------------------------------
 
@@ -339,8 +345,9 @@ class Engine:
                 self.reception.take_over(edge.origin, crew.workforce.last_orders(batch))
 
     def _gave_up(self, batch: int) -> WorkerFailed:
+        details = sorted({report.detail for report in self._last if report is not None and report.detail})
         return WorkerFailed(
-            f"Batch {batch} could not be applied in {BATCH_TRIES} tries.",
+            f"Batch {batch} could not be applied in {BATCH_TRIES} tries{': ' if details else '.'}{' '.join(details)}",
             remedy="See the executors' logs.",
             batch=batch,
         )
@@ -356,6 +363,7 @@ class Engine:
             return reports
         for report in found:
             reports[report.worker] = report
+        self._last = reports
         return reports
 
     def _roll_back(self, crew: Crew, batch: int) -> None:
@@ -365,7 +373,19 @@ class Engine:
 
     # --- opening and committing -----------------------------------------------------------------------------
 
+    def take_lease(self) -> None:
+        """Makes this process the query's driver; `AnotherDriver` if another one is."""
+        self.lease.take(takeover=self.options.takeover)
+
+    def close(self) -> None:
+        """Ends the receivers and the lease: no batch follows, or another driver will run it."""
+        self.reception.close()
+        self.lease.release()
+
     def _ready(self, batch: int) -> None:
+        self.take_lease()
+        # Before anything is touched: what a newer driver does next may build on the last batch, not on this one.
+        self.log.refuse_if_superseded()
         if not self.crews:
             self._open(batch)
 
@@ -374,6 +394,7 @@ class Engine:
         record = self.log.open_epoch(batch - 1)
         passed_over = self._passed_over(batch, record)
         extra = record.extra if record is not None else {}
+        self.ledger.expect(extra.get("ledger", ()))
         crews = [self._crew(node) for node in self.pipeline.nodes]
         for crew in crews:
             crew.restore(extra.get("operators", {}).get(crew.name))
@@ -390,6 +411,7 @@ class Engine:
                 crew.most_lost_items = 2 * self.pipeline.item_limits(crew.node).items
             # A batch that runs again finds its own once more.
             crew.gaps = self.item_losses.by_batch_and_worker(crew.name, before=batch)
+            crew.recount(extra.get("operators", {}).get(crew.name))
 
     def _crew(self, node: Node) -> Crew:
         pushed = any(isinstance(self.pipeline.sources.get(edge.origin), Pushed) for edge in node.inputs)
@@ -440,26 +462,13 @@ class Engine:
 
     def _passed_over(self, batch: int, record: CommitRecord | None) -> list[str]:
         """What is missing between the record found and the batch before ``batch``."""
-        if not self._recovers or (record.batch if record else -1) >= batch - 1:
+        if not self.pipeline.keeps_records or (record.batch if record else -1) >= batch - 1:
             return []
         return [damage.name for damage in self.log.damaged] or [f"record of batch {batch - 1}"]
 
-    @property
-    def _recovers(self) -> bool:
-        """Whether any operator keeps backups, so that records are needed."""
-        return any(node.tolerance.recovers for node in self.pipeline.nodes) or self._needs_records
-
-    @property
-    def _needs_records(self) -> bool:
-        """Windows and feedback have to go on where they were, with or without backups of state."""
-        return (
-            len(self.pipeline.nodes) > 1
-            or bool(self.reception.sources)
-            or any(node.window is not None for node in self.pipeline.nodes)
-        )
-
     def _commit(self, batch: int, *, ending: bool) -> None:
-        if not self._recovers:
+        if not self.pipeline.keeps_records:
+            self.log.refuse_if_superseded()
             return
         operators = {
             crew.name: tuple(member.record(crew.workforce.terms) for member in crew.workforce.members)
@@ -471,6 +480,7 @@ class Engine:
             "ending": ending,
             "told": self.told,
             "lanes": self.reception.to_json(),
+            "ledger": self.ledger.heads,
         }
         self.log.write(CommitRecord(batch, self.log.epoch, operators, extra))
         if self._committed is None:

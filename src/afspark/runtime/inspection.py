@@ -17,7 +17,8 @@ from afspark.runtime.segment.peek import Peek, peek
 from afspark.runtime.segment.root import SegmentRoot, default_base
 from afspark.store import CommitRecord, Damage, Entry, Ledger, Store, WorkerRecord, identify, open_store
 from afspark.store.epochs import History, read_history
-from afspark.store.naming import parse_object_name
+from afspark.store.itemlosses import ItemLosses
+from afspark.store.naming import FOLDER, parse_object_name
 from afspark.store.reading import read_sealed
 
 _TRIES = 3
@@ -124,7 +125,7 @@ def inspect(
     if segments is not None and not Path(segments).is_dir():
         raise UsageError(f"There is no folder {str(segments)!r}.", remedy="Name the folder that the query used.")
     checkpoint = open_store(path)
-    store = checkpoint.below("afspark")
+    store = checkpoint.below(FOLDER)
     identity = identify(store)
     if identity is None:
         raise UsageError(
@@ -134,11 +135,13 @@ def inspect(
         )
     history, damaged = _history(store, verify=verify)
     record = _newest(history)
-    ledger = Ledger(store)
+    ledger, extra = Ledger(store), record.extra if record else {}
+    ledger.expect(extra.get("ledger", ()))
+    item_losses = ItemLosses(store)
+    item_losses.entries()
     operators: Mapping[str, Any] = identity.settings.get("operators", {})
     base = _base(segments)
     residents = _residents(base, identity.query_id, operators, record, cells) if base else {}
-    extra = record.extra if record else {}
     return Inspection(
         path=checkpoint.path,
         query_id=identity.query_id,
@@ -157,7 +160,7 @@ def inspect(
         ledger=tuple(ledger.entries()),
         segments=str(base) if base else None,
         verified=verify,
-        damaged=(*damaged, *ledger.damaged),
+        damaged=(*damaged, *ledger.damaged, *item_losses.damaged),
     )
 
 

@@ -25,6 +25,8 @@ from afspark.runtime.sources import Pushed, Source
 from afspark.runtime.sources.pushed import PLACE_OF_RECEIVER
 from afspark.runtime.terms import Terms
 from afspark.store import Throttle
+from afspark.store.lease import LEASE_SECONDS
+from afspark.store.outage import WAIT_SECONDS
 
 DEFAULT_BATCH_BYTES = 40_000_000
 
@@ -129,6 +131,17 @@ class Pipeline:
                 "A pipeline reads either one DataFrame or any number of files and generators.",
                 remedy="Union the DataFrames with Spark before the pipeline begins.",
             )
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether a query needs commit records: for backups, or because windows, feedback and positions of receivers
+        have to go on where they were, with or without backups of state.
+        """
+        return (
+            len(self.nodes) > 1
+            or any(isinstance(source, Pushed) for source in self.sources.values())
+            or any(node.tolerance.recovers or node.window is not None for node in self.nodes)
+        )
 
     def _refuse_uneven_counts(self, node: Node) -> None:
         """A window by count ends when every worker has had its share, which only even shares can promise."""
@@ -320,6 +333,12 @@ class RunOptions:
     faults: FaultPlan = field(default_factory=FaultPlan)
     #: makes the backup store as slow as a remote one, for experiments
     throttle: Throttle | None = None
+    #: start although another driver runs the query: that one has to stop
+    takeover: bool = False
+    #: how long a driver on another machine may be silent before it counts as dead
+    lease_seconds: float = LEASE_SECONDS
+    #: how long the backup store may be away before the query gives up
+    store_wait_seconds: float = WAIT_SECONDS
 
     def __post_init__(self) -> None:
         if self.batch_bytes < 1:

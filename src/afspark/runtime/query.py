@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from afspark.errors import UsageError
+from afspark.errors import AnotherDriver, StoreError, UsageError
 from afspark.model.operator import Share
 from afspark.runtime.assurance import in_force, told, with_bounds
 from afspark.runtime.crew import Crew
@@ -48,7 +48,7 @@ class Query:
         self._batch_thread: int | None = None
         self._stopping = False
         self._failure: BaseException | None = None
-        self._ending: threading.Thread | None = None
+        self._watching: threading.Thread | None = None
         self._recent: deque[BatchProgress] = deque(maxlen=RECENT)
         self.totals = Totals()
 
@@ -92,12 +92,14 @@ class Query:
         try:
             ended = self._spark_query.awaitTermination(timeout)  # type: ignore[arg-type]
         except StreamingQueryException:
+            self._await_end()
             self.raise_failure()
             if self._stopping:
                 return True
             raise
         if timeout is None or ended:
             self._await_end()
+            self.raise_failure()
         return True if timeout is None else bool(ended)
 
     def processAllAvailable(self) -> None:
@@ -222,14 +224,17 @@ class Query:
 
     def release(self) -> None:
         """Removes the resident state from all hosts. A later start recovers from the backups."""
+        if self._engine.crews:
+            # It may be another driver's by now.
+            self._engine.log.refuse_if_superseded()
         for crew in self._engine.crews:
             release_segments(self._spark.sparkContext, crew.mission, crew.homes)
 
     @contextmanager
     def _at_rest(self) -> Iterator[None]:
-        """Between two batches."""
+        """Between two batches, or after the last one."""
         self._refuse_inside_a_batch()
-        with self._batch_lock:
+        with self._batch_lock, self._engine.lease.kept():
             yield
 
     def _refuse_inside_a_batch(self) -> None:
@@ -247,22 +252,35 @@ class Query:
 
     def attach(self, query: StreamingQuery) -> None:
         self._query = query
-        if self._engine.reception.sources:
-            self._ending = threading.Thread(target=self._close_receivers, name="afspark-end", daemon=True)
-            self._ending.start()
+        self._watching = threading.Thread(target=self._watch, name="afspark-watch", daemon=True)
+        self._watching.start()
 
     def _await_end(self) -> None:
-        if self._ending is not None:
-            self._ending.join()
+        if self._watching is not None:
+            self._watching.join()
 
-    def _close_receivers(self) -> None:
-        """Producers must not be acknowledged by a query that will never process anything again."""
+    def _watch(self) -> None:
+        """Until the query ends: stops it if another driver has taken over, which an idle one would not notice.
+
+        Then producers must not be acknowledged by a query that will never process anything again, and the next
+        driver need not wait.
+        """
         try:
-            self._spark_query.awaitTermination()
+            while not self._spark_query.awaitTermination(max(1.0, self._engine.lease.interval)):  # type: ignore[arg-type]
+                self._stop_if_superseded()
         except StreamingQueryException:
             pass  # whoever awaits the query hears of it
         finally:
-            self._engine.reception.close()
+            self._engine.close()
+
+    def _stop_if_superseded(self) -> None:
+        try:
+            self._engine.log.refuse_if_superseded()
+        except AnotherDriver as error:
+            self._failure = self._failure or error
+            self._spark_query.stop()
+        except StoreError:
+            return  # the next batch says so
 
     def run_batch(self, frame: DataFrame, batch: int) -> None:
         """What Spark calls for every micro-batch."""

@@ -41,6 +41,8 @@ class ItemLosses:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        #: what the last reading of `entries` passed over
+        self.damaged: list[Damage] = []
 
     def note(self, batch: int, operator: str, worker: int, gaps: Sequence[Mapping[str, Any]]) -> None:
         """Makes the gaps that a worker has found in a batch durable."""
@@ -59,5 +61,7 @@ class ItemLosses:
     def entries(self) -> list[ItemLoss]:
         """All losses, oldest first."""
         names = self._store.list(ITEM_LOSSES)
-        found = [sealed for sealed in read_sealed(self._store, names) if not isinstance(sealed, Damage)]
-        return [ItemLoss(**loss) for sealed in found for loss in sealed.meta["losses"]]
+        found = read_sealed(self._store, names)
+        self.damaged = [damage for damage in found if isinstance(damage, Damage)]
+        sound = [sealed for sealed in found if not isinstance(sealed, Damage)]
+        return [ItemLoss(**loss) for sealed in sound for loss in sealed.meta["losses"]]

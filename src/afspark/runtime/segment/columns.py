@@ -10,8 +10,8 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from afspark.errors import NoSpace, SegmentError
+from afspark.runtime.segment.folders import own_files
 
 Array = npt.NDArray[Any]
 
@@ -43,13 +44,15 @@ class MappedColumns:
     stays valid memory for as long as it is referenced, also after `grow`, `drop` and `close`, but only the
     newest one is as long as the column. Several processes may map the same columns, one writing at a time.
 
-    Raises `NoSpace` where the file system cannot hold what was asked for; the columns are then as before.
+    Raises `NoSpace` where the file system cannot hold what was asked for; the columns are then as before. Other
+    errors of the system are `SegmentError`. ``changing`` is entered while files are made and removed.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(
+        self, directory: Path, changing: Callable[[], AbstractContextManager[None]] = nullcontext[None]
+    ) -> None:
+        self._directory, self._changing = directory, changing
         self._mapped: dict[str, _Mapping] = {}
-        directory.mkdir(mode=0o700, exist_ok=True)
 
     def open(self, name: str, dtype: npt.DTypeLike, length: int) -> Array:
         """The column with its present content, created or extended with zeros to at least ``length``."""
@@ -81,12 +84,16 @@ class MappedColumns:
         self._mapped.pop(name, None)
         path = self._find(name)
         if path is not None:
-            path.unlink(missing_ok=True)
+            with own_files(path), self._changing():
+                path.unlink(missing_ok=True)
 
     def length(self, name: str) -> int:
         """Number of elements the column holds now, 0 if it does not exist."""
         path = self._find(name)
-        return 0 if path is None else path.stat().st_size // _dtype_of(path).itemsize
+        if path is None:
+            return 0
+        with own_files(path):
+            return path.stat().st_size // _dtype_of(path).itemsize
 
     def names(self) -> list[str]:
         """The columns of the folder, sorted."""
@@ -105,7 +112,8 @@ class MappedColumns:
     @property
     def memory(self) -> int:
         """Bytes reserved for all columns of the folder."""
-        return sum(path.stat().st_size for path in self._files())
+        with own_files(self._directory):
+            return sum(path.stat().st_size for path in self._files())
 
     def close(self) -> None:
         """Forgets all mappings. Memory is returned once the arrays handed out are gone."""
@@ -138,18 +146,23 @@ class MappedColumns:
         mapping = self._mapped.get(name)
         if mapping is not None and mapping.size >= wanted and self._is_current(name, mapping):
             return mapping.array
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            reserve(file, path, wanted)
-            status = os.fstat(file)
-            with no_space_as_error(path, status.st_size):
-                view = mmap.mmap(file, status.st_size, flags=_FLAGS)
-        finally:
-            os.close(file)
+        with own_files(path):
+            status, view = self._mapping(path, wanted)
         # The array keeps its mapping alive, so an older one is unmapped with the last array over it.
         array = np.frombuffer(view, dtype=dtype, count=status.st_size // dtype.itemsize)
         self._mapped[name] = _Mapping(status.st_ino, status.st_size, array)
         return array
+
+    def _mapping(self, path: Path, wanted: int) -> tuple[os.stat_result, mmap.mmap]:
+        with nullcontext() if path.exists() else self._changing():
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                reserve(file, path, wanted)
+                status = os.fstat(file)
+                with no_space_as_error(path, status.st_size):
+                    return status, mmap.mmap(file, status.st_size, flags=_FLAGS)
+            finally:
+                os.close(file)
 
 
 def reserve(file: int, path: Path, wanted: int) -> None:
