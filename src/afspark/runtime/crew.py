@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from afspark.model.windows import Agenda, Decaying, Punctuation, needs_rebase, scale
+from afspark.errors import CheckpointError
+from afspark.model.windows import Agenda, Decaying, Punctuation
 from afspark.runtime.orders import Calendar, Mission, Report
 from afspark.runtime.pipeline import Node
 from afspark.runtime.progress import Counters
@@ -28,8 +29,6 @@ class Crew:
     node: Node
     workforce: Workforce
     agenda: Agenda = field(default_factory=Agenda)
-    #: tick in whose units a decaying state is kept
-    base: int | None = None
     counters: Counters = field(default_factory=Counters)
     reports: Sequence[Report] = ()
     #: those that take pushed items off the lanes for it: itself, or relays
@@ -108,14 +107,11 @@ class Crew:
             closings = self.agenda.closings(window, now=now, operator=self.name)
             opened = self.agenda.closed(window, now=now)
         first = self.agenda.first_open
-        base, rescale = self._base(now)
         self.workforce.calendar = Calendar(
             agenda=opened,
             exposed=self.agenda.touched,
             now=self.agenda.clock(now),
             needed_from=None if first is None else first - window.panes + 1,
-            base=base,
-            rescale=rescale,
         )
         return closings
 
@@ -126,7 +122,6 @@ class Crew:
             return
         seen = [report.panes for report in self.reports if report.panes is not None]
         self.agenda = calendar.agenda.after(window, seen)
-        self.base = calendar.base
         self.counters = self._counted()
 
     def _counted(self) -> Counters:
@@ -137,23 +132,11 @@ class Crew:
             unplaced=self.counters.unplaced + sum(report.unplaced for report in seen),
         )
 
-    def _base(self, now: float) -> tuple[int, float]:
-        window = self.node.window
-        if not isinstance(window, Decaying):
-            return 0, 1.0
-        known = now if window.by == "processing" else self.agenda.latest
-        tick = 0 if known is None else window.pane(known)
-        if self.base is None:
-            return tick, 1.0
-        if needs_rebase(window, tick, self.base):
-            return tick, scale(window, tick, self.base)
-        return self.base, 1.0
-
     @property
     def latest_tick(self) -> int | None:
         """The newest tick of a decaying state."""
-        window, latest = self.node.window, self.agenda.latest
-        return window.pane(latest) if isinstance(window, Decaying) and latest is not None else None
+        window = self.node.window
+        return self.agenda.tick(window) if isinstance(window, Decaying) else None
 
     @property
     def first_needed(self) -> int | None:
@@ -175,7 +158,6 @@ class Crew:
             agenda = calendar.agenda.after(window, [one.panes for one in self.reports if one.panes is not None])
         return {
             "agenda": agenda.to_json(),
-            "base": calendar.base if window else None,
             "items_lost": {str(lane): items for lane, items in sorted(self._missing_by_lane().items())},
             **self._counted().to_json(),
         }
@@ -199,6 +181,11 @@ class Crew:
         if window is not None:
             self.agenda = Agenda.start(window, workers=self.node.workers)
         if found is not None:
+            if isinstance(window, Decaying) and found.get("base") is not None:
+                raise CheckpointError(
+                    f"The decaying states of {self.name!r} were written by an earlier release, in units of its own.",
+                    remedy="Use the release that wrote them, or a new checkpoint folder.",
+                    operator=self.name,
+                )
             self.agenda = Agenda.from_json(found["agenda"])
-            self.base = found["base"]
             self.counters = Counters.from_json(found)

@@ -14,7 +14,7 @@ from typing import Any
 
 from afspark.bounds import Failure, Place, decayed, failures_in_force, realised
 from afspark.model.states import StateSpec
-from afspark.model.windows import Decaying, Sliding, Window
+from afspark.model.windows import Decaying, PaneReport, Sliding, Window
 from afspark.policies import Thresholds, Tolerance, losses_add_up, thresholds_in_force
 from afspark.runtime.orders import Calendar, Trace
 from afspark.runtime.panes import label, parse_label
@@ -132,7 +132,7 @@ class Terms:
         before = [strike for strike in strikes if strike.incarnation < trace.incarnation]
         lost = partial(self._taken, before, older or {})
         if self.decaying:
-            tick = self._tick(calendar, trace.latest)
+            tick = self._tick(calendar, trace.seen)
             return Strike(taken=lost(None), tick=tick, incarnation=trace.incarnation)
         if not self.paned:
             return Strike(taken=lost(None), incarnation=trace.incarnation)
@@ -158,10 +158,9 @@ class Terms:
     def missing(self, strikes: Strikes, tick: int | None = None) -> dict[str, float]:
         """What all failures may have taken from a state without panes; of a decaying one, what is left at ``tick``."""
         decay = self.window.decay if isinstance(self.window, Decaying) and tick is not None else 1.0
-        return {
-            name: decayed((((tick or 0) - strike.tick, strike.taken.get(name, 0.0)) for strike in strikes), decay)
-            for name in self.states
-        }
+        # A tick that ended before the failure is shown as it is after it.
+        ages = [(max(0, (tick or 0) - strike.tick), strike.taken) for strike in strikes]
+        return {name: decayed(((age, taken.get(name, 0.0)) for age, taken in ages), decay) for name in self.states}
 
     def pane_missing(self, strikes: Strikes) -> dict[int, dict[str, float]]:
         """What failures may have taken from the states of each pane they struck."""
@@ -227,10 +226,10 @@ class Terms:
                 bounds[name] += realised([loss[name] for loss in losses], adds_up=losses_add_up(spec, self.place))
         return bounds
 
-    def _tick(self, calendar: Calendar, latest: float | None) -> int:
+    def _tick(self, calendar: Calendar, seen: PaneReport | None) -> int:
         assert self.window is not None
-        times = [time for time in (calendar.agenda.latest, latest) if time is not None]
-        return self.window.pane(max(times)) if times else calendar.base
+        known = [] if seen is None else [seen]
+        return calendar.agenda.after(self.window, known).tick(self.window) or 0
 
 
 def counted(strikes: Strikes) -> dict[int, frozenset[int]]:

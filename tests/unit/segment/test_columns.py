@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afspark.errors import NoSpace, SegmentError
+from afspark.model.states import HashTable, Set, Vector
 from afspark.model.states.columns import Columns
+from afspark.runtime.panes import Panes
 from afspark.runtime.segment import MappedColumns
 
 INT = np.dtype(np.int64)
@@ -161,6 +163,40 @@ def test_memory_counts_files(columns: MappedColumns) -> None:
     columns.open("a", INT, 1024)
     columns.open("b", np.dtype(np.uint8), 1)
     assert columns.memory == 8192 + os.sysconf("SC_PAGESIZE")
+
+
+def test_what_another_process_adds_and_drops_is_seen_after_refresh(tmp_path: Path) -> None:
+    here, there = MappedColumns(tmp_path), MappedColumns(tmp_path)
+    here.open("a", INT, 1)
+    there.open("b", INT, 1)
+    there.drop("a")
+    here.refresh()
+    assert here.names() == ["b"]
+    here.drop("b")
+    assert here.names() == [] and not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_no_column_is_ignored(columns: MappedColumns, tmp_path: Path) -> None:
+    (tmp_path / "columns" / "notes").write_text("x")
+    assert columns.names() == []
+
+
+@pytest.mark.parametrize("spec", [HashTable(key="int64"), HashTable(), Set(), Vector()], ids=repr)
+def test_the_folder_is_listed_once_however_many_states_are_in_it(
+    spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    MappedColumns(tmp_path).open("old", INT, 1)
+    listed = []
+    for name in ("listdir", "scandir"):
+        list_folder = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda path=".", call=list_folder: listed.append(path) or call(path))
+    columns = MappedColumns(tmp_path)
+    panes = Panes(columns, {"n": spec}, paned=True)
+    for pane in range(50):
+        panes.of(pane)
+    panes.drop_below(25)
+    assert len(list(panes)) == 25 and len(columns.names()) > 25
+    assert len(listed) <= 1
 
 
 def test_storage_is_real_before_it_is_written(columns: MappedColumns, tmp_path: Path) -> None:

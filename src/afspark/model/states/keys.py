@@ -29,10 +29,10 @@ MOST_ENTRIES = 2**32 - 1
 MOST_KEY_BYTES = 2**31 - 1
 """Keys of one share are exported as one Arrow binary column, whose offsets are int32."""
 
-_FIRST_BITS = 10
+_BITS = range(10, 34)
 _ID = np.dtype(np.uint32)
 
-COLUMNS = ("key", "hash", "offset", "heap", *(f"index.{bits}" for bits in range(_FIRST_BITS, 34)))
+COLUMNS = ("key", "hash", "offset", "heap", *(f"index.{bits}" for bits in _BITS))
 """Suffixes of all columns that keys may have."""
 
 
@@ -43,7 +43,7 @@ class Keys(ABC):
         self._columns = columns
         self._name = name
         self._scalars = scalars
-        bits = scalars[Slot.INDEX_BITS] or _FIRST_BITS
+        bits = scalars[Slot.INDEX_BITS] or _BITS.start
         self._index = self._open_index(bits)
         scalars[Slot.INDEX_BITS] = bits
         self._drop_other_indices(bits)
@@ -52,10 +52,9 @@ class Keys(ABC):
         return self._columns.open(f"{self._name}.index.{bits}", _ID, 1 << bits)[: 1 << bits]
 
     def _drop_other_indices(self, bits: int) -> None:
-        prefix = f"{self._name}.index."
-        for name in self._columns.names():
-            if name.startswith(prefix) and name != f"{prefix}{bits}":
-                self._columns.drop(name)
+        for other in _BITS:
+            if other != bits:
+                self._columns.drop(f"{self._name}.index.{other}")
 
     @property
     def _shift(self) -> np.uint64:

@@ -24,7 +24,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from afspark.runtime.lifecycle import FORMAT_VERSION, Absent, Foreign, Found, Identity, Present
+from afspark.errors import SegmentError
+from afspark.runtime.lifecycle import FORMAT_VERSION, MOST_STEPS, Absent, Foreign, Found, Identity, Present
 from afspark.runtime.segment.columns import reserve
 from afspark.runtime.segment.folders import private_file
 from afspark.store.drivers import boot_id
@@ -49,13 +50,14 @@ SLOT_BACKUPS = 9
 
 Slots = npt.NDArray[np.int64]
 
-
-#: How many steps a batch can have, in bits.
-STEP_BITS = 20
+STEP_BITS = MOST_STEPS.bit_length()
 
 
 def pack(version: int, marked: bool, step: int = 0) -> int:
     """The header word for a version, the steps of the next batch that are closed, and the mark."""
+    if not 0 <= step <= MOST_STEPS:
+        # It would carry over into the version.
+        raise SegmentError(f"A batch has 0 to {MOST_STEPS} steps, not {step}.", step=step, most=MOST_STEPS)
     return (version + 1) << (STEP_BITS + 1) | step << 1 | int(marked)
 
 
@@ -66,7 +68,7 @@ def unpack(word: int) -> tuple[int, bool]:
 
 def unpack_step(word: int) -> int:
     """How many steps of the batch after the version are closed."""
-    return (word >> 1) & ((1 << STEP_BITS) - 1)
+    return (word >> 1) & MOST_STEPS
 
 
 @dataclass(frozen=True, kw_only=True)
