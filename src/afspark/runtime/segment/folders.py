@@ -34,7 +34,7 @@ def private_file(path: Path, data: bytes | memoryview) -> None:
 
 
 @contextmanager
-def own_files(directory: Path) -> Iterator[None]:
+def own_files(directory: str | Path) -> Iterator[None]:
     """Errors of the system on a segment's files as `SegmentError`: state is lost or away, no user's code has failed."""
     try:
         yield
