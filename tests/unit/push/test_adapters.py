@@ -22,19 +22,11 @@ from afspark.push.lines import TextLines
 from afspark.push.producer import Producer
 from tests.unit.push.fake_receiver import FakeReceiver
 from tests.unit.push.flow_exports import netflow_5
+from tests.unit.push.loopback import needs_ipv6
 
 HERE = ("127.0.0.1", 0)
 HERE_6 = ("::1", 0)
 TEXT = pa.schema([("value", pa.string())])
-
-
-def has_ipv6() -> bool:
-    try:
-        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
-            probe.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
 
 
 def soon(holds: Callable[[], bool], seconds: float = 10.0) -> bool:
@@ -210,7 +202,7 @@ def test_a_connection_with_broken_frames_is_closed_and_counted() -> None:
     assert sorted(seen.splitlines()) == [b"<13>first", b"<13>second"]
 
 
-@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback address")
+@needs_ipv6
 def test_datagrams_over_ipv6() -> None:
     flows = NetFlow(pa.schema([("exporter", pa.string()), ("src", pa.string())]))
     with (
@@ -224,7 +216,7 @@ def test_datagrams_over_ipv6() -> None:
     assert rows.batch.to_pylist() == [{"exporter": "::1", "src": "10.0.0.1"}]
 
 
-@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback address")
+@needs_ipv6
 def test_one_socket_for_ipv4_and_ipv6() -> None:
     flows = NetFlow(pa.schema([("exporter", pa.string())]))
     with Datagrams(("::", 0), flush_seconds=0.05) as datagrams:
@@ -239,7 +231,7 @@ def test_one_socket_for_ipv4_and_ipv6() -> None:
     assert sorted(seen) == ["127.0.0.1", "::1"]
 
 
-@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback address")
+@needs_ipv6
 def test_lines_over_ipv6_to_a_receiver_over_ipv6() -> None:
     server = FakeReceiver(schema=TEXT, host="::1")
     try:

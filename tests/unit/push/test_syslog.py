@@ -87,9 +87,7 @@ def test_a_tag_without_its_colon_is_part_of_the_message() -> None:
     assert (row["host"], row["app"], row["message"]) == ("vm", None, "a-tag-cut-after-32-characters-by text")
 
 
-@pytest.mark.parametrize(
-    "text", ["Nov 16 17:30:05 su: local, without host", "2026-11-16 17:30:05 vm app: no such"]
-)
+@pytest.mark.parametrize("text", ["Nov 16 17:30:05 su: local, without host", "2026-11-16 17:30:05 vm app: no such"])
 def test_what_is_not_quite_a_format_is_a_message(text: str) -> None:
     (row,) = syslog.parse(pa.array([f"<14>{text}"])).to_pylist()
     assert (row["priority"], row["host"], row["app"], row["message"]) == (14, None, None, text)

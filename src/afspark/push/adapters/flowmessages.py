@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from afspark.push.adapters.flowlayouts import FlowFormatError, Layout
 
@@ -37,8 +37,7 @@ class UnknownVersion(FlowFormatError):
         self.version, self.name = version, name
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """What a datagram says about itself, and its ``sets`` by their numbers; those of NetFlow 5 have none.
 
     ``domain`` is the source id of NetFlow 9, the observation domain of IPFIX, and engine type and id of NetFlow 5.

@@ -54,7 +54,7 @@ class FlowCounts:
     reserved: int = 0
 
 
-@dataclass
+@dataclass(slots=True)
 class _Parsed:
     """The data of a message: flow records by layout, how many, and how many about options; sets ``unknown``."""
 
