@@ -253,7 +253,8 @@ def test_a_template_that_is_not_repeated_expires() -> None:
 
 def test_memory_for_templates_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flowtemplates, "MOST_EXPORTERS", 2)
-    monkeypatch.setattr(flowtemplates, "MOST_TEMPLATES", 3)
+    monkeypatch.setattr(flowtemplates, "MOST_TEMPLATES_EACH", 3)
+    monkeypatch.setattr(flowtemplates, "MOST_TEMPLATES", 4)
     collector = Collector()
     for domain in (1, 2, 1, 3):
         collector.take(netflow_9(a_set(0, template(256, V4)), domain=domain))
@@ -264,6 +265,11 @@ def test_memory_for_templates_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     collector.take(netflow_9(a_set(0, *many), domain=3))
     kept = [bool(collector.take(netflow_9(a_set(number, flow("10.0.0.1")), domain=3))) for number in range(256, 260)]
     assert kept == [False, True, True, True]
+    collector.take(netflow_9(a_set(0, many[0]), domain=4))
+    last = netflow_9(a_set(259, flow("10.0.0.1")), domain=3)
+    assert collector.take(last), "four in all"
+    collector.take(netflow_9(a_set(0, *many[:2]), domain=4))
+    assert not collector.take(last), "five would be too many"
 
 
 @pytest.mark.parametrize("version", [1, 7, 8, 11, 0x1603])

@@ -18,10 +18,9 @@ from afspark.push.adapters.flowsequence import RecordSequence, Sequence
 TEMPLATE_SECONDS = 3 * 1800.0
 """Three times what routers take between two sendings, as RFC 7011, section 8.4, wants it."""
 
-MOST_TEMPLATES = 1000
-"""Of one exporter."""
-
 MOST_EXPORTERS = 1000
+MOST_TEMPLATES = 10_000
+MOST_TEMPLATES_EACH = 1000
 
 _ENTERPRISE = 0x8000
 _HEADER = struct.Struct(">HH")
@@ -55,32 +54,43 @@ class Exporter:
         if known is not None and known.definition == definition:
             layout = known.layout
         self.templates[number] = Template(layout, definition, now)
-        if len(self.templates) > MOST_TEMPLATES:
+        if len(self.templates) > MOST_TEMPLATES_EACH:
             del self.templates[next(iter(self.templates))]
 
     def find(self, number: int, now: float) -> Layout | None:
         """The layout of a data set, unless it is unknown or too old."""
         template = self.templates.get(number)
-        if template is not None and now - template.seen > TEMPLATE_SECONDS:
-            del self.templates[number]
+        if template is None or now - template.seen > TEMPLATE_SECONDS:
             return None
-        return None if template is None else template.layout
+        return template.layout
 
 
 class Exporters:
-    """Exporters by any key, up to `MOST_EXPORTERS`."""
+    """Exporters by any key, up to `MOST_EXPORTERS` with `MOST_TEMPLATES` in all."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[object, ...], Exporter] = OrderedDict()
+        self._templates = 0
 
     def __getitem__(self, key: tuple[object, ...]) -> Exporter:
         exporter = self._known.get(key)
         if exporter is None:
             exporter = self._known[key] = Exporter()
-            if len(self._known) > MOST_EXPORTERS:
-                self._known.popitem(last=False)
         self._known.move_to_end(key)
+        self._forget()
         return exporter
+
+    def learn(self, exporter: Exporter, number: int, layout: Layout, definition: bytes, now: float) -> None:
+        """As `Exporter.learn`, for the exporter that was asked for last."""
+        before = len(exporter.templates)
+        exporter.learn(number, layout, definition, now)
+        self._templates += len(exporter.templates) - before
+        self._forget()
+
+    def _forget(self) -> None:
+        while len(self._known) > MOST_EXPORTERS or (self._templates > MOST_TEMPLATES and len(self._known) > 1):
+            _, silent = self._known.popitem(last=False)
+            self._templates -= len(silent.templates)
 
 
 def read_templates(body: bytes, version: int, *, options: bool) -> Iterator[tuple[int, Layout, bytes]]:

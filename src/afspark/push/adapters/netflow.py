@@ -129,7 +129,7 @@ class NetFlow:
             elif kind in {_TEMPLATES[message.version], _OPTIONS_TEMPLATES[message.version]}:
                 options = kind == _OPTIONS_TEMPLATES[message.version]
                 for template in read_templates(body, message.version, options=options):
-                    exporter.learn(*template, now)
+                    self._exporters.learn(exporter, *template, now)
             else:
                 self.counts.reserved += 1
         self.counts.sets_without_template += parsed.unknown
