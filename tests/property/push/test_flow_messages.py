@@ -93,7 +93,7 @@ def test_losses_are_counted_whatever_overtakes(arrives: list[bool], first: int) 
     sizes = [index % 7 + 1 for index in range(len(arrives))]
     numbers = [first + sum(sizes[:index]) for index in range(len(arrives))]
     order = [index for index, came in enumerate(arrives) if came]
-    for at in range(1, len(order) - 2, 2):
+    for at in range(1, len(order) - 1, 2):
         order[at], order[at + 1] = order[at + 1], order[at]
     sequence = Sequence()
     for index in order:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,9 +17,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from afspark.cli import send
 from afspark.cli.main import main
-from afspark.cli.send import Sending
-from afspark.push.addresses import split_address
+from afspark.cli.progressbar import Display, Snapshot
+from afspark.push.addresses import join_address, split_address
 from tests.unit.push.fake_receiver import SCHEMA, FakeReceiver
 from tests.unit.push.flow_captures import SOFTFLOWD_IPFIX
 from tests.unit.push.flow_exports import V6, a_set, flow, netflow_5, netflow_9, template
@@ -64,8 +66,8 @@ def soon(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
     return holds()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
+def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
+    with socket.socket(type=kind) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
@@ -263,9 +265,34 @@ def test_listening_to_lines(receiver: Callable[..., FakeReceiver]) -> None:
     assert process.returncode == 128 + signal.SIGTERM
 
 
-def test_progress_tells_what_is_left_out() -> None:
-    now = Sending(items=5, taken=7, left_out={"malformed datagrams": 3, "sets without template": 0})
-    assert now.facts == "5 rows acknowledged · 2 under way · 0 resent · 3 malformed datagrams"
+def test_progress_tells_what_is_left_out(
+    receiver: Callable[..., FakeReceiver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+
+    class Recording(Display):
+        def show(self, now: Snapshot) -> None:
+            shown.append(now.facts)
+
+    monkeypatch.setattr(send, "display_for", lambda quiet: Recording())
+    server = receiver(schema=pa.schema([("src", pa.int64())]))
+    place = ("127.0.0.1", free_port(socket.SOCK_DGRAM))
+
+    def talk() -> None:
+        with socket.socket(type=socket.SOCK_DGRAM) as sender:
+            for _ in range(200):
+                sender.sendto(b"\0\x05rubbish", place)
+                sender.sendto(netflow_5(1), place)
+                time.sleep(0.05)
+                if server.rows:
+                    return
+
+    talker = threading.Thread(target=talk)
+    talker.start()
+    listen = ["--listen-udp", join_address(*place), "--format", "netflow"]
+    assert main(["send", server.address, *listen, "--limit", "1"]) == 0
+    talker.join()
+    assert re.search(r"1 rows acknowledged · 0 under way · 0 resent · \d+ bad · \d+ malformed datagrams", shown[-1])
 
 
 def test_it_starts_without_spark() -> None:

@@ -136,6 +136,15 @@ def test_an_uptime_without_the_exporters_start_is_no_time() -> None:
     assert collector.counts.options == 1
 
 
+@pytest.mark.parametrize(("uptime", "first"), [(1000, 1500), (100, 0xFFFF_FFFF - 399)], ids=["younger", "wrapped"])
+def test_uptimes_beside_that_of_the_message(uptime: int, first: int) -> None:
+    """A packet may be seen while its message is made, and uptimes begin anew after 2^32 milliseconds."""
+    collector = Collector(("start", pa.int64()))
+    record = a_set(0, template(256, [(22, 4)])), a_set(256, first.to_bytes(4))
+    ((start,),) = collector.take(netflow_9(*record, uptime=uptime))
+    assert start - 1_700_000_000_000 == (500 if uptime == 1000 else -500)
+
+
 def test_the_header_and_the_exporter_are_columns() -> None:
     names = ("exporter", "version", "domain", "seconds", "flow_sequence", "uptime", "engine_id", "nanoseconds")
     columns = [(name, pa.string() if name == "exporter" else pa.int64()) for name in names]
@@ -342,8 +351,8 @@ def test_reserved_sets_are_passed_over_and_counted() -> None:
 
 
 def test_options_of_netflow_9_are_no_flows() -> None:
-    # Scope "interface" has the number of the packets' element, and is none.
-    options = a_set(1, struct.pack(">HHH", 256, 4, 8), specifiers([(2, 4), (34, 4), (8, 4)]), padding=2)
+    # Scope "system" has the number of the octets' element, and is none.
+    options = a_set(1, struct.pack(">HHH", 256, 4, 8), specifiers([(1, 0), (34, 8), (8, 4)]), padding=2)
     collector = Collector()
     assert collector.take(netflow_9(options, a_set(256, bytes(24)))) == []
     assert collector.counts == FlowCounts(options=2)
