@@ -176,6 +176,12 @@ def test_addresses_as_numbers_bytes_and_text() -> None:
         Collector(("value", pa.string()))
 
 
+def test_an_address_that_only_some_records_have() -> None:
+    collector = Collector(("src", pa.string()), ("nexthop", pa.string()))
+    without = netflow_9(a_set(0, template(256, V4)), a_set(256, flow("10.0.0.9")))
+    assert collector.take(without, netflow_5(1)) == [("10.0.0.9", None), ("10.0.0.1", "0.0.0.0")]
+
+
 def test_both_kinds_of_address_in_one_record() -> None:
     fields = [(8, 4), (27, 16)]
     four, six = ipaddress.ip_address("10.0.0.1").packed, ipaddress.ip_address("2001:db8::1").packed
