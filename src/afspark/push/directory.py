@@ -9,8 +9,9 @@ import pyarrow as pa
 from pyarrow import flight
 
 from afspark.errors import UsageError
-from afspark.push.errors import ReceiverUnreachable, to_flight
-from afspark.push.security import Security, check_exposure
+from afspark.push.answers import answering
+from afspark.push.errors import ReceiverUnreachable
+from afspark.push.security import Security, bracketed, check_exposure
 
 
 class Directory(flight.FlightServerBase):  # type: ignore[misc]
@@ -33,7 +34,7 @@ class Directory(flight.FlightServerBase):  # type: ignore[misc]
         scheme = "grpc+tls" if security.tls else "grpc"
         try:
             super().__init__(
-                f"{scheme}://{host}:{port}",
+                f"{scheme}://{bracketed(host)}:{port}",
                 tls_certificates=security.certificates(),
                 middleware=security.middleware(),
             )
@@ -45,16 +46,18 @@ class Directory(flight.FlightServerBase):  # type: ignore[misc]
                 port=port,
             ) from error
         self._schema, self._addresses = schema, addresses
-        self.address = f"{scheme}://{host}:{self.port}"
+        self.address = f"{scheme}://{bracketed(host)}:{self.port}"
 
     def get_schema(self, context: Any, descriptor: Any) -> Any:
         return flight.SchemaResult(self._schema)
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
-        addresses = self._addresses()
-        if not addresses:
-            raise to_flight(ReceiverUnreachable("No receiver is up.", remedy="Try again.", address=self.address))
-        return flight_info(self._schema, descriptor, addresses)
+        with answering():
+            addresses = self._addresses()
+            if not addresses:
+                raise ReceiverUnreachable("No receiver is up.", remedy="Try again.", address=self.address)
+            return flight_info(self._schema, descriptor, addresses)
+        raise AssertionError  # answering never swallows
 
 
 def flight_info(schema: pa.Schema, descriptor: Any, addresses: Sequence[str]) -> Any:

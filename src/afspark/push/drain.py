@@ -20,6 +20,7 @@ from afspark.push.wire import (
     Attach,
     Attached,
     Confirm,
+    Confirmed,
     EntryTag,
     Message,
     Positions,
@@ -114,9 +115,9 @@ class Drain:
         """What is below the positions becomes final now, and is not logged any more; whether some of it is."""
         return Settled.from_bytes(self._act(SETTLE, Settle(*self._claim, positions=positions))).logged
 
-    def confirm(self, positions: Positions) -> None:
-        """What is below the positions is final: the receiver forgets it."""
-        self._act(CONFIRM, Confirm(*self._claim, positions=positions))
+    def confirm(self, positions: Positions) -> Confirmed:
+        """What is below the positions is final: the receiver forgets it, and says which of them need not be kept."""
+        return Confirmed.from_bytes(self._act(CONFIRM, Confirm(*self._claim, positions=positions)))
 
     def stats(self) -> dict[str, Any]:
         """The receiver's counters."""

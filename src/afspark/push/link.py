@@ -33,8 +33,8 @@ _CHANNEL = [
 def location_of(address: str, *, tls: bool) -> str:
     """The address as Flight wants it.
 
-    >>> location_of("localhost:7000", tls=False), location_of("grpc+tls://host:1", tls=True)
-    ('grpc://localhost:7000', 'grpc+tls://host:1')
+    >>> location_of("localhost:7000", tls=False), location_of("grpc+tls://[::1]:1", tls=True)
+    ('grpc://localhost:7000', 'grpc+tls://[::1]:1')
     """
     scheme, mark, rest = address.rpartition("://")
     if mark and scheme not in {"grpc", "grpc+tcp", "grpc+tls"}:
@@ -42,6 +42,8 @@ def location_of(address: str, *, tls: bool) -> str:
     host, colon, port = rest.rpartition(":")
     if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
         raise UsageError(f"{address!r} has no port.", remedy="Write HOST:PORT, as in localhost:7000.")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise UsageError(f"{address!r} is ambiguous.", remedy="Write an IPv6 address in brackets, as in [::1]:7000.")
     return f"{scheme or ('grpc+tls' if tls else 'grpc')}://{rest}"
 
 
@@ -105,7 +107,7 @@ def fetch_schema(dial: Dial, timeout: float = CALL_SECONDS) -> pa.Schema:
     """The schema of the items that a receiver takes."""
     client = dial.open()
     try:
-        descriptor = flight.FlightDescriptor.for_command(PutHeader("schema", "0" * 8).to_bytes())
+        descriptor = flight.FlightDescriptor.for_command(PutHeader("schema").to_bytes())
         return client.get_schema(descriptor, dial.options(timeout)).schema
     except (pa.ArrowException, OSError) as error:
         raise dial.error(error) from error
@@ -120,7 +122,7 @@ def found_by(dial: Dial, name: str) -> Dial:
     """
     client = dial.open()
     try:
-        descriptor = flight.FlightDescriptor.for_command(PutHeader(name, "0" * 8).to_bytes())
+        descriptor = flight.FlightDescriptor.for_command(PutHeader(name).to_bytes())
         endpoints = client.get_flight_info(descriptor, dial.options(CALL_SECONDS)).endpoints
     except pa.ArrowNotImplementedError:
         return dial

@@ -8,10 +8,10 @@ from typing import TypeVar
 from afspark.errors import SegmentError
 from afspark.push.drain import Drain, Pulled
 from afspark.push.errors import ReceiverStopped, ReceiverUnreachable, Superseded
-from afspark.push.wire import Allowance
+from afspark.push.wire import Allowance, Confirmed
 from afspark.runtime.intake import LaneAway
 from afspark.runtime.orders import Order
-from afspark.runtime.sources import Chunk, Pushed
+from afspark.runtime.sources import Chunk
 
 T = TypeVar("T")
 
@@ -33,8 +33,8 @@ class RemoteLane:
     def settle(self, positions: Mapping[str, int]) -> bool:
         return self._asked(lambda: self._drain.settle(positions))
 
-    def confirm(self, positions: Mapping[str, int]) -> None:
-        self._asked(lambda: self._drain.confirm(positions))
+    def confirm(self, positions: Mapping[str, int]) -> Confirmed:
+        return self._asked(lambda: self._drain.confirm(positions))
 
     def close(self) -> None:
         self._drain.close()
@@ -49,9 +49,9 @@ class RemoteLane:
             raise LaneAway from error
 
 
-def open_lane(source: Pushed, order: Order, chunk: Chunk) -> RemoteLane:
+def open_lane(order: Order, chunk: Chunk) -> RemoteLane:
     """The lane of a chunk that `Reception.claim` has made complete."""
     drain = Drain(
-        chunk["address"], chunk["lane"], incarnation=order.incarnation, fence=order.fence, access=source.access()
+        chunk["address"], chunk["lane"], incarnation=order.incarnation, fence=order.fence, access=chunk["access"]
     )
     return RemoteLane(drain, Allowance.from_json(chunk["allow"]))

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,12 +14,13 @@ from typing import Any
 from pyspark import SparkContext
 
 from afspark.errors import WorkerFailed
-from afspark.push.desk import Announced, Desk, DeskPlan, announced
+from afspark.push.desk import Announced, Desk, DeskPlan, announced, item_log
 from afspark.push.directory import Directory
 from afspark.push.drain import Drain
 from afspark.push.errors import PushError
 from afspark.push.security import Access
-from afspark.push.wire import Allowance
+from afspark.push.sessions import session_key
+from afspark.push.wire import Allowance, Positions
 from afspark.runtime.host import spark_host
 from afspark.runtime.placement import anchor, driver_host, slots_by_host, spread
 from afspark.store import Store, seal
@@ -33,12 +34,17 @@ AWAY_SECONDS = 30.0
 _GLANCE_SECONDS = 0.5
 _CLOSING = "closing"
 
+#: the recorded positions of some lanes
+Listed = Callable[[Sequence[int]], Mapping[int, Positions]]
+
 
 class Posts(ABC):
-    """The receivers of one source."""
+    """The receivers of one source. ``access``: what workers show them."""
 
-    def __init__(self, sc: SparkContext, plans: Sequence[DeskPlan], store: Store, access: Access) -> None:
-        self.sc, self.plans, self.store, self.access = sc, plans, store, access
+    def __init__(
+        self, sc: SparkContext, plans: Sequence[DeskPlan], store: Store, access: Access, listed: Listed
+    ) -> None:
+        self.sc, self.plans, self.store, self.access, self.listed = sc, plans, store, access, listed
 
     #: hosts on which they take task slots
     homes: list[str] = []  # noqa: RUF012 (each kind sets its own)
@@ -76,7 +82,7 @@ class DriverPosts(Posts):
     """In this process."""
 
     def open(self) -> None:
-        self._desks = [Desk(plan, self.store) for plan in self.plans]
+        self._desks = [Desk(replace(plan, listed=self.listed(plan.lanes)), self.store) for plan in self.plans]
         for desk in self._desks:
             desk.open()
 
@@ -86,7 +92,7 @@ class DriverPosts(Posts):
 
     def crash(self) -> None:
         for desk in self._desks:
-            desk.crash()
+            desk.crash(self.listed(desk.plan.lanes))
 
     def announced(self) -> Sequence[Announced]:
         return [desk.announced for desk in self._desks if desk.announced is not None]
@@ -99,6 +105,8 @@ class ExecutorPosts(Posts):
     """As tasks of Spark jobs of their own, each pinned to a host, so that they leave room for workers elsewhere."""
 
     def open(self) -> None:
+        # Made here: receivers that start at the same moment would make one each.
+        session_key(item_log(self.store))
         self._since = time.time()
         self._closing = f"{_CLOSING}/{time.time_ns():020d}"
         self._closed = threading.Event()
@@ -155,7 +163,8 @@ class ExecutorPosts(Posts):
         """Runs one receiver, again and again, until it was closed."""
         while not self._closed.is_set():
             home = self._home(number)
-            task = partial(_receive, driver_host(self.sc), home, self.store, self._closing, self.plans[number])
+            plan = replace(self.plans[number], listed=self.listed(self.plans[number].lanes))
+            task = partial(_receive, driver_host(self.sc), home, self.store, self._closing, plan)
             try:
                 anchor(self.sc, [home]).foreachPartition(task)
             except Exception:

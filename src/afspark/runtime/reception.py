@@ -7,15 +7,17 @@ allowed to, so every such end halves what the next one may hold without backup.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from pyspark import SparkContext
 
 from afspark.push.desk import DeskPlan
 from afspark.push.limits import Limits
-from afspark.push.security import Security
+from afspark.push.security import Security, new_secret
 from afspark.runtime.crew import Crew
 from afspark.runtime.intake import LaneAway
 from afspark.runtime.intensity import Intensity
@@ -25,6 +27,7 @@ from afspark.runtime.pipeline import Node, Pipeline
 from afspark.runtime.posts import DriverPosts, ExecutorPosts, Posts
 from afspark.runtime.sources import Chunk, Pushed
 from afspark.store import Store
+from afspark.store.epochs import read_history
 
 Lanes = dict[int, dict[str, int]]
 
@@ -45,13 +48,16 @@ class Reception:
 
     # --- life -----------------------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Starts the receivers."""
+    def open(self, recorded: Mapping[str, Any] | None = None) -> None:
+        """Starts the receivers. ``recorded``: the positions of the newest record, as `recorded_lanes` finds them."""
+        self.restore(recorded or {})
         for name, source in self.sources.items():
             (reader,) = [node for node in self._pipeline.nodes if name in {edge.origin for edge in node.inputs}]
-            plans = desk_plans(source, reader, self._pipeline)
+            secret = new_secret()
+            plans = desk_plans(source, reader, self._pipeline, secret)
             kind = DriverPosts if source.where == "driver" else ExecutorPosts
-            self._posts[name] = kind(self._sc, plans, self._folders[name], source.access())
+            listed = partial(self._listed, name)
+            self._posts[name] = kind(self._sc, plans, self._folders[name], source.access(secret), listed)
             self._posts[name].open()
 
     def close(self) -> None:
@@ -104,6 +110,7 @@ class Reception:
         announced, allow = self._posts[name].of_lane(chunk["lane"])
         return chunk | {
             "address": announced.address,
+            "access": self._posts[name].access,
             "seconds": self.sources[name].tick_seconds,
             "positions": self.positions.get(name, {}).get(chunk["lane"], {}),
             "allow": allow.to_json(),
@@ -114,22 +121,42 @@ class Reception:
         lanes = self.positions.setdefault(name, {})
         for report in reports:
             if report.positions is not None:
-                lanes[report.worker] = dict(report.positions)
+                before = lanes.get(report.worker, {})
+                # Those that were heard of last come last.
+                lanes[report.worker] = dict(
+                    sorted(report.positions.items(), key=lambda position: before.get(position[0]) != position[1])
+                )
 
     def confirm(self, name: str, crew: Crew, batch: int) -> None:
-        """After the commit: the receivers may forget what is in the record."""
+        """After the commit: the receivers may forget what is in the record, and the next one sessions that are over."""
         for order in crew.workforce.last_orders(batch):
             positions = self.positions.get(name, {}).get(order.worker)
             if not positions:
                 continue
-            with closing(open_lane(self.sources[name], order, self.claim(name, {"lane": order.worker}))) as lane:
+            with closing(open_lane(order, self.claim(name, {"lane": order.worker}))) as lane:
                 try:
-                    lane.confirm(positions)
+                    answer = lane.confirm(positions)
                 except LaneAway:
                     continue  # the next tick says it again
+            kept = {producer: end for producer, end in positions.items() if producer not in answer.over}
+            self.positions[name][order.worker] = kept | dict(answer.listed)
+
+    def _listed(self, name: str, lanes: Sequence[int]) -> Lanes:
+        found = self.positions.get(name, {})
+        return {lane: found[lane] for lane in lanes if lane in found}
 
 
-def desk_plans(source: Pushed, reader: Node, pipeline: Pipeline) -> list[DeskPlan]:
+def recorded_lanes(store: Store) -> dict[str, Any]:
+    """The positions in the newest record of a query that is not running, as `Reception.open` takes them."""
+    records = read_history(store, sys.maxsize).records
+    if not records:
+        return {}
+    _, newest = records[max(records)]
+    found: dict[str, Any] = newest.extra.get("lanes", {})
+    return found
+
+
+def desk_plans(source: Pushed, reader: Node, pipeline: Pipeline, worker_secret: str) -> list[DeskPlan]:
     """The receivers of a source: their lanes in turn, and what the reader's tolerance allows them."""
     tolerance, place = reader.tolerance, pipeline.place(reader)
     secured = source.token_file is not None or source.certificate_file is not None
@@ -156,6 +183,7 @@ def desk_plans(source: Pushed, reader: Node, pipeline: Pipeline) -> list[DeskPla
                 **rate,
             ),
             security=security if secured else None,
+            worker_secret=worker_secret,
         )
         for at in range(number)
     ]

@@ -22,6 +22,7 @@ from afspark.runtime.pipeline import DEFAULT_BATCH_BYTES, Pipeline, RunOptions
 from afspark.runtime.placement import check_slots, settled_slots
 from afspark.runtime.plansource import FORMAT, PlanSource
 from afspark.runtime.query import Deliver, Outlet, Query
+from afspark.runtime.reception import recorded_lanes
 from afspark.runtime.session import LOCAL_FILE_MANAGER, check_session
 from afspark.runtime.sources import Pushed, Source
 from afspark.runtime.stream import StatefulStream
@@ -116,7 +117,7 @@ class StreamWriter:
         outlets = [outlet for writer in writers if (outlet := writer._outlet()) is not None]
         engine = Engine(spark.sparkContext, pipeline, options, identity, checkpoint)
         query = Query(spark, engine, outlets)
-        engine.reception.open()
+        engine.reception.open(recorded_lanes(engine.store))
         try:
             query.attach(first._spark_query(spark, pipeline, options, query))
         except BaseException:
