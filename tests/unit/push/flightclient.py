@@ -23,7 +23,7 @@ class Client:
 
     def __init__(self, address: str, name: str = "p", session: str = "", **options: Any) -> None:
         headers, timeout = options.pop("headers", []), options.pop("timeout", 20)
-        self.name, self.session = name, session
+        self.address, self.name, self.session = address, name, session
         #: of each lane, what the newest acknowledgement said
         self.acked: dict[int, int] = {}
         self.receipts: dict[int, str] = {}

@@ -25,6 +25,8 @@ from afspark.push.errors import (
     ReceiverUnreachable,
     SchemaMismatch,
     UnknownLane,
+    UnknownSession,
+    Unproven,
     UnsoundBatch,
     WireError,
     from_flight,
@@ -32,7 +34,7 @@ from afspark.push.errors import (
 from afspark.push.limits import Limits
 from afspark.push.receiver import Receiver
 from afspark.push.security import Access, Security
-from afspark.push.wire import BYE, HELLO, BatchTag, Hello, Punctuation
+from afspark.push.wire import BYE, HELLO, BatchTag, Bye, Hello, Punctuation, PutHeader
 from tests.unit.push.flightclient import Client, Stream, rows
 
 Start = Callable[..., Receiver]
@@ -302,6 +304,52 @@ def test_sessions_that_end_leave_nothing_behind(receiver: Receiver) -> None:
     (left,) = receiver.stats()["lanes"]["0"]["sessions"]
     assert left.startswith("honest/")
     assert receiver.stats()["producers"] == 1
+
+
+FAR = 10**15
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (lambda client: client.act(HELLO, Hello("rogue", "00000000", {0: FAR}).to_bytes()), UnknownSession),
+        (lambda client: client.act(HELLO, Hello("rogue", "", {0: FAR}).to_bytes()), Unproven),
+        (lambda client: client.hello({0: FAR}), Unproven),
+        (lambda client: client.hello({0: 6}), Unproven),
+        (lambda client: client.bye({0: FAR}), Unproven),
+        (lambda client: client.act(BYE, Bye("rogue", "00000000", {0: FAR}).to_bytes()), UnknownSession),
+        (lambda client: client.stream(command=claim_of(client, {0: FAR})).close(), Unproven),
+        (lambda client: client.again_elsewhere(FAR), OutOfOrder),
+    ],
+    ids=["other session", "no session", "hello", "one too many", "bye", "other bye", "stream", "first number"],
+)
+def test_what_a_producer_says_was_acknowledged_is_not_believed_without_proof(
+    receiver: Receiver, said: Callable[[Rogue], object], kind: type[AfsparkError]
+) -> None:
+    client = Rogue(receiver.address, "rogue")
+    stream = client.stream()
+    stream.send(0, 5)
+    stream.ack_up_to(5)
+    with pytest.raises((flight.FlightError, pa.ArrowException)) as caught:
+        said(client)
+    assert type(from_flight(caught.value, "")) is kind
+    with Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as drain:
+        mine = [(entry.start, entry.end) for entry in drain.pull({}) if entry.producer.startswith("rogue")]
+    assert sorted(set(mine)) in ([(0, 5)], [(0, 0), (0, 5)]), "nothing is missing"
+
+
+class Rogue(Client):
+    """A producer that says more than is true."""
+
+    def again_elsewhere(self, start: int) -> None:
+        """Another session begins with a high number."""
+        other = Client(self.address, "rogue too").stream()
+        other.send(start, 1)
+        other.close()
+
+
+def claim_of(client: Client, acked: dict[int, int]) -> bytes:
+    return PutHeader(client.name, client.session, acked, client.receipts).to_bytes()
 
 
 def test_streams_that_never_send_are_limited(receiver: Receiver) -> None:
