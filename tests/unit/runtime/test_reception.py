@@ -13,8 +13,10 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from pyarrow import flight
 
 import afspark as af
+from afspark.push.errors import SessionOver, from_flight
 from afspark.push.listing import is_tenure
 from afspark.push.producer import Producer
 from afspark.runtime.intake import Intake
@@ -26,6 +28,7 @@ from afspark.runtime.reception import Reception
 from afspark.runtime.sources import Pushed
 from afspark.runtime.steps import Passage
 from afspark.store import open_store
+from tests.unit.push.flightclient import Client
 
 SCHEMA = pa.schema([("n", pa.int64())])
 WORKERS = 2
@@ -135,6 +138,18 @@ def test_a_receiver_that_died_is_told_which_sessions_are_over(ticks: Ticks) -> N
         alive.flush(10)
         ticks.go()
     assert (ticks.items, ticks.gaps) == (9, 0)
+
+
+def test_a_session_that_is_over_is_not_taken_for_another_after_the_receivers_death(ticks: Ticks) -> None:
+    client = Client(ticks.address, "short")
+    client.hello()
+    client.bye({})
+    ticks.go()
+    assert client.id not in ticks.reception.positions[ticks.name][0]
+    ticks.reception.crash()
+    with pytest.raises(flight.FlightError) as caught:
+        client.again(ticks.address).hello()
+    assert isinstance(from_flight(caught.value, ""), SessionOver)
 
 
 def test_the_workers_secret_is_another_for_every_start_and_stays_out_of_sight(tmp_path: Path) -> None:
