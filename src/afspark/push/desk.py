@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from afspark.errors import StoreError
+from afspark.errors import StoreError, UsageError
+from afspark.push.certificates import check_certificate, check_reachable
 from afspark.push.limits import Limits
 from afspark.push.receiver import Receiver, ReceiverConfig
 from afspark.push.security import Security, new_secret
@@ -25,7 +26,7 @@ _ADDRESSES = "addresses"
 @dataclass(frozen=True, kw_only=True)
 class DeskPlan:
     """What a receiver is to be. ``items``, ``seconds`` and ``unacked`` are those before any failure. ``listed``: the
-    recorded positions of its lanes.
+    recorded positions of its lanes. ``reached_at``: what to call its host, if not ``host``.
     """
 
     number: int
@@ -42,6 +43,7 @@ class DeskPlan:
     security: Security | None = None
     worker_secret: str = field(default_factory=new_secret, repr=False)
     listed: Mapping[int, Positions] = field(default_factory=dict)
+    reached_at: str = ""
 
     def allow(self, failures: int) -> Allowance:
         """What a lane may hold without backup after so many failures of its receiver."""
@@ -73,8 +75,9 @@ class Desk:
         self.announced: Announced | None = None
 
     def open(self) -> Announced:
-        """Starts to receive, and says where."""
+        """Starts to receive, and says where. `UsageError` if workers could not connect to it."""
         plan = self.plan
+        check_certificate(plan.security, plan.reached_at or plan.host)
         failures = self._tenure.open()
         allow = plan.allow(failures)
         self._receiver = Receiver(
@@ -95,7 +98,13 @@ class Desk:
                 store=item_log(self._store),
             )
         )
-        address = self._receiver.start()
+        address = self._receiver.start(reached_at=plan.reached_at)
+        if plan.security is not None and plan.security.tls:
+            try:
+                check_reachable(address, plan.lanes[0], self._receiver.worker_access)
+            except UsageError:
+                self.close()
+                raise
         self.announced = Announced(plan.number, address, plan.lanes, failures, time.time())
         self._announce(self.announced)
         return self.announced

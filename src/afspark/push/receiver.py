@@ -134,8 +134,8 @@ class Receiver:
         security = self._config.security or Security()
         return Access(root_certs_file=security.cert_file, worker_secret=self._config.worker_secret)
 
-    def start(self) -> str:
-        """Loads what the item log holds, then listens. The address."""
+    def start(self, *, reached_at: str = "") -> str:
+        """Loads what the item log holds, then listens. The address, with ``reached_at`` for a host if given."""
         if self._server is not None:
             raise UsageError("A receiver can be started once.", remedy="Make a new one.")
         config = self._config
@@ -161,7 +161,7 @@ class Receiver:
                 port=config.port,
             ) from error
         self._port = self._server.port
-        self._address = f"{scheme}://{host}:{self._port}"
+        self._address = f"{scheme}://{bracketed(reached_at) or host}:{self._port}"
         # A process with connected producers could not end otherwise.
         atexit.register(self.stop)
         return self._address

@@ -161,6 +161,18 @@ def bracketed(host: str) -> str:
     return f"[{host.strip('[]')}]" if ":" in host else host
 
 
+def is_wildcard(host: str) -> bool:
+    """Whether it stands for all addresses of a host, so that nobody can be told to connect to it.
+
+    >>> is_wildcard("0.0.0.0"), is_wildcard("[::]"), is_wildcard("127.0.0.1"), is_wildcard("example.org")
+    (True, True, False, False)
+    """
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return False
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this host reaches that address.
 

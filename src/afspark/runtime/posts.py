@@ -14,11 +14,12 @@ from typing import Any
 from pyspark import SparkContext
 
 from afspark.errors import WorkerFailed
+from afspark.push.certificates import check_certificate, check_reachable
 from afspark.push.desk import Announced, Desk, DeskPlan, announced, item_log
 from afspark.push.directory import Directory
 from afspark.push.drain import Drain
 from afspark.push.errors import PushError
-from afspark.push.security import Access
+from afspark.push.security import Access, is_wildcard
 from afspark.push.sessions import session_key
 from afspark.push.wire import Allowance, Positions
 from afspark.runtime.host import spark_host
@@ -82,9 +83,17 @@ class DriverPosts(Posts):
     """In this process."""
 
     def open(self) -> None:
-        self._desks = [Desk(replace(plan, listed=self.listed(plan.lanes)), self.store) for plan in self.plans]
-        for desk in self._desks:
-            desk.open()
+        self._desks = [Desk(self._plan(plan), self.store) for plan in self.plans]
+        try:
+            for desk in self._desks:
+                desk.open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _plan(self, plan: DeskPlan) -> DeskPlan:
+        reached_at = driver_host(self.sc) if is_wildcard(plan.host) else ""
+        return replace(plan, listed=self.listed(plan.lanes), reached_at=reached_at)
 
     def close(self) -> None:
         for desk in self._desks:
@@ -112,12 +121,29 @@ class ExecutorPosts(Posts):
         self._closed = threading.Event()
         placed = spread(range(len(self.plans)), slots_by_host(self.sc))
         self.homes = [placed[number] for number in range(len(self.plans))]
+        for plan, home in zip(self.plans, self.homes, strict=True):
+            check_certificate(plan.security, home)
+        self._directory: Directory | None = None
         self._threads = [
             threading.Thread(target=self._keep, args=(number,), name=f"afspark-receiver-{number}", daemon=True)
             for number in range(len(self.plans))
         ]
         for thread in self._threads:
             thread.start()
+        try:
+            self._await_all()
+            plan = self.plans[0]
+            if plan.security is not None and plan.security.tls:
+                for one in self.announced():
+                    check_reachable(one.address, one.lanes[0], self.access)
+            self._directory = Directory(
+                plan.schema, self._places, host=plan.host, port=plan.port, security=plan.security
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def _await_all(self) -> None:
         deadline = time.monotonic() + START_SECONDS
         while len(self.announced()) < len(self.plans):
             if time.monotonic() >= deadline:
@@ -126,15 +152,14 @@ class ExecutorPosts(Posts):
                     remedy="Receivers need a task slot each, besides those of the workers.",
                 )
             time.sleep(0.1)
-        plan = self.plans[0]
-        self._directory = Directory(plan.schema, self._places, host=plan.host, port=plan.port, security=plan.security)
 
     def close(self) -> None:
         self._closed.set()
         self.store.put(self._closing, seal({"kind": _CLOSING}, {}))
         for thread in self._threads:
             thread.join(START_SECONDS)
-        self._directory.shutdown()
+        if self._directory is not None:
+            self._directory.shutdown()
 
     def crash(self) -> None:
         """Nothing to do: they die with the executors that the same failure kills."""
@@ -144,7 +169,7 @@ class ExecutorPosts(Posts):
 
     def addresses(self) -> list[str]:
         """Of the directory, which stays where it is while receivers move."""
-        return [self._directory.address]
+        return [] if self._directory is None else [self._directory.address]
 
     def stats(self) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -108,8 +108,9 @@ class PushReader(DataSourceStreamReader):
         if self._desk is None:
             from afspark.push.desk import Desk
 
-            self._desk = Desk(self._plan({int(lane): positions for lane, positions in known.items()}), self._store())
-            self._desk.open()
+            desk = Desk(self._plan({int(lane): positions for lane, positions in known.items()}), self._store())
+            desk.open()
+            self._desk = desk
         return self._desk
 
     def _plan(self, listed: Mapping[int, Any]) -> Any:

@@ -57,8 +57,13 @@ class Reception:
             plans = desk_plans(source, reader, self._pipeline, secret)
             kind = DriverPosts if source.where == "driver" else ExecutorPosts
             listed = partial(self._listed, name)
-            self._posts[name] = kind(self._sc, plans, self._folders[name], source.access(secret), listed)
-            self._posts[name].open()
+            posts = kind(self._sc, plans, self._folders[name], source.access(secret), listed)
+            try:
+                posts.open()
+            except BaseException:
+                self.close()
+                raise
+            self._posts[name] = posts
 
     def close(self) -> None:
         """Ends them in order: what they hold is durable afterwards."""
