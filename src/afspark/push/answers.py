@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
 import pyarrow as pa
+from pyarrow import flight
 
 from afspark.errors import AfsparkError
 from afspark.push.errors import PushError, WireError, to_flight
@@ -39,3 +41,22 @@ def answering(count: Callable[[str], None] = lambda kind: None) -> Iterator[None
         count("internal")
         LOG.exception("A call has failed.")
         raise to_flight(PushError("The receiver failed.", remedy="Its log has the details.")) from error
+
+
+class Unserved(flight.FlightServerBase):  # type: ignore[misc]
+    """A server that refuses all calls, for servers that take some: Flight's own refusal is a traceback."""
+
+    #: what to do instead
+    remedy = "Producers say hello and send batches with DoPut."
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise to_flight(WireError("This call is not served here.", remedy=self.remedy, what="call"))
+
+    list_flights: Any = _refuse
+    get_flight_info: Any = _refuse
+    get_schema: Any = _refuse
+    list_actions: Any = _refuse
+    do_put: Any = _refuse
+    do_get: Any = _refuse
+    do_exchange: Any = _refuse
+    do_action: Any = _refuse

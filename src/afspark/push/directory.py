@@ -9,16 +9,18 @@ import pyarrow as pa
 from pyarrow import flight
 
 from afspark.errors import UsageError
-from afspark.push.answers import answering
+from afspark.push.answers import Unserved, answering
 from afspark.push.errors import ReceiverUnreachable
 from afspark.push.security import Security, bracketed, check_exposure
 
 
-class Directory(flight.FlightServerBase):  # type: ignore[misc]
+class Directory(Unserved):
     """Answers Flight's ``get_flight_info`` with one endpoint per receiver, in a fixed order.
 
     ``addresses`` is asked for every call. Listens as soon as it is made.
     """
+
+    remedy = "This is a directory: ask for its flight info, and send to a receiver that it names."
 
     def __init__(
         self,

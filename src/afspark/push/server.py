@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from afspark.push.answers import answering
+from afspark.push.answers import Unserved, answering
 from afspark.push.directory import flight_info
 from afspark.push.entries import Handout
 from afspark.push.errors import SessionOver, WireError
@@ -55,7 +55,7 @@ _FOR_PRODUCERS = (HELLO, BYE)
 _FOR_WORKERS = (ATTACH, SETTLE, CONFIRM, STATS)
 
 
-class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
+class FlightEndpoint(Unserved):
     """Serves a hub. It listens as soon as it is made; every call runs in a thread of Flight's."""
 
     def __init__(self, hub: Hub, location: str, stats: Callable[[], dict[str, Any]], **options: Any) -> None:
