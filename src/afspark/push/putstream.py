@@ -16,7 +16,7 @@ from afspark.push.acks import Acks
 from afspark.push.entries import ENTRY_BYTES, Record
 from afspark.push.errors import LimitExceeded, PushError, ReceiverStopped, SchemaMismatch, WireError
 from afspark.push.fields import sequence_number
-from afspark.push.footprint import footprint
+from afspark.push.footprint import footprint, was_compressed
 from afspark.push.hub import Hub
 from afspark.push.service import GLANCE_SECONDS
 from afspark.push.soundness import check_batch
@@ -90,6 +90,13 @@ class PutStream:
         batch = chunk.data
         if batch is None:
             raise WireError("A message without a batch came.", what="batch")
+        if was_compressed(batch):
+            # Flight unpacks a message before anybody can look at it, whatever it unpacks to. So no second one is read.
+            raise WireError(
+                "A compressed batch came.",
+                remedy="Send record batches without body compression.",
+                what="compression",
+            )
         nbytes = batch.get_total_buffer_size()
         held = footprint(batch)
         # Padding and a header belong to every message.

@@ -11,11 +11,13 @@ from pyarrow import flight
 from afspark.errors import UsageError
 from afspark.push.directory import Directory
 from afspark.push.drain import Drain
+from afspark.push.errors import WireError, from_flight
+from afspark.push.limits import Limits
 from afspark.push.producer import Producer
 from afspark.push.receiver import Receiver
 from afspark.push.server import FlightEndpoint
 from afspark.push.wire import HELLO
-from tests.unit.push.flightclient import rows
+from tests.unit.push.flightclient import SCHEMA, Client, rows
 
 Start = Callable[..., Receiver]
 
@@ -76,3 +78,29 @@ def test_an_ipv6_address_is_taken_everywhere(receive: Start) -> None:
     directory.shutdown()
     with pytest.raises(UsageError, match="brackets"):
         Producer("::1:7007", "p", rows(0, 0).schema)
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+@pytest.mark.parametrize("count", [0, 5, 10_000_000])
+def test_a_compressed_batch_ends_its_stream_and_harms_nobody(receive: Start, codec: str, count: int) -> None:
+    """Also one that is small on the wire and larger than allowed once it is unpacked."""
+    receiver = receive(limits=Limits(message_bytes=1 << 20))
+    honest = Client(receiver.address, "honest").stream()
+    honest.send(0, 5)
+    honest.ack_up_to(5)
+    batch = pa.record_batch([pa.nulls(count, pa.int64()).fill_null(0), pa.nulls(count, pa.string())], schema=SCHEMA)
+    options = flight.FlightCallOptions(write_options=pa.ipc.IpcWriteOptions(compression=codec))
+    with flight.connect(receiver.address) as client:
+        writer, _ = client.do_put(flight.FlightDescriptor.for_command(b""), SCHEMA, options)
+        with pytest.raises((flight.FlightError, pa.ArrowException, OSError)) as caught:
+            write_and_close(writer, batch)
+    told = from_flight(caught.value, "")
+    assert isinstance(told, WireError) and told.what == "compression"
+    honest.send(5, 5)
+    honest.ack_up_to(10)
+    assert receiver.stats()["accepted"] == 10
+
+
+def write_and_close(writer: flight.FlightStreamWriter, batch: pa.RecordBatch) -> None:
+    writer.write(batch)
+    writer.close()
