@@ -10,15 +10,18 @@ from pyarrow import flight
 
 from afspark.errors import UsageError
 from afspark.push.addresses import join_address
-from afspark.push.errors import ReceiverUnreachable, to_flight
+from afspark.push.answers import Unserved, answering
+from afspark.push.errors import ReceiverUnreachable
 from afspark.push.security import Security, check_exposure
 
 
-class Directory(flight.FlightServerBase):  # type: ignore[misc]
+class Directory(Unserved):
     """Answers Flight's ``get_flight_info`` with one endpoint per receiver, in a fixed order.
 
     ``addresses`` is asked for every call. Listens as soon as it is made.
     """
+
+    remedy = "This is a directory: ask for its flight info, and send to a receiver that it names."
 
     def __init__(
         self,
@@ -53,10 +56,12 @@ class Directory(flight.FlightServerBase):  # type: ignore[misc]
         return flight.SchemaResult(self._schema)
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
-        addresses = self._addresses()
-        if not addresses:
-            raise to_flight(ReceiverUnreachable("No receiver is up.", remedy="Try again.", address=self.address))
-        return flight_info(self._schema, descriptor, addresses)
+        with answering():
+            addresses = self._addresses()
+            if not addresses:
+                raise ReceiverUnreachable("No receiver is up.", remedy="Try again.", address=self.address)
+            return flight_info(self._schema, descriptor, addresses)
+        raise AssertionError  # answering never swallows
 
 
 def flight_info(schema: pa.Schema, descriptor: Any, addresses: Sequence[str]) -> Any:

@@ -111,7 +111,7 @@ def fetch_schema(dial: Dial, timeout: float = CALL_SECONDS) -> pa.Schema:
     """The schema of the items that a receiver takes."""
     client = dial.open()
     try:
-        descriptor = flight.FlightDescriptor.for_command(PutHeader("schema", "0" * 8).to_bytes())
+        descriptor = flight.FlightDescriptor.for_command(PutHeader("schema").to_bytes())
         return client.get_schema(descriptor, dial.options(timeout)).schema
     except (pa.ArrowException, OSError) as error:
         raise dial.error(error) from error
@@ -126,7 +126,7 @@ def found_by(dial: Dial, name: str) -> Dial:
     """
     client = dial.open()
     try:
-        descriptor = flight.FlightDescriptor.for_command(PutHeader(name, "0" * 8).to_bytes())
+        descriptor = flight.FlightDescriptor.for_command(PutHeader(name).to_bytes())
         endpoints = client.get_flight_info(descriptor, dial.options(CALL_SECONDS)).endpoints
     except pa.ArrowNotImplementedError:
         return dial

@@ -497,14 +497,8 @@ class Engine:
                     self.item_losses.note(batch, crew.name, report.worker, report.gaps)
 
     def _let_go(self, batch: int) -> None:
-        """Receivers may forget what has become final step by step.
-
-        Other items stay with them until the next tick begins: if everything dies before Spark commits this batch,
-        the batch runs again, from the record before it.
-        """
         for name, crew in self._drained():
-            if crew.mission.stepped:
-                self.reception.take_over(name, crew.workforce.last_orders(batch), confirm=True)
+            self.reception.confirm(name, crew.workforce.last_orders(batch), stepped=crew.mission.stepped)
 
     def _drained(self) -> list[tuple[str, Crew]]:
         return [

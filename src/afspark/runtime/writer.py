@@ -23,6 +23,7 @@ from afspark.runtime.pipeline import DEFAULT_BATCH_BYTES, Pipeline, RunOptions
 from afspark.runtime.placement import check_slots, settled_slots
 from afspark.runtime.plansource import FORMAT, PlanSource
 from afspark.runtime.query import Deliver, Outlet, Query
+from afspark.runtime.reception import recorded_lanes
 from afspark.runtime.session import LOCAL_FILE_MANAGER, check_session
 from afspark.runtime.sources import Pushed, Source
 from afspark.runtime.stream import StatefulStream
@@ -129,7 +130,7 @@ class StreamWriter:
             # First of all, so that no older driver commits a batch after Spark has looked for the last one.
             engine.take_lease()
             undo.callback(engine.lease.release)
-            engine.reception.open()
+            engine.reception.open(recorded_lanes(engine.store))
             undo.callback(engine.reception.close)
             query.attach(first._spark_query(spark, pipeline, options, query))
             undo.pop_all()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import secrets
 import sys
 import threading
 from pathlib import Path
@@ -72,7 +73,8 @@ class FakeReceiver(flight.FlightServerBase):
                 raise to_flight(NotAllowed("The token is wrong.", remedy="Give the right one."))
             self.hellos.append(hello)
             received = {lane: end for (who, lane), end in self.received.items() if who == hello.id}
-            return [Welcome(self.lanes, self.unacked, self.max_bytes, received).to_bytes()]
+            session = hello.session or secrets.token_hex(16)
+            return [Welcome(session, self.lanes, self.unacked, self.max_bytes, received).to_bytes()]
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         header = PutHeader.from_bytes(descriptor.command)
