@@ -50,7 +50,7 @@ class Query:
         """A tick, its record, and what follows it."""
         positions = dict(self.positions)
         self.lane.listing.forget(positions)
-        positions |= self.lane.attach(positions)
+        positions |= self.lane.attach(positions).positions
         for handout in self.lane.handouts(positions, 1 << 30):
             record = handout.record
             at = positions.get(record.producer, 0)
