@@ -378,7 +378,7 @@ class _Task:
         full = order.full or bool(self.damaged)
         full = full and not any(backup.full for backup in self.writes.all)
         if panes.fading is not None and panes.fading.moved:
-            # What is durable is in other units.
+            # Pairs would follow backups in other units.
             full = min(order.theta.values()) < math.inf
         tick = self._tick(output)
         images: dict[str, pa.RecordBatch] = {}

@@ -13,7 +13,6 @@ import pytest
 from afspark.errors import CheckpointError, UsageError
 from afspark.model.divergence import Divergence
 from afspark.model.kernels import cells as cell_kernel
-from afspark.model.kernels.hashing import hash_strings
 from afspark.model.states import (
     HashTable,
     HeapColumns,
@@ -204,7 +203,7 @@ def test_kinds_of_string_keys(kind: pa.DataType) -> None:
     table = opened(HashTable())
     words = pa.array(["zero", "one", "two", "", "a rather long key, longer than a view holds", "one"], kind)
     table.add(words.slice(1), [1, 2, 3, 4, 5])
-    table.add(pa.chunked_array([words.slice(1, 1), words.slice(2, 1)]), 10, hash_strings(words.slice(1, 2)))
+    table.add(pa.chunked_array([words.slice(1, 1), words.slice(2, 1)]), 10)
     table.add(words.slice(4, 1).cast(pa.string()).dictionary_encode(), 100)
     asked = ["zero", "one", "two", "", "a rather long key, longer than a view holds"]
     assert table.get(asked).tolist() == [0, 16, 12, 3, 104]
@@ -221,7 +220,6 @@ def test_inputs_that_cannot_work() -> None:
         lambda: words.add(pa.array(["a", None]), 1),
         lambda: words.add(["a"], [1, 2]),
         lambda: words.add(["a"], 1.5),
-        lambda: words.add(["a"], 1, np.zeros(2, np.uint64)),
         lambda: words.add(["a"], pa.array([None], pa.int64())),
         lambda: numbers.add(["a"], 1),
         lambda: numbers.add([1.5], 1),

@@ -65,10 +65,10 @@ class KeyedState(CellState):
             self._touch(cells)
             apply(cells, amounts[start:stop] if step else amounts, step)
 
-    def remove(self, keys: Any, hashes: Array | None = None) -> None:
+    def remove(self, keys: Any) -> None:
         """Takes keys out; those that are not there are ignored, and a key may come several times."""
         self._require_open()
-        prepared = self._keys.prepare(keys, hashes)
+        prepared = self._keys.prepare(keys)
         zero = _ZERO.astype(self._type)
         for start in range(0, len(prepared), BLOCK):
             found = self._keys.find(prepared.slice(start, min(start + BLOCK, len(prepared))))
@@ -136,10 +136,10 @@ class KeyedState(CellState):
         """Puts values to keys; a zero takes no new cell."""
         present = values != 0
         if not present.all():
-            cells = self._keys.find(self._keys.prepare(keys.filter(pa.array(~present)), None))
+            cells = self._keys.find(self._keys.prepare(keys.filter(pa.array(~present))))
             self._values[cells[cells != kernel.ABSENT]] = 0
             keys, values = keys.filter(pa.array(present)), values[present]
-        prepared = self._keys.prepare(keys, None)
+        prepared = self._keys.prepare(keys)
         if self.size == 0:
             self._keys.reserve_for(prepared)
         self._put(self._cells(prepared), np.ascontiguousarray(values), 1)
@@ -165,8 +165,9 @@ class KeyedState(CellState):
         values, shadows = self._values[: self.size], self._shadows[: self.size]
         living = np.flatnonzero((values != 0) | (shadows != 0)).astype(np.uint32)
         draft = Scalars(HeapColumns(), self.name)
+        draft[Slot.SECRET] = self._scalars[Slot.SECRET]
         keys = self._open_keys(label, draft)
-        block = keys.prepare(self._keys.take(living), None)
+        block = keys.prepare(self._keys.take(living))
         keys.reserve_for(block)
         _, entries = keys.locate(block)
         for column, source in (("value", values), ("shadow", shadows)):
@@ -182,15 +183,15 @@ class KeyedState(CellState):
 
     # Reading
 
-    def _get(self, keys: Any, hashes: Array | None) -> Array:
-        cells = self._keys.find(self._keys.prepare(keys, hashes))
+    def _get(self, keys: Any) -> Array:
+        cells = self._keys.find(self._keys.prepare(keys))
         values = np.empty(len(cells), self._values.dtype)
         kernel.values_or_zero(cells, self._values, values)
         return values
 
-    def contains(self, keys: Any, hashes: Array | None = None) -> Array:
+    def contains(self, keys: Any) -> Array:
         """Whether each key is there (boolean array)."""
-        present: Array = self._get(keys, hashes) != 0
+        present: Array = self._get(keys) != 0
         return present
 
     def export(self) -> pa.RecordBatch:

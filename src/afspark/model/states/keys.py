@@ -4,6 +4,9 @@ Keys and hashes are dense append-only arrays; an open-addressing index of uint32
 index is full to five eighths it is rebuilt at twice the size in a new column, whose name carries the
 logarithm of its size; that logarithm is published afterwards by one store. A kill in between leaves a column
 that the next opening drops.
+
+Every table has a secret of its own, drawn when it is made and kept with it, on which the slots of its index depend:
+whoever chooses the keys cannot choose where they go. Backups hold keys alone, so a restored table has another one.
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from afspark.errors import UsageError
 from afspark.model.kernels import hashing
 from afspark.model.kernels import table as kernel
 from afspark.model.kernels.arrow import byte_buffers
@@ -43,6 +45,9 @@ class Keys(ABC):
         self._columns = columns
         self._name = name
         self._scalars = scalars
+        if scalars[Slot.SECRET] == 0:
+            scalars[Slot.SECRET] = hashing.new_secret()
+        self._secret = hashing.Secret.of(scalars[Slot.SECRET])
         bits = scalars[Slot.INDEX_BITS] or _BITS.start
         self._index = self._open_index(bits)
         scalars[Slot.INDEX_BITS] = bits
@@ -118,7 +123,7 @@ class Keys(ABC):
     def _fill(self, index: Array, shift: np.uint64) -> None: ...
 
     @abstractmethod
-    def prepare(self, given: Any, hashes: Array | None) -> KeyBlock:
+    def prepare(self, given: Any) -> KeyBlock:
         """User input as something the other methods take; ``UsageError`` if these cannot be keys."""
 
     @abstractmethod
@@ -145,21 +150,17 @@ class Keys(ABC):
 
 
 class KeyBlock:
-    """Prepared keys: integers, or offsets into bytes with optional hashes. Slicing copies nothing."""
+    """Prepared keys: integers, or offsets into bytes. Slicing copies nothing."""
 
-    def __init__(self, keys: Array, data: Array | None = None, hashes: Array | None = None) -> None:
+    def __init__(self, keys: Array, data: Array | None = None) -> None:
         self.keys = keys
         self.data = data
-        self.hashes = hashes
 
     def __len__(self) -> int:
         return len(self.keys) - (self.data is not None)
 
     def slice(self, start: int, stop: int) -> KeyBlock:
-        if self.data is None:
-            return KeyBlock(self.keys[start:stop])
-        hashes = None if self.hashes is None else self.hashes[start:stop]
-        return KeyBlock(self.keys[start : stop + 1], self.data, hashes)
+        return KeyBlock(self.keys[start : stop + (self.data is not None)], self.data)
 
 
 class IntegerKeys(Keys):
@@ -177,9 +178,9 @@ class IntegerKeys(Keys):
         self._keys = self._columns.grow(f"{self._name}.key", capacity)
 
     def _fill(self, index: Array, shift: np.uint64) -> None:
-        kernel.index_integers(self._keys, self.count, index, shift)
+        kernel.index_integers(self._keys, self.count, index, *self._secret, shift)
 
-    def prepare(self, given: Any, hashes: Array | None) -> KeyBlock:
+    def prepare(self, given: Any) -> KeyBlock:
         return KeyBlock(as_integer_keys(given))
 
     def locate(self, block: KeyBlock) -> tuple[Array, int]:
@@ -187,7 +188,7 @@ class IntegerKeys(Keys):
         position, entries = 0, self.count
         while True:
             position, entries = kernel.locate_integers(
-                block.keys, position, self._index, self._shift, self._keys, entries, self._room(), ids
+                block.keys, position, self._index, *self._secret, self._shift, self._keys, entries, self._room(), ids
             )
             if position == len(block):
                 return ids, entries
@@ -196,7 +197,7 @@ class IntegerKeys(Keys):
 
     def find(self, block: KeyBlock) -> Array:
         ids = np.empty(len(block), _ID)
-        kernel.find_integers(block.keys, self._index, self._shift, self._keys, ids)
+        kernel.find_integers(block.keys, self._index, *self._secret, self._shift, self._keys, ids)
         return ids
 
     def take(self, ids: Array | None) -> pa.Array:
@@ -241,24 +242,14 @@ class ByteKeys(Keys):
         self.reserve_bytes(int(self._offsets[self.count]) + int(block.keys[-1] - block.keys[0]))
 
     def _fill(self, index: Array, shift: np.uint64) -> None:
-        kernel.index_hashes(self._hashes, self.count, index, shift)
+        kernel.index_hashes(self._hashes, self.count, index, self._secret.factor, shift)
 
-    def prepare(self, given: Any, hashes: Array | None) -> KeyBlock:
-        array = as_byte_keys(given)
-        if hashes is not None:
-            if hashes.dtype != np.uint64 or hashes.shape != (len(array),):
-                raise UsageError(
-                    f"{len(array)} keys need as many uint64 hashes, got {hashes.dtype} {hashes.shape}.",
-                    remedy="Use hash_strings(keys).",
-                )
-            hashes = np.ascontiguousarray(hashes)
-        return KeyBlock(*byte_buffers(array), hashes)
+    def prepare(self, given: Any) -> KeyBlock:
+        return KeyBlock(*byte_buffers(as_byte_keys(given)))
 
     def _hashed(self, block: KeyBlock) -> Array:
-        if block.hashes is not None:
-            return block.hashes
         hashes = np.empty(len(block), np.uint64)
-        hashing.hash_spans(block.keys, block.data, hashes)
+        hashing.secret_spans(block.keys, block.data, *self._secret, hashes)
         return hashes
 
     def locate(self, block: KeyBlock) -> tuple[Array, int]:
@@ -272,6 +263,7 @@ class ByteKeys(Keys):
                 hashes,
                 position,
                 self._index,
+                self._secret.factor,
                 self._shift,
                 self._hashes,
                 self._offsets,
@@ -294,6 +286,7 @@ class ByteKeys(Keys):
             block.data,
             hashes,
             self._index,
+            self._secret.factor,
             self._shift,
             self._hashes,
             self._offsets,

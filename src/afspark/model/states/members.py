@@ -59,13 +59,10 @@ class SetState(KeyedState):
     def __init__(self, spec: Set, columns: Columns, name: str) -> None:
         super().__init__(spec, columns, name, spec.key, "int64")
 
-    def add(self, keys: Any, hashes: Array | None = None) -> None:
-        """Puts keys in; those that are there are ignored, and a key may come several times.
-
-        ``hashes``, if the caller has them already, must be ``hash_strings(keys)``; integer keys ignore them.
-        """
+    def add(self, keys: Any) -> None:
+        """Puts keys in; those that are there are ignored, and a key may come several times."""
         self._require_open()
-        self._update(self._keys.prepare(keys, hashes), _ONE, 0, self._put)
+        self._update(self._keys.prepare(keys), _ONE, 0, self._put)
 
     def merge_from(self, cells: pa.RecordBatch) -> None:
         self._require_schema(cells)

@@ -45,6 +45,7 @@ class Slot(enum.IntEnum):
     DURABLE_AFTER = 23
     CURRENT = 24
     BEFORE = 25
+    SECRET = 26
 
 
 class Phase(enum.IntEnum):

@@ -79,31 +79,30 @@ class HashTableState(KeyedState):
     def __init__(self, spec: HashTable, columns: Columns, name: str) -> None:
         super().__init__(spec, columns, name, spec.key, spec.value)
 
-    def add(self, keys: Any, values: Any, hashes: Array | None = None) -> None:
+    def add(self, keys: Any, values: Any) -> None:
         """Adds ``values`` (one per key, or one for all) to the keys; a key may come several times.
 
-        ``hashes``, if the caller has them already, must be ``hash_strings(keys)``; integer keys ignore them.
         ``StateLimit`` if a sum leaves int64.
         """
-        self._change(keys, values, hashes, self._add)
+        self._change(keys, values, self._add)
 
-    def put(self, keys: Any, values: Any, hashes: Array | None = None) -> None:
+    def put(self, keys: Any, values: Any) -> None:
         """Overwrites the values of the keys; of several values for one key the last wins."""
-        self._change(keys, values, hashes, self._put)
+        self._change(keys, values, self._put)
 
     def merge_from(self, cells: pa.RecordBatch) -> None:
         self._require_schema(cells)
         self.add(cells.column("key"), cells.column("value"))
 
-    def _change(self, keys: Any, values: Any, hashes: Array | None, apply: Any) -> None:
+    def _change(self, keys: Any, values: Any, apply: Any) -> None:
         self._require_open()
-        prepared = self._keys.prepare(keys, hashes)
+        prepared = self._keys.prepare(keys)
         amounts, step = as_values(values, self._type, len(prepared))
         self._update(prepared, amounts, step, apply)
 
-    def get(self, keys: Any, hashes: Array | None = None) -> Array:
+    def get(self, keys: Any) -> Array:
         """Present values of the keys, 0 for absent ones."""
-        return self._get(keys, hashes)
+        return self._get(keys)
 
     def _load(self, image: pa.RecordBatch) -> None:
         self._load_pairs(image.column("key"), image.column("value").to_numpy(zero_copy_only=False))
