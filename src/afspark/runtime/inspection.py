@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from afspark.errors import AfsparkError, SegmentError, UsageError
-from afspark.model.states import StateSpec
+from afspark.model.states import Own, StateSpec
 from afspark.runtime.offsets import newest_of
 from afspark.runtime.segment.peek import Peek, peek
 from afspark.runtime.segment.root import SegmentRoot, default_base
@@ -150,7 +150,7 @@ def inspect(
         batch=record.batch if record else None,
         epoch=record.epoch if record else None,
         spark_batch=newest_of(checkpoint, "commits"),
-        ended=bool(extra.get("ended", False)),
+        ended=_has_ended(extra),
         items=int(extra.get("items", 0)),
         bytes=int(extra.get("bytes", 0)),
         operators=tuple(
@@ -193,6 +193,12 @@ def _verify(store: Store, record: CommitRecord | None) -> list[Damage]:
             elif found.checksum != ref.checksum:
                 damaged.append(Damage(ref.name, "foreign", f"checksum {found.checksum}, expected {ref.checksum}"))
     return damaged
+
+
+def _has_ended(extra: Mapping[str, Any]) -> bool:
+    """Every operator was told that the stream has ended, and no window is open that holds items."""
+    agendas = [operator.get("agenda") or {} for operator in extra.get("operators", {}).values()]
+    return bool(extra.get("told", False)) and not any(agenda.get("touched") for agenda in agendas)
 
 
 def _operator(
@@ -276,9 +282,11 @@ def _residents(
 
 
 def _specs(settings: Mapping[str, Any]) -> dict[str, StateSpec]:
-    """The states whose kinds are known in this process."""
+    """The states whose kinds are known in this process. Nothing is imported for it: a checkpoint may be anybody's."""
     specs = {}
     for name, document in settings.get("operator", {}).get("states", {}).items():
+        if document.get("kind") == Own.kind and document.get("class", "").partition(":")[0] not in sys.modules:
+            continue
         try:
             specs[name] = StateSpec.from_json(document)
         except (AfsparkError, ImportError, AttributeError, TypeError, ValueError, KeyError):

@@ -61,7 +61,8 @@ def serve(mission: Mission, order: Order, operator: Operator, feed: Feed) -> Rep
     def probe(phase: Phase) -> None:
         strike(mission.faults, order.batch, phase, directory)
 
-    return attend(mission, order, operator, feed, SegmentAddress(directory), host, probe)
+    address = SegmentAddress(directory, mission.checkpoint)
+    return attend(mission, order, operator, feed, address, host, probe)
 
 
 def attend(
