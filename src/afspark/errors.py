@@ -105,3 +105,7 @@ class WorkerFailed(AfsparkError):
 
 class OperatorFailed(AfsparkError):
     """User code raised. Nothing of the batch was applied there. Fields: ``batch``, ``worker``, ``trace``."""
+
+
+class BadItems(AfsparkError):
+    """More items were bad than the user bears. Fields: ``limit``, and ``batch`` and ``worker``."""

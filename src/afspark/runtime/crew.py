@@ -11,9 +11,11 @@ from afspark.model.windows import Agenda, Decaying, Punctuation, needs_rebase, s
 from afspark.runtime.orders import Calendar, Mission, Report
 from afspark.runtime.pipeline import Node
 from afspark.runtime.progress import Counters
+from afspark.runtime.quarantining import BadTally
 from afspark.runtime.segment.reading import Residents
 from afspark.runtime.stages import Work
 from afspark.runtime.workforce import Workforce
+from afspark.store.quarantine import BadBatch, sum_counts
 
 
 @dataclass
@@ -29,6 +31,7 @@ class Crew:
     reports: Sequence[Report] = ()
     #: pushed items that failures have taken, by worker
     lost_items: Counter[int] = field(default_factory=Counter)
+    bad_so_far: BadTally = field(default_factory=BadTally)
 
     @property
     def name(self) -> str:
@@ -84,13 +87,13 @@ class Crew:
 
     def close_day(self) -> None:
         """After the batch was committed."""
+        self.counters = self._counted()
         window, calendar = self.node.window, self.workforce.calendar
         if window is None:
             return
         seen = [report.panes for report in self.reports if report.panes is not None]
         self.agenda = calendar.agenda.after(window, seen)
         self.base = calendar.base
-        self.counters = self._counted()
 
     def _counted(self) -> Counters:
         """The counters with the batch at work."""
@@ -98,7 +101,19 @@ class Crew:
         return Counters(
             late=self.counters.late + sum(report.late for report in seen),
             unplaced=self.counters.unplaced + sum(report.unplaced for report in seen),
+            bad=sum_counts((*self.counters.bad, *(count for one in self.left_out for count in one.counts))),
+            quarantined=self.counters.quarantined + sum(one.bytes for one in self.left_out),
         )
+
+    @property
+    def quarantine_room(self) -> int:
+        """How many bytes of bad items each worker may keep in the batch at work."""
+        return max(0, self.mission.bad.most_bytes - self.counters.quarantined) // self.node.workers
+
+    @property
+    def left_out(self) -> list[BadBatch]:
+        """What the batch at work has left out."""
+        return [bad for report in self.reports for bad in report.bad]
 
     def _base(self, now: float) -> tuple[int, float]:
         window = self.node.window

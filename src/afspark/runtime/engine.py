@@ -15,11 +15,12 @@ from dataclasses import replace
 from functools import partial
 
 from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext
+from pyspark import SparkContext, cloudpickle
 from pyspark.sql import DataFrame
 
 from afspark.errors import CheckpointError, StoreError, UsageError, WorkerFailed
 from afspark.model.windows import Punctuation
+from afspark.runtime.baditems import BadRules
 from afspark.runtime.crew import Crew
 from afspark.runtime.faults import Phase
 from afspark.runtime.inlets import Inlets, Slices
@@ -29,6 +30,7 @@ from afspark.runtime.pipeline import Node, Pipeline, RunOptions
 from afspark.runtime.placement import driver_host
 from afspark.runtime.programme import programmes
 from afspark.runtime.progress import BatchProgress, summarise
+from afspark.runtime.quarantining import note_bad
 from afspark.runtime.reception import Reception
 from afspark.runtime.roster import digests_agree
 from afspark.runtime.sources import Planner, Pushed, Source
@@ -38,6 +40,7 @@ from afspark.runtime.workforce import Workforce
 from afspark.store import CommitRecord, Ledger, QueryIdentity, RecordLog, Store, ThrottledStore, seal, unseal
 from afspark.store.epochs import newest_batch, read_history
 from afspark.store.itemlosses import ItemLosses
+from afspark.store.quarantine import Quarantine
 
 #: How often a batch is tried before the query gives up; Spark has retried its tasks before.
 BATCH_TRIES = 12
@@ -63,6 +66,7 @@ class Engine:
         self.ledger = Ledger(self.store)
         self.log = RecordLog(self.store)
         self.item_losses = ItemLosses(self.store)
+        self.quarantine = Quarantine(self.store)
         self.planners = {
             name: source.planner(self.store.below(source_folder(name)))
             for name, source in pipeline.sources.items()
@@ -288,7 +292,7 @@ class Engine:
 
     def _advance(self, crew: Crew, batch: int, frame: DataFrame | None, slices: Slices) -> bool:
         """One try of one operator's stage; True if all of its workers have applied the batch."""
-        orders = crew.workforce.orders(batch)
+        orders = [replace(order, quarantine_room=crew.quarantine_room) for order in crew.workforce.orders(batch)]
         inlets = self.inlets.of(crew, self.crews, batch, frame, slices)
         job = partial(run_stage, self.sc, crew.mission, crew.work, orders, inlets)
         reports = self._reports(orders, job)
@@ -387,6 +391,10 @@ class Engine:
             feeds_back=node.feeds_back,
             pushed=pushed,
             losable_items=self.pipeline.losable_items(node) if pushed else 0.0,
+            bad=BadRules(
+                choices=self.pipeline.on_bad(node), limit=node.bad_limit, most_bytes=self.options.quarantine_bytes
+            ),
+            pristine=cloudpickle.dumps(node.operator),  # type: ignore[no-untyped-call]
         )
         workforce = Workforce(
             self.sc,
@@ -448,10 +456,12 @@ class Engine:
         if self._committed is None:
             # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
             self.log.sweep()
+            self.quarantine.tidy(batch)
         self.log.prune()
 
     def _take_note(self, batch: int) -> None:
-        """How far receivers were drained, and what was missing."""
+        """How far receivers were drained, what was missing, and what operators could not take."""
+        note_bad(self.quarantine, batch, self.crews, first=self._committed is None)
         for name, crew in self._drained():
             self.reception.advance(name, crew.reports)
             for report in crew.reports:

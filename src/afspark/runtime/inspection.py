@@ -11,11 +11,13 @@ from urllib.parse import unquote
 
 from afspark.errors import AfsparkError, SegmentError, UsageError
 from afspark.model.states import StateSpec
+from afspark.runtime.progress import Counters
 from afspark.runtime.segment.peek import Peek, peek
 from afspark.runtime.segment.root import SegmentRoot, default_base
 from afspark.store import CommitRecord, Damage, Entry, Ledger, Store, WorkerRecord, identify, open_store
 from afspark.store.epochs import History, read_history
 from afspark.store.naming import parse_object_name
+from afspark.store.quarantine import BadItem, Count, Quarantine
 from afspark.store.reading import read_sealed
 
 _TRIES = 3
@@ -61,6 +63,8 @@ class OperatorInspection:
     agenda: Mapping[str, Any] | None = None
     late: int = 0
     unplaced: int = 0
+    #: items that the operator could not take, by source and kind of reason
+    bad: tuple[Count, ...] = ()
     workers: tuple[WorkerInspection, ...] = ()
 
 
@@ -85,6 +89,8 @@ class Inspection:
     segments: str | None
     verified: bool = False
     damaged: tuple[Damage, ...] = field(default=())
+    #: what is kept in quarantine, if it was asked for
+    bad_items: tuple[BadItem, ...] = ()
 
     def operator(self, name: str) -> OperatorInspection:
         for operator in self.operators:
@@ -105,12 +111,18 @@ class Inspection:
 
 
 def inspect(
-    path: str | Path, *, verify: bool = False, segments: str | Path | None = None, cells: int = 0
+    path: str | Path,
+    *,
+    verify: bool = False,
+    segments: str | Path | None = None,
+    cells: int = 0,
+    bad: bool = False,
 ) -> Inspection:
     """Looks into the checkpoint at ``path`` (a folder or URI), whether its query runs, has ended or crashed.
 
     ``verify`` reads every object that the newest record names and checks it. ``segments`` is the folder for
     resident state (default: as for queries); ``cells`` of the largest cells of each resident state are shown.
+    ``bad`` reads the items in quarantine.
     `UsageError` if there is no checkpoint, `CheckpointError` if it cannot be understood.
 
     Nothing is written. A segment is locked while it is read; one at work is shown as busy after half a second.
@@ -133,6 +145,8 @@ def inspect(
     base = _base(segments)
     residents = _residents(base, identity.query_id, operators, record, cells) if base else {}
     extra = record.extra if record else {}
+    quarantine = Quarantine(store)
+    bad_items = quarantine.items() if bad else []
     return Inspection(
         path=checkpoint.path,
         query_id=identity.query_id,
@@ -148,7 +162,8 @@ def inspect(
         ledger=tuple(ledger.entries()),
         segments=str(base) if base else None,
         verified=verify,
-        damaged=(*damaged, *ledger.damaged),
+        damaged=(*damaged, *ledger.damaged, *quarantine.damaged),
+        bad_items=tuple(bad_items),
     )
 
 
@@ -203,6 +218,7 @@ def _operator(
         agenda=extra.get("agenda") if settings.get("window") else None,
         late=int(extra.get("late", 0)),
         unplaced=int(extra.get("unplaced", 0)),
+        bad=Counters.from_json(extra).bad,
         workers=tuple(
             _worker(number, known.get(number), residents.get((name, number), ())) for number in sorted(numbers)
         ),

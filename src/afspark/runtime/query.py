@@ -211,6 +211,10 @@ class Query:
         """Items that producers were promised to keep and that failures have taken, oldest first."""
         return [{**asdict(loss), "items": loss.items} for loss in self._engine.item_losses.entries()]
 
+    def bad_items(self, operator: str | None = None) -> list[dict[str, Any]]:
+        """Items that operators could not take and that are kept in quarantine, oldest first; default: of all."""
+        return [asdict(item) for item in self._engine.quarantine.items(operator)]
+
     def release(self) -> None:
         """Removes the resident state from all hosts. A later start recovers from the backups."""
         for crew in self._engine.crews:

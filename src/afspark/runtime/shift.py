@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -16,8 +16,10 @@ import pyarrow as pa
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Outbox, WorkerContext
 from afspark.model.windows import Decayed, Decaying, PaneReport, Part, Punctuation, Sliding, Split, late, scale, split
-from afspark.runtime.exchange import Packet, Parcel, pack_packets, pack_parts
-from afspark.runtime.ingest import Ingest
+from afspark.runtime.baditems import Bad, RawItems
+from afspark.runtime.exchange import Packet, Parcel, open_bad, pack_packets, pack_parts
+from afspark.runtime.ingest import Ingest, numbered
+from afspark.runtime.isolation import Chooser, Rows
 from afspark.runtime.orders import Mission, Order
 from afspark.runtime.panes import Pane, Panes, merged
 from afspark.runtime.programme import Step
@@ -63,9 +65,10 @@ class Feed:
     ) -> None:
         self._direct = list(direct)
         parcels = sorted(inbox, key=lambda parcel: (parcel.origin, parcel.partition))
-        self._waiting = [(parcel, list(parcel.packets())) for parcel in parcels if not parcel.feedback]
+        self._received = [(parcel, tuple(parcel.packets())) for parcel in parcels if not parcel.feedback]
+        self._waiting = [(parcel, list(packets)) for parcel, packets in self._received]
         self._feedback = [parcel for parcel in parcels if parcel.feedback]
-        self._parcels = [parcel for parcel, _ in self._waiting]
+        self._parcels = [parcel for parcel, _ in self._received]
         self._size = size + sum(parcel.size for parcel in parcels)
         self.consumed = {parcel.label: parcel.digest for parcel in parcels}
 
@@ -98,6 +101,25 @@ class Feed:
             last = step.after.get(parcel.origin)
             while last is not None and packets and packets[0].step <= last:
                 yield parcel.origin, packets.pop(0)
+
+    def bad(self) -> Bad:
+        """What the senders of parcels have left out."""
+        return reduce(Bad.and_also, (open_bad(parcel.bad) for parcel in self._parcels if parcel.bad), Bad())
+
+    def hold(self) -> list[RawItems]:
+        held = [raw for parcel, packets in self._received for raw in numbered(parcel.origin, packets)]
+        return held + [raw for origin, ingest in self._direct for raw in ingest.hold(origin)]
+
+    def select(self, rows: Rows, *, more: bool) -> None:
+        self._choose(Chooser(rows))
+
+    def _choose(self, chosen: Chooser) -> None:
+        self._waiting = []
+        for parcel, packets in self._received:
+            some = [packet._replace(items=chosen.of(packet.items)) for packet in packets]
+            self._waiting.append((parcel, [packet for packet in some if packet.items.num_rows]))
+        for _, ingest in self._direct:
+            ingest.select(chosen)
 
     def advance(self, settled: Settled = always_settled) -> bool:
         """Takes the next portion of items that come in several; False if it is the last."""

@@ -18,6 +18,7 @@ from afspark.model.windows import PaneReport
 from afspark.runtime.orders import Mission, Order
 from afspark.store import Damage, ObjectRef, Sealed
 from afspark.store.naming import OBJECTS, parse_object_name
+from afspark.store.quarantine import BadBatch
 from afspark.store.reading import read_sealed
 
 Positions = Mapping[str, int]
@@ -57,6 +58,8 @@ class Passage:
     #: another one was being written: the state takes it for durable, and nobody knows whether it is
     writing: bool = False
     panes: PaneReport | None = None
+    #: what was left out
+    bad: tuple[BadBatch, ...] = ()
 
     def to_text(self) -> str:
         return json.dumps(
@@ -68,6 +71,7 @@ class Passage:
                 "backups": [ref.to_json() for ref in self.backups],
                 "writing": self.writing,
                 "panes": self.panes.to_json() if self.panes else None,
+                "bad": [bad.to_json() for bad in self.bad],
             }
         )
 
@@ -82,6 +86,7 @@ class Passage:
             backups=tuple(ObjectRef(*ref) for ref in found["backups"]),
             writing=found.get("writing", False),
             panes=PaneReport.from_json(found["panes"]) if found["panes"] else None,
+            bad=tuple(BadBatch.from_json(bad) for bad in found.get("bad", ())),
         )
 
 

@@ -6,6 +6,7 @@ here decides that a state is lost.
 
 from __future__ import annotations
 
+import copy
 import json
 import secrets
 import time
@@ -16,10 +17,12 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from pyspark import cloudpickle
 
 from afspark.errors import AfsparkError, NoSpace, OperatorFailed, SegmentError
 from afspark.model.operator import Operator
 from afspark.model.windows import Decaying, PaneReport, scale
+from afspark.runtime.baditems import without_bad
 from afspark.runtime.exchange import Packet, digest_of, pack_packets, pack_schema
 from afspark.runtime.faults import Phase, strike
 from afspark.runtime.host import spark_host
@@ -27,6 +30,7 @@ from afspark.runtime.intake import LaneFeed
 from afspark.runtime.lifecycle import Action, Identity, Wanted, decide
 from afspark.runtime.orders import Mission, Order, Report, Status
 from afspark.runtime.panes import Panes, label
+from afspark.runtime.quarantining import quarantined
 from afspark.runtime.residence import Address, Residence
 from afspark.runtime.segment import SegmentAddress, SegmentRoot
 from afspark.runtime.shift import ROWS, WINDOWS, Feed, Output, Shift, feedback_for
@@ -121,6 +125,7 @@ class _Task:
         self.writes = Writes(mission.store)
         self.passage = Passage()
         self._supersede = False
+        self._left_out = False
 
     def run(self) -> Report:
         self.probe(Phase.BETWEEN)
@@ -218,9 +223,7 @@ class _Task:
             home.begin(order.batch)
             try:
                 more = self.feed.advance(self._settled)
-                if order.calendar.rescale != 1.0 and home.step == 0:
-                    _rescale(panes, order.calendar.rescale)
-                output = self._shift(home, panes).run(self.feed)
+                output = self._processed(home, panes)
                 started = self.clock.lap("process", started)
                 durable = self._back_up(panes, output)
                 emitted = self._keep(home, panes, output)
@@ -241,6 +244,31 @@ class _Task:
         if self.damaged:
             home.note(None)
         return report
+
+    def _processed(self, home: Residence, panes: Panes) -> Output:
+        """Runs the operator over the items. Those that it cannot take are durable elsewhere when this returns."""
+        order, mission = self.order, self.mission
+
+        def run() -> Output:
+            if order.calendar.rescale != 1.0 and home.step == 0:
+                _rescale(panes, order.calendar.rescale)
+            return self._shift(home, panes).run(self.feed)
+
+        def again() -> None:
+            panes.rollback()
+            home.clear_mark()
+            panes.begin()
+            home.begin(order.batch)
+            self.operator = cloudpickle.loads(mission.pristine) if mission.pristine else copy.copy(self.operator)
+
+        output, bad = without_bad(self.feed, run, again, mission.bad, self.operator.key)
+        if home.step == 0:
+            bad = self.feed.bad().and_also(bad)
+        self._left_out = bad.items > 0
+        if bad.items:
+            left_out = quarantined(bad, mission, order, self.passage.bad)
+            self.passage = replace(self.passage, bad=(*self.passage.bad, left_out))
+        return output
 
     def _shift(self, home: Residence, panes: Panes) -> Shift:
         applying = partial(self.probe, Phase.APPLYING)
@@ -303,6 +331,7 @@ class _Task:
             backups=self.writes.durable,
             positions=dict(self.feed.intake.positions) if isinstance(self.feed, LaneFeed) else None,
             gaps=tuple(gap.to_json() for gap in self.feed.intake.gaps) if isinstance(self.feed, LaneFeed) else (),
+            bad=self.passage.bad,
             consumed=dict(self.feed.consumed),
             produced={port: digest_of(data) for port, data in output.kept.items() if port not in (ROWS, WINDOWS)},
             columns=pack_schema(output.schema) if output.schema is not None else "",
@@ -345,7 +374,8 @@ class _Task:
     def _needed(self, images: Mapping[str, pa.RecordBatch]) -> bool:
         """Items that a receiver has in its log must not be replayed onto a state that had them: their end is kept."""
         logged = isinstance(self.feed, LaneFeed) and self.feed.stepped and self.feed.intake.settle()
-        return bool(images) or logged or self._supersede
+        # What was left out is known by the positions alone, so these must not go back behind it.
+        return bool(images) or logged or self._supersede or (self._left_out and isinstance(self.feed, LaneFeed))
 
     def _write(self, images: Mapping[str, pa.RecordBatch], *, full: bool, seen: PaneReport | None) -> None:
         # It names those before it, so they have to be durable.

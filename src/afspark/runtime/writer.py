@@ -36,6 +36,7 @@ OWN_OPTIONS = {
     "bounds",
     "storeLatencySeconds",
     "storeBytesPerSecond",
+    "quarantineBytes",
 }
 
 
@@ -72,7 +73,7 @@ class StreamWriter:
 
     def option(self, key: str, value: object) -> StreamWriter:
         """``checkpointLocation``, ``batchBytes``, ``segments``, ``hostGraceSeconds``, ``bounds`` (a column with
-        the bound realised so far), or one for the sink.
+        the bound realised so far), ``quarantineBytes`` (of bad items, for each operator), or one for the sink.
         """
         text = str(value).lower() if isinstance(value, bool) else str(value)
         return replace(self, options={**self.options, key: text})
@@ -146,6 +147,7 @@ class StreamWriter:
             "batch_bytes": ("batchBytes", int),
             "segments": ("segments", str),
             "host_grace_seconds": ("hostGraceSeconds", float),
+            "quarantine_bytes": ("quarantineBytes", int),
         }
         given = {name: self._number(key, kind) for name, (key, kind) in own.items() if key in self.options}
         checkpoint = self.options.get("checkpointLocation") or tempfile.mkdtemp(prefix="afspark-checkpoint-")

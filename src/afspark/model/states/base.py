@@ -22,6 +22,10 @@ class StateLimit(AfsparkError):
     """
 
 
+class StateFull(StateLimit):
+    """A table has no room for another key, whichever it is."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StateSpec(ABC):
     """Describes a state of an operator; immutable, picklable, comparable.

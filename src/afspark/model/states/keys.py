@@ -18,7 +18,7 @@ from afspark.errors import UsageError
 from afspark.model.kernels import hashing
 from afspark.model.kernels import table as kernel
 from afspark.model.kernels.arrow import byte_buffers
-from afspark.model.states.base import StateLimit
+from afspark.model.states.base import StateFull
 from afspark.model.states.cells import roomy
 from afspark.model.states.columns import Array, Columns
 from afspark.model.states.inputs import as_byte_keys, as_integer_keys
@@ -96,7 +96,7 @@ class Keys(ABC):
         self._columns.drop(f"{self._name}.index.{old}")
 
     def _refuse(self, limit: int, what: str) -> None:
-        raise StateLimit(
+        raise StateFull(
             f"Hash table {self._name!r} would hold {what} in one worker's share.",
             remedy="Use more workers, or shorter or fewer keys.",
             state=self._name,
