@@ -98,7 +98,7 @@ class Mission:
     #: how many of them one worker can lose to all failures together
     losable_items: float = 0.0
     bad: BadRules = field(default_factory=BadRules)
-    #: the operator as it was before it met any item, pickled; b"": not known
+    #: the operator as it was before it met any item, pickled; b"": whatever it raises is raised
     pristine: bytes = b""
 
 

@@ -70,7 +70,7 @@ class LocalStore(Store):
         if folder not in self._settled:
             _make_durable_folder(folder, self._root)
             self._settled.add(folder)
-        with open(target, "wb", buffering=0) as file:
+        with open(target, "wb", buffering=0, opener=_private) as file:
             view = memoryview(data)
             while view:
                 view = view[file.write(view) :]
@@ -80,6 +80,11 @@ class LocalStore(Store):
     def __getstate__(self) -> dict[str, Any]:
         # What this process has synced says nothing about another one.
         return {"_root": self._root, "_settled": set()}
+
+
+def _private(path: str, flags: int) -> int:
+    """Objects hold users' data: nobody but their owner may read them."""
+    return os.open(path, flags, 0o600)
 
 
 def _files(folder: str) -> Iterator[str]:

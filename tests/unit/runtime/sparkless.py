@@ -46,7 +46,7 @@ from afspark.store import Entry, claim, open_store
 
 TASK_TRIES = 4
 KILLED = "killed"
-RUN_OPTIONS = {"batch_bytes", "faults", "host_grace_seconds", "throttle"}
+RUN_OPTIONS = {"batch_bytes", "faults", "host_grace_seconds", "quarantine_bytes", "throttle"}
 NO_OFFSET = "-"
 
 
