@@ -59,6 +59,10 @@ class UsageError(AfsparkError):
     """The user asked for something that cannot work; nothing was started or changed."""
 
 
+class OperatorMisuse(UsageError):
+    """An operator contradicts the pipeline it stands in, whatever items it gets."""
+
+
 class InputError(AfsparkError):
     """An input file or stream cannot be read. Fields: ``path``."""
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from afspark.errors import AfsparkError, UsageError, from_json
+from afspark.errors import AfsparkError, OperatorMisuse, from_json
 from afspark.model.kernels.hashing import hash_columns
 from afspark.runtime.baditems import Bad
 from afspark.store.quarantine import Count
@@ -89,7 +89,7 @@ def address(
     for packet in packets:
         missing = [column for column in key if column not in packet.items.schema.names]
         if missing and not everywhere:
-            raise UsageError(
+            raise OperatorMisuse(
                 f"Items are sent by key, and have no column {missing[0]!r}.",
                 remedy=f"They have {', '.join(packet.items.schema.names)}: add it with a map(), or use keyed=False.",
                 column=missing[0],

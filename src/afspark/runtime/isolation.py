@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from afspark.errors import AfsparkError, UsageError
+from afspark.errors import AfsparkError, OperatorMisuse, UsageError
 from afspark.model.states import StateFull, StateLimit
 
 Rows = npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ def fault_of_items(error: Exception) -> bool:
     of a wrong type), and so is a value that a state cannot hold, unless it is the state that is full.
     """
     if isinstance(error, UsageError | StateLimit):
-        return not isinstance(error, StateFull)
+        return not isinstance(error, OperatorMisuse | StateFull)
     return not isinstance(error, AfsparkError | OSError | MemoryError)
 
 

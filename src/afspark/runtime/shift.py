@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from afspark.errors import UsageError
+from afspark.errors import OperatorMisuse
 from afspark.model.operator import Operator, Outbox, WorkerContext
 from afspark.model.windows import Decayed, Decaying, PaneReport, Part, Punctuation, Sliding, Split, late, scale, split
 from afspark.runtime.baditems import Bad, RawItems
@@ -156,7 +156,7 @@ class _Outbox(Outbox):
 
     def send(self, items: pa.RecordBatch, *, to: str) -> None:
         if to not in self.successors:
-            raise UsageError(
+            raise OperatorMisuse(
                 f"{self.operator!r} sends items to {to!r}, which does not read from it.",
                 remedy=f"It can send to {', '.join(self.successors) or 'nobody'}.",
             )
@@ -164,7 +164,7 @@ class _Outbox(Outbox):
 
     def feed_back(self, items: pa.RecordBatch, *, to: str) -> None:
         if to not in self.feeds_back:
-            raise UsageError(
+            raise OperatorMisuse(
                 f"{self.operator!r} sends feedback to {to!r}, which it did not announce.",
                 remedy="Announce it: apply(..., feeds_back=[name]).",
             )

@@ -235,6 +235,26 @@ def as_null(items: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch({"value": pc.if_else(pc.starts_with(values, BAD), pa.scalar(None, pa.string()), values)})
 
 
+@pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
+def test_null_keys_are_bad_items_or_a_group_of_their_own(world: MakeWorld, keyed: bool) -> None:
+    made = world(operator=Grouped(), transforms=(as_null,), keyed=keyed, faults=plan(Phase.BACKING_UP, 1))
+    made.rig.go()
+    assert made.rig.counts() == made.truth + Counter({None: len(made.bad)})
+    assert made.kept == []
+
+
+class Grouped(Lines):
+    def states(self) -> Mapping[str, StateSpec]:
+        return {"counts": HashTable(key="string", value="int64", null_key=True)}
+
+
+def test_null_keys_of_an_exchange_are_left_out_whatever_their_number(world: MakeWorld) -> None:
+    made = world(transforms=(as_null,), keyed=True, on_bad="skip", bad_limit=0)
+    made.rig.go()
+    assert made.rig.counts() == made.truth
+    assert {(count.kind, count.items) for count in made.rig.crew().counters.bad} == {("null key", len(made.bad))}
+
+
 class Broken(Lines):
     """Raises whatever it gets."""
 
@@ -392,5 +412,3 @@ def test_a_changed_choice_needs_no_new_checkpoint() -> None:
         return Pipeline.single(source=Pushed.of(SCHEMA), operator=Lines(), **settings).fingerprint()
 
     assert fingerprint() == fingerprint(on_bad="stop", bad_limit=7)
-
-

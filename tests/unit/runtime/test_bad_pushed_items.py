@@ -30,13 +30,15 @@ from afspark.store.quarantine import BadItem, Quarantine
 from tests.unit.runtime.test_steps import A, Died, FakeLane, _from_last_full
 
 PORTIONS = [[1, 2, 13, 3], [4, 5, 6], [26, 39], [7, 13, 8, 9]]
-GOOD = {n: 1 for n in range(1, 10)}
+GOOD = dict.fromkeys(range(1, 10), 1)
 #: number of the item -> what it is
 POISON = {2: 13, 7: 26, 8: 39, 10: 13}
 
 
 class Superstitious(Operator):
     """Counts numbers, in no order, and cannot take multiples of 13."""
+
+    key = ("n",)
 
     def __init__(self) -> None:
         self.waiting: list[int] = []
@@ -95,6 +97,7 @@ class Worker:
             missing={},
             quarantine_room=room,
         )
+
         def ingest(packets: Any) -> Ingest:
             return Ingest(list[Packet](packets), ())
 
@@ -218,6 +221,16 @@ def test_a_bad_item_that_stops_the_query_is_named_by_producer_and_number(make: C
     # What the user chooses instead at the next start applies to the same item.
     worker.on_bad = "skip"
     worker.check(worker.run())
+
+
+def test_null_keys_are_left_out_whatever_their_number(make: Callable[..., Worker]) -> None:
+    worker = make(lane=FakeLane([[1, *[None] * 5_000, 2, 13]]))
+    report = worker.run()
+    assert {(one.kind, one.items) for bad in report.bad for one in bad.counts} == {
+        ("null key", 5_000),
+        ("ValueError", 1),
+    }
+    assert worker.counts(report) == {1: 1, 2: 1}
 
 
 def test_without_room_items_are_counted_and_nothing_is_kept(make: Callable[..., Worker]) -> None:

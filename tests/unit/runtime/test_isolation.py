@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afspark.errors import CheckpointError, NoSpace, StoreError, UsageError
+from afspark.errors import CheckpointError, NoSpace, OperatorMisuse, StoreError, UsageError
 from afspark.model.states import StateFull, StateLimit
 from afspark.runtime.isolation import NULL_KEY, Chooser, Rows, culprits, fault_of_items
 
@@ -86,6 +86,7 @@ def test_a_chooser_gives_the_chosen_rows_of_each_batch(sizes: list[int], data: s
         (ValueError("x"), True),
         (pa.ArrowInvalid("x"), True),
         (UsageError("Keys hold 1 nulls."), True),
+        (OperatorMisuse("sends items to nobody"), False),
         (StateLimit("a sum left int64"), True),
         (StateFull("too many keys"), False),
         (FileNotFoundError("x"), False),

@@ -128,10 +128,12 @@ def find_bytes(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def index_integers(entry_keys, entries, index, shift):  # type: ignore[no-untyped-def]
-    """Fills an empty index with the first ``entries`` entries, in their order."""
+def index_integers(entry_keys, entries, index, shift, without=-1):  # type: ignore[no-untyped-def]
+    """Fills an empty index with the first ``entries`` entries, in their order; ``without`` one that has no key."""
     mask = np.uint64(len(index) - 1)
     for entry in range(entries):
+        if entry == without:
+            continue
         slot = first_slot(hash_int64(entry_keys[entry]), shift)
         while index[slot] != 0:
             slot = (slot + np.uint64(1)) & mask
@@ -139,10 +141,12 @@ def index_integers(entry_keys, entries, index, shift):  # type: ignore[no-untype
 
 
 @njit(cache=True, nogil=True)
-def index_hashes(entry_hashes, entries, index, shift):  # type: ignore[no-untyped-def]
+def index_hashes(entry_hashes, entries, index, shift, without=-1):  # type: ignore[no-untyped-def]
     """As ``index_integers``, from stored hashes."""
     mask = np.uint64(len(index) - 1)
     for entry in range(entries):
+        if entry == without:
+            continue
         slot = first_slot(entry_hashes[entry], shift)
         while index[slot] != 0:
             slot = (slot + np.uint64(1)) & mask

@@ -34,8 +34,10 @@ class KeyedState(CellState):
     COLUMNS: ClassVar[tuple[str, ...]] = (*CellState.COLUMNS, *key_columns.COLUMNS)
     COUNTS_LIFE: ClassVar[bool] = True
 
-    def __init__(self, spec: StateSpec, columns: Columns, name: str, key: str, value: str) -> None:
-        self._key = key
+    def __init__(
+        self, spec: StateSpec, columns: Columns, name: str, key: str, value: str, *, null_key: bool = False
+    ) -> None:
+        self._key, self._null_key = key, null_key
         super().__init__(spec, columns, name, value, 0)
 
     def _open_arrays(self, capacity: int) -> None:
@@ -44,7 +46,7 @@ class KeyedState(CellState):
 
     def _open_keys(self, label: str, scalars: Scalars) -> ByteKeys | IntegerKeys:
         kind: type[ByteKeys | IntegerKeys] = ByteKeys if self._key == "string" else IntegerKeys
-        return kind(self._columns, label, scalars)
+        return kind(self._columns, label, scalars, null_key=self._null_key)
 
     @property
     def size(self) -> int:
@@ -148,16 +150,18 @@ class KeyedState(CellState):
         keys = self._open_keys(label, draft)
         block = keys.prepare(self._keys.take(living), None)
         keys.reserve_for(block)
-        _, entries = keys.locate(block)
+        cells, entries = keys.locate(block)
         for column, source in (("value", values), ("shadow", shadows)):
-            self._columns.open(f"{label}.{column}", self._type, roomy(entries))[:entries] = source[living]
+            self._columns.open(f"{label}.{column}", self._type, roomy(entries))[cells] = source[living]
         self._scalars[Slot.ENTRIES_AFTER] = entries
+        self._scalars[Slot.NULL_ENTRY_AFTER] = draft[Slot.NULL_ENTRY]
         self._scalars[Slot.INDEX_BITS_AFTER] = draft[Slot.INDEX_BITS]
 
     def _finish_rebuilding(self) -> None:
         scalars = self._scalars
         scalars[Slot.ENTRIES] = scalars[Slot.LIVING] = scalars[Slot.ENTRIES_AFTER]
         scalars[Slot.INDEX_BITS] = scalars[Slot.INDEX_BITS_AFTER]
+        scalars[Slot.NULL_ENTRY] = scalars[Slot.NULL_ENTRY_AFTER]
         super()._finish_rebuilding()
 
     # Reading

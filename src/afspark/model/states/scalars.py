@@ -45,6 +45,9 @@ class Slot(enum.IntEnum):
     DURABLE_AFTER = 23
     CURRENT = 24
     BEFORE = 25
+    #: number of the null key's entry plus one, 0 if there is none
+    NULL_ENTRY = 26
+    NULL_ENTRY_AFTER = 27
 
 
 class Phase(enum.IntEnum):

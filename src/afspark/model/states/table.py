@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from afspark.model.divergence import Divergence
-from afspark.model.states.base import StateSpec, one_of, register_state
+from afspark.model.states.base import StateSpec, check_null_key, one_of, register_state
 from afspark.model.states.cells import VALUE_TYPES
 from afspark.model.states.columns import Array, Columns
 from afspark.model.states.inputs import as_values
@@ -24,6 +24,8 @@ class HashTable(StateSpec):
     One worker's share holds at most 2^32 - 1 keys and 2^31 - 1 bytes of string keys; beyond that updates
     raise ``StateLimit``. With the divergence "keys" and a threshold above 0, backups hold the keys that came
     or went; other changes of values are backed up at threshold 0 only.
+
+    With ``null_key`` null is a key like any other, as in Spark's ``groupBy``; without it null keys are refused.
 
     >>> from afspark.model.states import HashTable, HeapColumns
     >>> counts = HashTable(key="string", divergence="max").open(HeapColumns(), "counts")
@@ -41,9 +43,11 @@ class HashTable(StateSpec):
     divergences: ClassVar[tuple[Divergence, ...]] = (*StateSpec.divergences, Divergence.KEYS)
     key: str = "string"
     value: str = "int64"
+    null_key: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_null_key(self.null_key)
         one_of("key type", self.key, KEY_TYPES)
         one_of("value type", self.value, VALUE_TYPES)
 
@@ -61,7 +65,7 @@ class HashTableState(KeyedState):
     spec: HashTable
 
     def __init__(self, spec: HashTable, columns: Columns, name: str) -> None:
-        super().__init__(spec, columns, name, spec.key, spec.value)
+        super().__init__(spec, columns, name, spec.key, spec.value, null_key=spec.null_key)
 
     def add(self, keys: Any, values: Any, hashes: Array | None = None) -> None:
         """Adds ``values`` (one per key, or one for all) to the keys; a key may come several times.
