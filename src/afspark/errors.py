@@ -71,12 +71,24 @@ class CheckpointError(AfsparkError):
     """The checkpoint belongs to another pipeline, another format version, or contradicts the query."""
 
 
+class AnotherDriver(CheckpointError):
+    """Another driver runs on the checkpoint, or has taken it over. Fields: ``host``, ``process``, ``since``."""
+
+
 class StoreError(AfsparkError):
     """Base of what goes wrong in the backup store."""
 
 
 class StoreNotWritable(StoreError):
     """The backup store refuses writes. Fields: ``path``."""
+
+
+class StoreFull(StoreNotWritable):
+    """There is no room for another object. Fields: ``path``, ``free`` bytes where known."""
+
+
+class StoreAway(StoreError):
+    """The place of the backup store is gone, and with it everything in it. Fields: ``path``, ``seconds``."""
 
 
 class ObjectMissing(StoreError):
@@ -89,6 +101,23 @@ class CorruptObject(StoreError):
 
 class ForeignObject(StoreError):
     """An object is sound but of another format version or owner. Fields: ``name``, ``found``, ``expected``."""
+
+
+class BackupLost(StoreError):
+    """A worker was restored without something that had to be durable: no bound holds any more.
+
+    Fields: ``confirmed``, ``restored``: batch, incarnation and number of the backups.
+    """
+
+    @classmethod
+    def of(cls, what: str, confirmed: tuple[int, ...], restored: tuple[int, ...]) -> BackupLost:
+        return cls(
+            f"The restored state is behind its receiver: {what}"
+            f" (confirmed by backup {tuple(confirmed)}, restored from {tuple(restored)}).",
+            remedy="Look for what was deleted from the store; results would be further from the truth than promised.",
+            confirmed=tuple(confirmed),
+            restored=tuple(restored),
+        )
 
 
 class SegmentError(AfsparkError):

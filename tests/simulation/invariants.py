@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
+
 from afspark.model.distances import distance
 from afspark.model.windows import Decaying
 from afspark.policies import MiniBatch, Nothing
@@ -22,24 +25,26 @@ def covered(engine: Engine) -> bool:
 
 
 def state_is_within_bounds(engine: Engine, truth: Truth, schedule: Schedule) -> float:
-    """The resident states differ from the truth by no more than the realised bound, and that is within Θ."""
-    if not covered(engine):
-        return 0.0
+    """The resident states differ from the truth by no more than the realised bound, and that is within Θ.
+
+    Where a loss is not covered, the bound is infinite for whatever it concerns.
+    """
     crew = engine.crew()
+    within = partial(_within, schedule, covered(engine))
     window = schedule.window
     if window is None:
-        return _within(schedule, observe.states(crew).get(0, {}), truth.panes.get(0, {}), realised(crew)["state"])
+        return within(observe.states(crew).get(0, {}), truth.panes.get(0, {}), realised(crew)["state"])
     if isinstance(window, Decaying):
-        if crew.base is None:
+        tick = crew.latest_tick
+        if tick is None:
             return 0.0
-        tick = crew.base if crew.agenda.latest is None else window.pane(crew.agenda.latest)
-        return _within(schedule, observe.at_tick(crew, tick), truth.at_tick(tick), realised(crew)["state"])
+        return within(observe.at_tick(crew, tick), truth.at_tick(tick), realised(crew)["state"])
     panes, united = observe.states(crew), schedule.spec.kind == "set"
     worst = 0.0
     for number in truth.open_windows:
         inside = [panes[pane] for pane in range(number - window.panes + 1, number + 1) if pane in panes]
         bound = realised(crew, number)["state"]
-        worst = max(worst, _within(schedule, summed(inside, united), truth.of_window(number), bound, number))
+        worst = max(worst, within(summed(inside, united), truth.of_window(number), bound, number))
     return worst
 
 
@@ -52,18 +57,24 @@ def windows_are_complete(
 ) -> float:
     """A batch delivers exactly the windows that ended before it, each within its bound."""
     assert delivered.keys() == expected.keys(), f"windows {sorted(delivered)} delivered, {sorted(expected)} ended"
-    if not covered(engine):
-        return 0.0
-    return max((_within(schedule, delivered[one], expected[one], bounds[one], one) for one in expected), default=0.0)
+    within = partial(_within, schedule, covered(engine))
+    return max((within(delivered[one], expected[one], bounds[one], one) for one in expected), default=0.0)
 
 
-def _within(schedule: Schedule, got: Cells, true: Cells, bound: float, window: int | None = None) -> float:
+def _within(
+    schedule: Schedule, all_covered: bool, got: Cells, true: Cells, bound: float, window: int | None = None
+) -> float:
     true = {key: value for key, value in true.items() if value}
     apart = distance(schedule.combination.divergence, got, true)
     where = "" if window is None else f" in window {window}"
-    assert apart <= bound * (1 + ROUNDING), f"off by {apart}{where}, the realised bound is {bound}: {got} for {true}"
+    # Items add up to the same only in the same order, if they are many ticks apart or cancel each other out.
+    rounding = ROUNDING * max([1.0, *map(abs, true.values())]) if isinstance(schedule.window, Decaying) else 0.0
+    most = bound * (1 + ROUNDING) + rounding
+    assert apart <= most, f"off by {apart}{where}, the realised bound is {bound}: {got} for {true}"
+    if not all_covered:
+        return apart if math.isfinite(bound) else 0.0
     if isinstance(schedule.tolerance, MiniBatch):
-        assert apart == 0, f"an exact policy is off by {apart}{where}"
+        assert apart <= rounding, f"an exact policy is off by {apart}{where}"
     if not isinstance(schedule.tolerance, Nothing) and not isinstance(schedule.window, Decaying):
         most = schedule.tolerance.promise()
         assert most is not None and bound <= most * (1 + ROUNDING), f"bound {bound}{where} is above the limit {most}"

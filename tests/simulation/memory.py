@@ -46,7 +46,7 @@ class MemorySegment:
     def __init__(self, identity: Identity, incarnation: int) -> None:
         self.identity, self.incarnation = identity, incarnation
         self.version, self.marked, self.fence = RESTORING, False, 0
-        self.step = 0
+        self.step = self.backups = 0
         self.columns = RiskyColumns()
         self.files: dict[str, bytes] = {}
         self._attached: dict[str, Any] = {}
@@ -55,7 +55,7 @@ class MemorySegment:
         """What a new process finds when the one at work has died."""
         twin = MemorySegment(self.identity, self.incarnation)
         twin.version, twin.marked, twin.fence = self.version, self.marked, self.fence
-        twin.step = self.step
+        twin.step, twin.backups = self.step, self.backups
         twin.columns, twin.files = self.columns.copy(), dict(self.files)
         return twin
 
@@ -98,8 +98,13 @@ class MemorySegment:
     def step_note(self, batch: int) -> bytes | None:
         return self.files.get(f"step-{batch}-{self.step}")
 
-    def restored_at(self, batch: int, note: bytes) -> None:
+    def restored_at(self, batch: int, note: bytes, backups: int) -> None:
+        self.backups = backups
         self._write(f"step-{batch}-0", note)
+
+    def number_backup(self) -> int:
+        self.backups += 1
+        return self.backups
 
     def keep(self, batch: int, port: str, data: bytes) -> None:
         if self.version != RESTORING:

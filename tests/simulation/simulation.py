@@ -150,7 +150,13 @@ class Simulation:
             store = self.store.below("afspark")
             with self.world.in_peace():
                 identity = claim(store, self.pipeline.fingerprint(), self.pipeline.settings())
-            options = RunOptions(checkpoint="memory:", host_grace_seconds=0.0, faults=Faults())  # type: ignore[arg-type]
+            options = RunOptions(
+                checkpoint="memory:",
+                host_grace_seconds=0.0,
+                faults=Faults(),  # type: ignore[arg-type]
+                takeover=True,
+                lease_seconds=0.0,
+            )
             self.engine = Engine(Context(), self.pipeline, options, identity, self.store)  # type: ignore[arg-type]
         return self.engine
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from afspark.errors import UsageError
+from afspark.push.addresses import join_address
 from afspark.push.errors import ReceiverUnreachable, to_flight
 from afspark.push.security import Security, check_exposure
 
@@ -31,21 +32,22 @@ class Directory(flight.FlightServerBase):  # type: ignore[misc]
         check_exposure(host, security)
         security = security or Security()
         scheme = "grpc+tls" if security.tls else "grpc"
+        place = join_address(host, port)
         try:
             super().__init__(
-                f"{scheme}://{host}:{port}",
+                f"{scheme}://{place}",
                 tls_certificates=security.certificates(),
                 middleware=security.middleware(),
             )
         except (pa.ArrowException, OSError) as error:
             raise UsageError(
-                f"The directory of receivers cannot listen at {host}:{port}: {str(error).splitlines()[0]}.",
+                f"The directory of receivers cannot listen at {place}: {str(error).splitlines()[0]}.",
                 remedy="Choose a free port, 0 for any, and an address of this host.",
                 host=host,
                 port=port,
             ) from error
         self._schema, self._addresses = schema, addresses
-        self.address = f"{scheme}://{host}:{self.port}"
+        self.address = f"{scheme}://{join_address(host, self.port)}"
 
     def get_schema(self, context: Any, descriptor: Any) -> Any:
         return flight.SchemaResult(self._schema)

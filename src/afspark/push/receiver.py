@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from afspark.errors import UsageError
+from afspark.push.addresses import bracketed
 from afspark.push.hub import Hub
 from afspark.push.itemlog import ItemLog
 from afspark.push.lane import Lane
@@ -127,7 +128,7 @@ class Receiver:
         config = self._config
         security = config.security or Security()
         scheme = "grpc+tls" if security.tls else "grpc"
-        host = f"[{config.host}]" if ":" in config.host else config.host
+        host = bracketed(config.host)
         for lane in self._lanes.values():
             lane.start()
         try:
@@ -141,7 +142,7 @@ class Receiver:
         except (pa.ArrowException, OSError) as error:
             self._end_lanes(save=False)
             raise UsageError(
-                f"The receiver cannot listen at {config.host}:{config.port}: {str(error).splitlines()[0]}.",
+                f"The receiver cannot listen at {host}:{config.port}: {str(error).splitlines()[0]}.",
                 remedy="Choose a free port, 0 for any, and an address of this host.",
                 host=config.host,
                 port=config.port,

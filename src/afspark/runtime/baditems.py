@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from afspark.errors import AfsparkError, BadItems, OperatorFailed
 from afspark.model.onbad import STOP, OnBad
+from afspark.model.operator import Operator
 from afspark.runtime.isolation import NULL_KEY, Culprit, Rows, culprits, fault_of_items
 from afspark.store.base import one_line
 from afspark.store.quarantine import FACTS, Count, sum_counts
@@ -188,8 +189,21 @@ def _named(error: Exception, raw: RawItems, at: int) -> AfsparkError:
     remedy = "Mend it, or let such items be left out with on_bad='skip'."
     if isinstance(error, AfsparkError):
         return type(error)(f"{error.message} {where}", remedy=error.remedy or remedy, **{**error.fields, **which})
-    trace = "".join(traceback.format_exception(error))
-    return OperatorFailed(f"An item is bad: {_text(error)}. {where}", remedy=remedy, trace=trace, **which)
+    return OperatorFailed(f"An item is bad: {_text(error)}. {where}", remedy=remedy, trace=_trace(error), **which)
+
+
+def as_failure(error: Exception, operator: Operator) -> AfsparkError:
+    """The error as the driver will raise it; what user code raised keeps its trace as a field."""
+    if isinstance(error, AfsparkError):
+        return error
+    return OperatorFailed(
+        f"{type(operator).__name__} failed: {type(error).__name__}: {error}",
+        trace=_trace(error),
+    )
+
+
+def _trace(error: Exception) -> str:
+    return "".join(traceback.format_exception(error))
 
 
 def _place(raw: RawItems, at: int) -> str:

@@ -23,15 +23,21 @@ class Calendar:
 
     ``agenda`` is the one under which items are judged late; ``exposed`` are the panes a failure would strike now.
     ``now`` is the batch's processing time, fixed by Spark's offset log. Panes below ``needed_from`` can be dropped.
-    ``base`` is the tick a decaying state is expressed in; ``rescale`` converts the state to it first.
     """
 
     agenda: Agenda = field(default_factory=Agenda)
     exposed: frozenset[int] = frozenset()
     now: float = 0.0
     needed_from: int | None = None
-    base: int = 0
-    rescale: float = 1.0
+
+    def panes_at_risk(self, *, known: bool) -> tuple[int | None, int | None]:
+        """First and last pane that a state lost before the batch at work can have held; None where nobody knows.
+
+        ``known``: the last commit tells which panes hold items, and nothing has been processed since.
+        """
+        if not known:
+            return self.needed_from, None
+        return (min(self.exposed), max(self.exposed)) if self.exposed else (0, -1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +68,10 @@ class Order:
     #: the first batch of a new incarnation: what the failure before it may have taken, by state; else None
     lost: Mapping[str, float] | None = None
     lost_items: int = 0
+    #: whoever loses this incarnation will count that, whatever it has done in this batch
+    counts: bool = False
+    #: counted losses by incarnation: the panes they were counted for
+    counted: Mapping[int, frozenset[int]] = field(default_factory=dict)
     #: False: only bring the state to the version before the batch
     apply: bool = True
     programme: Programme = ()
@@ -87,6 +97,8 @@ class Mission:
     emit: bool
     faults: FaultPlan
     window: Window | None = None
+    #: items come to the worker that owns their key
+    keyed: bool = False
     #: the operators that what it sends goes to; none: nothing is kept
     successors: tuple[str, ...] = ()
     #: a sink takes what it sends
@@ -95,11 +107,32 @@ class Mission:
     feeds_back: tuple[str, ...] = ()
     #: items come from receivers, so that a batch cannot be applied anew
     pushed: bool = False
+    #: the tolerance lets no failure change anything, so that none has to be counted
+    exact: bool = False
     #: how many of them one worker can lose to all failures together
     losable_items: float = 0.0
     bad: BadRules = field(default_factory=BadRules)
     #: the operator as it was before it met any item, pickled; b"": whatever it raises is raised
     pristine: bytes = b""
+
+    @property
+    def stepped(self) -> bool:
+        """Whether parts of a batch become final before it ends; what others will read of it is complete when it is."""
+        return self.pushed and not (self.emit or self.appends or self.successors or self.feeds_back)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What the store has of an incarnation in a batch that no record names: it may have confirmed items of it, so its
+    loss has to be counted, for what it had ``seen`` of panes and time.
+    """
+
+    incarnation: int
+    seen: PaneReport | None = None
+
+    @property
+    def panes(self) -> frozenset[int]:
+        return frozenset() if self.seen is None else self.seen.panes
 
 
 class Status(StrEnum):
@@ -147,12 +180,16 @@ class Report:
     seconds: Mapping[str, float] = field(default_factory=dict)
     damaged: tuple[str, ...] = ()
     restored_cells: int = 0
+    #: items that went with an earlier incarnation, after its newest backup
+    behind: int = 0
+    #: with `Status.MISSING`: an incarnation whose loss nobody has counted
+    trace: Trace | None = None
     detail: str = ""
     error: AfsparkError | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Everything a retried task needs to answer the same."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "error"}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("error", "trace")}
         return values | {
             "backups": [ref.to_json() for ref in self.backups],
             "panes": self.panes.to_json() if self.panes else None,

@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from afspark.errors import BadItems
-from afspark.runtime.baditems import Bad
+from afspark.runtime.baditems import Bad, without_bad
 from afspark.runtime.orders import Mission, Order, Report
 from afspark.store.quarantine import LEAST_BYTES, BadBatch, Quarantine, rows_name
 
 if TYPE_CHECKING:
     from afspark.runtime.crew import Crew
+    from afspark.runtime.shift import Feed
+
+T = TypeVar("T")
 
 LOG = logging.getLogger("afspark")
+
+
+def take_items(
+    run: Callable[[], T],
+    again: Callable[[], None],
+    mission: Mission,
+    order: Order,
+    feed: Feed,
+    key: Sequence[str],
+    before: Sequence[BadBatch],
+) -> tuple[T, list[BadBatch]]:
+    """What ``run`` makes of the items that the operator can take; and the others, which are durable by then.
+
+    ``again`` undoes what an attempt has done. ``before``: what the batch has left out in earlier steps.
+    """
+    if not mission.pristine:
+        return run(), []
+    made, bad = without_bad(feed, run, again, mission.bad, key)
+    bad = feed.bad().and_also(bad)
+    return made, [quarantined(bad, mission, order, before)] if bad.items else []
 
 
 def quarantined(bad: Bad, mission: Mission, order: Order, before: Sequence[BadBatch]) -> BadBatch:

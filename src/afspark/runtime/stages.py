@@ -22,7 +22,7 @@ from afspark.errors import AfsparkError, SegmentError
 from afspark.model.onbad import SKIP
 from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Window
-from afspark.runtime.baditems import without_bad
+from afspark.runtime.baditems import as_failure, without_bad
 from afspark.runtime.exchange import Packet, Parcel, address, joint_digest, open_packets, pack_bad, parcels
 from afspark.runtime.faults import Phase, forget_strikes, strike
 from afspark.runtime.host import spark_host
@@ -35,7 +35,7 @@ from afspark.runtime.segment import SegmentRoot
 from afspark.runtime.segment.reading import Residents, kept_by
 from afspark.runtime.shift import ALL, Feed, feedback_for, items_for
 from afspark.runtime.sources import Chunk, Pushed, Source
-from afspark.runtime.worker import as_failure, serve
+from afspark.runtime.worker import serve
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
+from afspark.push.addresses import join_address
 from afspark.push.errors import NotAllowed, SchemaMismatch, to_flight
 from afspark.push.wire import Ack, BatchTag, Bye, Hello, PutHeader, Welcome
 
@@ -36,8 +37,10 @@ class FakeReceiver(flight.FlightServerBase):
         max_bytes: int = 1 << 26,
         token: str | None = None,
         log: Path | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
-        super().__init__(f"grpc://127.0.0.1:{port}")
+        self.host = host
+        super().__init__(f"grpc://{join_address(host, port)}")
         self.schema, self.lanes, self.unacked, self.max_bytes, self.token = schema, lanes, unacked, max_bytes, token
         self.log = None if log is None else log.open("a")
         self.open = threading.Event()
@@ -54,7 +57,7 @@ class FakeReceiver(flight.FlightServerBase):
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return join_address(self.host, self.port)
 
     def get_schema(self, context: Any, descriptor: Any) -> Any:
         return flight.SchemaResult(self.schema)

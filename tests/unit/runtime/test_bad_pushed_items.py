@@ -66,6 +66,8 @@ class Worker:
     on_bad: Any = "skip"
     #: keeps what it makes for others until the batch ends, so that steps cannot be closed
     emit: bool = False
+    #: nothing may be lost; else what is may be, and with a threshold of 0 that is nothing either
+    exact: bool = True
     lane: FakeLane = field(default_factory=lambda: FakeLane(PORTIONS))
     incarnation: int = 1
 
@@ -83,6 +85,7 @@ class Worker:
             emit=self.emit,
             faults=FaultPlan(),
             pushed=True,
+            exact=self.exact,
             bad=BadRules(choices={"": self.on_bad}),
             pristine=cloudpickle.dumps(Superstitious()),  # type: ignore[no-untyped-call]
         )
@@ -96,6 +99,8 @@ class Worker:
             theta={"seen": 0.0},
             missing={},
             quarantine_room=room,
+            counts=True,
+            counted=dict.fromkeys(range(1, self.incarnation), frozenset()),
         )
 
         def ingest(packets: Any) -> Ingest:
@@ -164,12 +169,14 @@ def test_good_items_are_counted_once_and_bad_ones_are_kept_with_their_numbers(
 
 
 @pytest.mark.parametrize("host", [False, True], ids=["process", "host"])
-@pytest.mark.parametrize("emit", [False, True], ids=["steps", "one step"])
+@pytest.mark.parametrize(
+    ("emit", "exact"), [(False, True), (False, False), (True, True)], ids=["steps", "approximate steps", "one step"]
+)
 def test_whatever_dies_at_whichever_moment_each_item_counts_once(
-    make: Callable[..., Worker], emit: bool, host: bool
+    make: Callable[..., Worker], emit: bool, exact: bool, host: bool
 ) -> None:
     for moment in count():
-        worker = make(emit=emit)
+        worker = make(emit=emit, exact=exact)
         left = moment
 
         def die(phase: Phase) -> None:
