@@ -15,12 +15,13 @@ from dataclasses import replace
 from functools import partial
 
 from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext
+from pyspark import SparkContext, cloudpickle
 from pyspark.sql import DataFrame
 
 from afspark.errors import CheckpointError, StoreError, UsageError, WorkerFailed
 from afspark.model.windows import Punctuation
 from afspark.runtime.assurance import told_facts
+from afspark.runtime.baditems import BadRules
 from afspark.runtime.coverage import declare_unread_records
 from afspark.runtime.crew import Crew
 from afspark.runtime.faults import Phase
@@ -31,6 +32,7 @@ from afspark.runtime.pipeline import Node, Pipeline, RunOptions
 from afspark.runtime.placement import driver_host
 from afspark.runtime.programme import programmes
 from afspark.runtime.progress import BatchProgress, summarise
+from afspark.runtime.quarantining import note_bad
 from afspark.runtime.reception import Reception
 from afspark.runtime.roster import digests_agree
 from afspark.runtime.sources import Planner, Pushed, Source
@@ -43,6 +45,7 @@ from afspark.store.identity import attached
 from afspark.store.itemlosses import ItemLosses
 from afspark.store.lease import Lease
 from afspark.store.naming import FOLDER
+from afspark.store.quarantine import Quarantine
 
 #: How often a batch is tried before the query gives up; Spark has retried its tasks before.
 BATCH_TRIES = 12
@@ -69,6 +72,7 @@ class Engine:
         self.log = RecordLog(self.store)
         self.lease = Lease(self.store, self.log, seconds=options.lease_seconds)
         self.item_losses = ItemLosses(self.store)
+        self.quarantine = Quarantine(self.store)
         self.planners = {
             name: source.planner(self.store.below(source_folder(name)))
             for name, source in pipeline.sources.items()
@@ -307,7 +311,7 @@ class Engine:
 
     def _advance(self, crew: Crew, batch: int, frame: DataFrame | None, slices: Slices) -> bool:
         """One try of one operator's stage; True if all of its workers have applied the batch."""
-        orders = crew.workforce.orders(batch)
+        orders = [replace(order, quarantine_room=crew.quarantine_room) for order in crew.workforce.orders(batch)]
         inlets = self.inlets.of(crew, self.crews, batch, frame, slices)
         job = partial(run_stage, self.sc, crew.mission, crew.work, orders, inlets)
         reports = self._reports(orders, job)
@@ -437,6 +441,10 @@ class Engine:
             pushed=pushed,
             exact=node.tolerance.recovers and not node.tolerance.approximates,
             losable_items=self.pipeline.losable_items(node),
+            bad=BadRules(
+                choices=self.pipeline.on_bad(node), limit=node.bad_limit, most_bytes=self.options.quarantine_bytes
+            ),
+            pristine=cloudpickle.dumps(node.operator),  # type: ignore[no-untyped-call]
         )
         workforce = Workforce(
             self.sc,
@@ -486,10 +494,12 @@ class Engine:
         if self._committed is None:
             # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
             self.log.sweep()
+            self.quarantine.tidy(batch)
         self.log.prune()
 
     def _take_note(self, batch: int) -> None:
-        """How far receivers were drained, and what was missing."""
+        """How far receivers were drained, what was missing, and what operators could not take."""
+        note_bad(self.quarantine, batch, self.crews, first=self._committed is None)
         for name, crew in self._drained():
             self.reception.advance(name, crew.reports)
             for report in crew.reports:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.model.divergence import Divergence
-from afspark.model.states.base import StateSpec, one_of, register_state
+from afspark.model.states.base import StateSpec, check_null_key, one_of, register_state
 from afspark.model.states.cells import VALUE_TYPES
 from afspark.model.states.columns import Array, Columns
 from afspark.model.states.inputs import as_values
@@ -25,6 +25,8 @@ class HashTable(StateSpec):
     One worker's share holds at most 2^32 - 1 keys and 2^31 - 1 bytes of string keys; beyond that updates
     raise ``StateLimit``. With the divergence "keys" and a threshold above 0, backups hold the keys that came
     or went; other changes of values are backed up at threshold 0 only.
+
+    With ``null_key`` null is a key like any other, as in Spark's ``groupBy``; without it null keys are refused.
 
     ``operator_key`` declares that the table's keys are values of the operator's only key column, so that a key
     is in the share of one worker alone where items are partitioned by key. Every key that enters the table is then
@@ -45,10 +47,12 @@ class HashTable(StateSpec):
     divergences: ClassVar[tuple[Divergence, ...]] = (*StateSpec.divergences, Divergence.KEYS)
     key: str = "string"
     value: str = "int64"
+    null_key: bool = False
     operator_key: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_null_key(self.null_key)
         one_of("key type", self.key, KEY_TYPES)
         one_of("value type", self.value, VALUE_TYPES)
         if not isinstance(self.operator_key, bool):
@@ -77,7 +81,7 @@ class HashTableState(KeyedState):
     spec: HashTable
 
     def __init__(self, spec: HashTable, columns: Columns, name: str) -> None:
-        super().__init__(spec, columns, name, spec.key, spec.value)
+        super().__init__(spec, columns, name, spec.key, spec.value, null_key=spec.null_key)
 
     def add(self, keys: Any, values: Any) -> None:
         """Adds ``values`` (one per key, or one for all) to the keys; a key may come several times.
