@@ -15,7 +15,8 @@ from afspark.push.errors import OutOfOrder
 from afspark.push.listing import Listing
 from afspark.push.logobjects import LogObjects
 from afspark.push.ownership import LaneOwnership
-from afspark.push.wire import NO_BACKUP, Allowance, Attached, BackupNumber, Positions
+from afspark.push.wire import Allowance, Positions
+from afspark.push.workerwire import NO_BACKUP, Attached, BackupNumber
 
 
 class Lane:

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from afspark.errors import BackupLost
 from afspark.push.listing import is_tenure
-from afspark.push.wire import NO_BACKUP, Attached, BackupNumber
 from afspark.push.wire import Punctuation as Mark
+from afspark.push.workerwire import NO_BACKUP, Attached, BackupNumber
 from afspark.runtime.baditems import RawItems
 from afspark.runtime.exchange import Packet, Parcel
 from afspark.runtime.ingest import Ingest

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from afspark.model.windows import PaneReport
-from afspark.push.wire import NO_BACKUP, BackupNumber
+from afspark.push.workerwire import NO_BACKUP, BackupNumber
 from afspark.runtime.orders import Mission, Order, Trace
 from afspark.store import Damage, ObjectRef, Sealed
 from afspark.store.naming import OBJECTS, parse_object_name

@@ -11,7 +11,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,8 +21,9 @@ from pyspark import cloudpickle
 from afspark.errors import NoSpace, SegmentError
 from afspark.model.operator import Operator
 from afspark.model.windows import Decaying, PaneReport
-from afspark.push.wire import BackupNumber
+from afspark.push.workerwire import BackupNumber
 from afspark.runtime.baditems import as_failure
+from afspark.runtime.clock import Clock
 from afspark.runtime.exchange import Packet, digest_of, pack_packets, pack_schema
 from afspark.runtime.faults import Phase, strike
 from afspark.runtime.host import spark_host
@@ -39,18 +40,6 @@ from afspark.runtime.writes import Writes
 from afspark.store import ObjectRef, extend, load_chain, object_name, seal
 
 LOCK_SECONDS = 10.0
-
-
-@dataclass
-class Clock:
-    """Seconds spent per part of a task."""
-
-    seconds: dict[str, float]
-
-    def lap(self, part: str, since: float) -> float:
-        now = time.perf_counter()
-        self.seconds[part] = self.seconds.get(part, 0.0) + now - since
-        return now
 
 
 def serve(mission: Mission, order: Order, operator: Operator, feed: Feed) -> Report:

@@ -25,7 +25,8 @@ from hypothesis.stateful import (
 from afspark.push.entries import Entry, Record
 from afspark.push.itemlog import ItemLog
 from afspark.push.lane import Lane
-from afspark.push.wire import NO_BACKUP, Allowance, Attached, BackupNumber, Punctuation
+from afspark.push.wire import Allowance, Punctuation
+from afspark.push.workerwire import NO_BACKUP, Attached, BackupNumber
 from tests.property.store.faulty_store import MemoryStore
 
 SCHEMA = pa.schema([("n", pa.int64())])

@@ -11,7 +11,8 @@ import pytest
 
 from afspark.errors import CheckpointError
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
-from afspark.runtime.engine import ENDING, Engine
+from afspark.runtime.ending import ENDING
+from afspark.runtime.engine import Engine
 from afspark.runtime.segment import SegmentRoot
 from afspark.store import RecordLog
 from tests.unit.runtime.conftest import MakeRig, write_file, write_words
