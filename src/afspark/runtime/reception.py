@@ -135,6 +135,8 @@ class Reception:
 
     def take_over(self, name: str, orders: Sequence[Order]) -> None:
         """Takes the lanes of a source from the tasks that had them: those confirm nothing any more."""
+        if name not in self._posts:
+            return  # the query has stopped, and its receivers with it
         for order in orders:
             # Nobody can confirm anything to a receiver that is away.
             with closing(self._lane(name, order)) as lane, suppress(LaneAway):

@@ -308,7 +308,7 @@ def test_a_transaction_costs_what_it_touches(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize(("key", "known"), [("int64", [0, 7]), ("string", ["", "ann"])])
 def test_null_is_a_key_of_its_own_where_a_table_takes_it(key: str, known: list[Any]) -> None:
-    """Neither 0 nor the empty string, however the table grows; hashes that the caller has are of all keys."""
+    """Neither 0 nor the empty string, however the table grows."""
     columns = HeapColumns()
     table = HashTable(key=key, null_key=True).open(columns, "counts")
     table.begin()
