@@ -135,7 +135,9 @@ class Producer:
             items.append(Item(number, dice.randrange(KEYS), dice.randint(1, LARGEST), at))
         self.ledger.sent.setdefault((lane, self.id), []).extend(items)
         columns = [[getattr(one, name) for one in items] for name in SCHEMA.names]
-        batch = pa.record_batch([pa.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA)
+        batch = pa.record_batch(
+            [pa.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA
+        )
         self._send(self.unacked.admit(lane, batch, batch.nbytes))
 
     def _send(self, piece: Piece) -> None:

@@ -64,6 +64,8 @@ class PushedSchedule:
     hunted: str | None
     corrupts: bool
     ends: bool
+    #: whether everything that was acknowledged is awaited at the end
+    drains: bool
 
     @cached_property
     def spec(self) -> StateSpec:
@@ -95,14 +97,14 @@ class PushedSchedule:
 
 def draw(seed: int) -> PushedSchedule:
     rng = random.Random(f"pushed-{seed}")
-    behind = rng.choice((1, 2, 2, 3)) if rng.random() < 0.3 else None
+    behind = rng.choice((1, 2, 2, 3)) if rng.random() < 0.25 else None
     # A relay has as many workers as the operator behind it, and each of them a lane.
     lanes = behind or rng.choice((1, 1, 1, 2))
     window = _window(rng, rng.choice(("none", "none", "hopping", "sliding", "decaying")), behind is None and lanes == 1)
     divergence = rng.choice(("manhattan", "manhattan", "max", "euclidean", "keys"))
     if isinstance(window, Decaying) and divergence == "keys":
         divergence = "manhattan"
-    batches = rng.choice((1, 2, 2, 3))
+    batches = rng.choice((1, 1, 1, 2, 2, 3))
     drawn = PushedSchedule(
         seed=seed,
         lanes=lanes,
@@ -116,16 +118,17 @@ def draw(seed: int) -> PushedSchedule:
         batches=batches,
         times=_times(rng, batches),
         producers=rng.choice((1, 1, 2)),
-        pieces=rng.choice((2, 4, 8)) * batches,
+        pieces=rng.choice((4, 8, 16)) * batches,
         epoch=rng.choice((0.0, 0.0, 1.7e9)),
         leap=rng.choice((0.0, 0.0, 0.0, 300.0, 4000.0)),
         hosts=rng.choice((1, 2)),
         failures=rng.choice((1, 2, 3, 4, 6)),
-        rate=rng.choice((0.01, 0.03, 0.08)),
+        rate=rng.choice((0.02, 0.05, 0.1)),
         troubles=_troubles(rng),
         hunted=rng.choice(HUNTED) if rng.random() < 0.4 else None,
         corrupts=rng.random() < 0.05,
         ends=window is not None and rng.random() < 0.4,
+        drains=rng.random() < 0.5,
     )
     if drawn.window is not None and drawn.window.by == "count":
         # Which pane an item belongs to depends on those that came before it, so that there is one order and no loss.

@@ -9,12 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from afspark.push import desk, receiver, registry, service
+from afspark.push import desk, drain, receiver, registry, service
 from afspark.push.security import Access
+from afspark.push.wire import Message
 from afspark.runtime import engine, intake, stages, worker, workforce, writes
 from afspark.runtime.intake import Intake
 from tests.simulation.cluster import spark
-from tests.simulation.pushed.wire import AtOnce, Client, Condition, Endpoint, Idle, SlowWrite
+from tests.simulation.pushed.wire import FLIGHT, AtOnce, Client, Condition, Endpoint, Idle, SlowWrite
 from tests.simulation.pushed.world import PushedWorld
 from tests.simulation.world import world
 
@@ -60,11 +61,12 @@ def pushed_world() -> Iterator[None]:
         (receiver, "threading", SimpleNamespace(Thread=AtOnce, **one_thread)),
         (receiver, "atexit", SimpleNamespace(register=lambda stop: None, unregister=lambda stop: None)),
         (receiver, "FlightEndpoint", Endpoint),
+        (drain, "flight", FLIGHT),
+        (Message, "to_bytes", lambda message: message),
+        (Message, "from_bytes", lambda message: message),
         (Access, "connect", lambda self, address, **options: Client(address)),
     ]
     with spark(), ExitStack() as stack:
         for owner, name, value in seams:
             stack.enter_context(patch.object(owner, name, value))
         yield
-
-

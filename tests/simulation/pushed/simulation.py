@@ -17,7 +17,7 @@ from afspark.store import claim
 from tests.simulation import invariants, observe
 from tests.simulation.cluster import Context, Faults, kept_by
 from tests.simulation.pushed.producers import Ledger, Producer
-from tests.simulation.pushed.program import NAME, pipeline
+from tests.simulation.pushed.program import NAME, TICK_SECONDS, pipeline
 from tests.simulation.pushed.promises import Positions, Promise, Truth, told
 from tests.simulation.pushed.schedule import PushedSchedule
 from tests.simulation.pushed.wire import Endpoint
@@ -55,8 +55,8 @@ class PushedSimulation:
         try:
             for batch in range(self.schedule.batches):
                 self._batch(batch, self.schedule.times[batch])
-            self.world.failures = 0
-            self._drain(self.schedule.batches)
+            if self.schedule.drains:
+                self._drain(self.schedule.batches)
         finally:
             self.world.end()
         return self.outcome
@@ -67,28 +67,32 @@ class PushedSimulation:
         self.world.new_batch()
         self.world.say(f"batch {batch}")
         self._decay()
+        for _ in range(2):
+            self.world.live()
         self._through(batch, now)
         assert self.engine is not None
         with self.world.in_peace():
             self.truth.take(self._committed(), self.engine.crew(NAME))
             self.outcome.batches += 1
             self._look(batch)
-            if self.world.chance("a user asks for results") < 0.2:
+            if self.world.chance("a user asks for results") < 0.1:
                 self._ask(batch)
 
     def _drain(self, batch: int) -> None:
         """Everything that was acknowledged arrives, if nothing goes wrong any more."""
         self.world.say("nothing goes wrong any more")
+        # Ticks are short now: what is there is taken at once.
+        self.world.failures, self.world.call_seconds = 0, TICK_SECONDS / 2
+        for producer in self.producers:
+            producer.left = 0
         for number in range(batch, batch + QUIET):
+            for _ in range(4):
+                self.world.live()
             self._batch(number, self.schedule.times[-1])
             for producer in self.producers:
-                producer.left = min(producer.left, 2)
-                producer.act(self._endpoint())
-            if not any(producer.waits or producer.left for producer in self.producers) and self._nothing_waits():
-                for producer in self.producers:
-                    producer.say_bye()
-                self._batch(number + 1, self.schedule.times[-1])
-                return self._finally(number + 1)
+                producer.say_bye()
+            if not any(producer.waits for producer in self.producers) and self._nothing_waits():
+                return self._finally(number)
         raise AssertionError("what was acknowledged never arrives")
 
     def _finally(self, batch: int) -> None:
@@ -99,7 +103,6 @@ class PushedSimulation:
                 taken = self._committed().get(lane, {}).get(session, 0)
                 assert taken >= acked, f"lane {lane}: {acked} of {session} acknowledged, {taken} taken"
             invariants.nothing_named_is_missing(self.engine, self.world)
-            self.outcome.losses = len(self.engine.ledger.entries()) + len(self.engine.item_losses.entries())
 
     def _through(self, batch: int, now: float) -> None:
         """Runs the batch, with as many drivers as it takes."""
@@ -187,7 +190,7 @@ class PushedSimulation:
                         desk.open()
             self.world.say("the receiver is back")
         for producer in self.producers:
-            if self.world.chance(f"{producer.name} acts") < 0.6:
+            if self.world.chance(f"{producer.name} acts") < 0.8:
                 producer.act(self._endpoint())
         endpoint = self._endpoint()
         if endpoint is not None and self.world.chance("a receiver works") < 0.7:
@@ -272,6 +275,7 @@ class PushedSimulation:
     def _look(self, batch: int) -> None:
         """After a batch: states, losses and what is told of them."""
         assert self.engine is not None
+        self.outcome.losses = len(self.engine.ledger.entries()) + len(self.engine.item_losses.entries())
         self.promise.check_losses(self.engine, self.ledger)
         invariants.ledger_is_complete(self.engine, self.world)
         if all(observe.at_home(crew, batch) for crew in self.engine.crews):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyarrow import flight
@@ -18,7 +18,7 @@ from afspark.push.service import LaneService
 from afspark.push.wire import Pull
 from afspark.store import Store
 from afspark.store.base import SubStore
-from tests.simulation.pushed.world import CALL_SECONDS, PushedWorld, ReceiverKilled
+from tests.simulation.pushed.world import PushedWorld, ReceiverKilled
 from tests.simulation.storage import MemoryStore
 from tests.simulation.world import world
 
@@ -53,10 +53,10 @@ class Endpoint:
     def hub(self) -> Hub:
         return self._hub
 
-    def act(self, kind: str, body: bytes) -> bytes:
+    def act(self, kind: str, body: Any) -> Any:
         return self._act(kind, body, lambda: True)  # type: ignore[misc, arg-type]
 
-    def get(self, message: Pull) -> list[tuple[pa.RecordBatch, bytes]]:
+    def get(self, message: Pull) -> list[tuple[pa.RecordBatch, Any]]:
         handouts = self._hub.lane(message.lane).pull(message, lambda: self.alive)
         return list(self._stream(handouts))  # type: ignore[misc, arg-type]
 
@@ -103,25 +103,34 @@ class Endpoint:
             here.receiver_at_work = False
 
 
+class Action(NamedTuple):
+    kind: str
+    body: Any
+
+
+#: What a worker's side of a lane takes from Flight. Messages go as they are: their bytes are another test's.
+FLIGHT = SimpleNamespace(Action=Action, Ticket=lambda message: message, FlightCallOptions=lambda **_: None)
+
+
 class Client:
     """Stands for a Flight client: a call may never arrive, or its answer may not."""
 
     def __init__(self, address: str) -> None:
         self._address = address
 
-    def do_action(self, action: Any, options: Any = None) -> list[Any]:
-        answer = self._called(action.type, lambda endpoint: endpoint.act(action.type, action.body.to_pybytes()))
-        return [SimpleNamespace(body=pa.py_buffer(answer))]
+    def do_action(self, action: Action, options: None = None) -> list[Any]:
+        answer = self._called(action.kind, lambda endpoint: endpoint.act(action.kind, action.body))
+        return [SimpleNamespace(body=SimpleNamespace(to_pybytes=lambda: answer))]
 
-    def do_get(self, ticket: Any, options: Any = None) -> Reader:
-        return Reader(self._called("get", lambda endpoint: endpoint.get(Pull.from_bytes(ticket.ticket))))
+    def do_get(self, ticket: Pull, options: None = None) -> Reader:
+        return Reader(self._called("get", lambda endpoint: endpoint.get(ticket)))
 
     def close(self) -> None: ...
 
     def _called(self, kind: str, call: Callable[[Endpoint], Any]) -> Any:
         here = _here()
         here.point(f"call {kind}")
-        here.now += CALL_SECONDS
+        here.now += here.call_seconds
         here.live()
         found = [one for one in here.endpoints if one.address == self._address and one.alive]
         if not found:
@@ -137,7 +146,7 @@ class Client:
 
 
 class Reader:
-    def __init__(self, chunks: list[tuple[pa.RecordBatch, bytes]]) -> None:
+    def __init__(self, chunks: list[tuple[pa.RecordBatch, Any]]) -> None:
         self._chunks = iter(chunks)
 
     def read_chunk(self) -> Any:

@@ -14,7 +14,8 @@ from tests.simulation.world import EAGER_IN_RECOVERY, DriverKilled, Killed, Task
 #: Seconds that a call to a receiver takes.
 CALL_SECONDS = 0.02
 #: Strikes where a schedule hunts are so much more likely than elsewhere.
-EAGER_WHERE_HUNTED = 12.0
+EAGER_WHERE_HUNTED = 10.0
+LAZY_ELSEWHERE = 4.0
 
 
 def plain(where: str) -> str:
@@ -49,6 +50,8 @@ class PushedWorld(World):
         self.stalled: list[tuple[Fiber, str]] = []
         self._patience = 0
         self._living = False
+        #: seconds that a call to a receiver takes
+        self.call_seconds = CALL_SECONDS
         #: what goes on beside tasks and driver: producers send, receivers write their logs
         self.others: Callable[[], None] = lambda: None
         self.kill_receiver: Callable[[str], bool] = lambda why: False
@@ -95,15 +98,15 @@ class PushedWorld(World):
     def strikes(self, weight: float = 1.0, where: str = "put") -> bool:
         if self.dying or self.quiet:
             return False
+        if self.failures <= 0:
+            return False
         where = plain(where)
         moment = self.moments.next(where)
         self.dice.at(moment)
-        if self.failures <= 0:
-            return False
         chance = self.rate * weight * (EAGER_IN_RECOVERY if self.recovering else 1.0)
         hunted = self.schedule.hunted
         if hunted is not None:
-            chance = chance * EAGER_WHERE_HUNTED if where.startswith(hunted) else chance / EAGER_WHERE_HUNTED
+            chance = chance * EAGER_WHERE_HUNTED if where.startswith(hunted) else chance / LAZY_ELSEWHERE
         if self.dice.random() >= chance or (self.only is not None and name_of(moment) not in self.only):
             return False
         self.failures -= 1
@@ -121,7 +124,10 @@ class PushedWorld(World):
         if self.receiver_at_work:
             self.say(f"the receiver dies at {where}")
             raise ReceiverKilled
-        trouble = self.dice.choice([one for one in self.schedule.troubles if one not in ("store", "stall")] or ["process"])
+        trouble = self.dice.choice(
+            [one for one in self.schedule.troubles if one not in ("store", "stall")] or ["process"]
+        )
+        where = plain(where)
         self.events[-1] = (self.events[-1][0], f"{trouble} at {where}")
         getattr(self, f"_{trouble}")(where)
 
