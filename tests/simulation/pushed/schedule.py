@@ -10,6 +10,7 @@ from typing import Any
 from afspark.model.states import HashTable, StateSpec
 from afspark.model.windows import Decaying, Hopping, Sliding, Window
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, UpstreamBackup
+from tests.simulation.schedule import FACTORS, changed_theta
 
 #: What can happen to whoever is at work. Each schedule has some of them only: rare ones are not drowned by the others.
 TROUBLES = (
@@ -81,9 +82,7 @@ class PushedSchedule:
 
     def tolerance_of(self, start: int) -> Tolerance:
         """The policy that the query has when it is started for the ``start``-th time."""
-        if start == 0 or not isinstance(self.tolerance, Approximate):
-            return self.tolerance
-        return replace(self.tolerance, theta=self.tolerance.theta * self.factors[start % len(self.factors)])
+        return changed_theta(self.tolerance, self.factors, start)
 
     def describe(self) -> str:
         reader = f"{self.lanes} lanes{', a relay, and as many workers by key' if self.behind else ''}"
@@ -101,7 +100,7 @@ def draw(seed: int) -> PushedSchedule:
     # A relay has as many workers as the operator behind it, and each of them a lane.
     lanes = behind or rng.choice((1, 1, 1, 2))
     window = _window(rng, rng.choice(("none", "none", "hopping", "sliding", "decaying")), behind is None and lanes == 1)
-    divergence = rng.choice(("manhattan", "manhattan", "max", "euclidean", "keys"))
+    divergence = rng.choice(("manhattan", "max", "max" if behind else "manhattan", "euclidean", "keys"))
     if isinstance(window, Decaying) and divergence == "keys":
         divergence = "manhattan"
     batches = rng.choice((1, 1, 1, 2, 2, 3))
@@ -111,10 +110,10 @@ def draw(seed: int) -> PushedSchedule:
         behind=behind,
         emits=behind is not None and window is None and rng.random() < 0.6,
         window=window,
-        table=rng.choice(("item", "item", "key", "other")),
+        table=rng.choice(("item", "key", "other", "other" if behind else "item")),
         divergence=divergence,
         tolerance=_tolerance(rng),
-        factors=tuple(rng.choice((1.0, 1.0, 0.02, 0.5, 4.0)) for _ in range(7)),
+        factors=tuple(rng.choice(FACTORS) for _ in range(7)),
         batches=batches,
         times=_times(rng, batches),
         producers=rng.choice((1, 1, 2)),

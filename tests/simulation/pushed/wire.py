@@ -219,6 +219,7 @@ class SlowWrite(Idle):
 
     def start(self) -> None:
         _here().under_way.append(self)
+        _here().shift_clock()
 
     def is_alive(self) -> bool:
         return not self._done

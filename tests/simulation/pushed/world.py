@@ -24,6 +24,10 @@ def plain(where: str) -> str:
     return f"{act}{put}{name.removeprefix('afspark/').split('/', 1)[0]}" if put else where
 
 
+#: What comes to pass elsewhere than at a point in the code.
+_SELF_MADE = ("store", "stall", "clock")
+
+
 class ReceiverKilled(Killed):
     """The process of a receiver, in the middle of a write to its log."""
 
@@ -136,7 +140,7 @@ class PushedWorld(World):
 
     def _process(self, where: str) -> None:
         if self.task is None:
-            return self._driver(where)
+            self._driver(where)
         self._freeze()
         self.say(f"the process of {self._who()} dies at {where}")
         self._die(TaskKilled)
@@ -144,7 +148,8 @@ class PushedWorld(World):
     def _folder(self, where: str) -> None:
         if self.task is None:
             held = sorted(self.memory)
-            return self.lose([self.dice.choice(held)] if held else [], f"state is lost at {where}")
+            self.lose([self.dice.choice(held)] if held else [], f"state is lost at {where}")
+            return
         self._freeze()
         self.lose([self.task], f"{self._who()} dies with its state at {where}")
         self._die(TaskKilled)
@@ -194,8 +199,16 @@ class PushedWorld(World):
         if not self.kill_producer(where):
             self.failures += 1
 
+    def shift_clock(self) -> None:
+        """Where clocks are unreliable, they jump again and again."""
+        if "clock" in self.schedule.troubles and not self.quiet:
+            moment = self.moments.next("a clock may jump")
+            if self.dice.at(moment).random() < 0.3 and (self.only is None or name_of(moment) in self.only):
+                self.events.append((name_of(moment), "clock"))
+                self._clock("a backup")
+
     def _clock(self, where: str) -> None:
-        jump = self.dice.choice((-3600.0, -1.0, -0.1, 0.5, 3600.0))
+        jump = self.dice.choice((-3600.0, -3.0, -1.0, -0.1, 0.5, 3600.0))
         self.skews[self.host] = self.skews.get(self.host, 0.0) + jump
         self.say(f"the clock of {self.host} jumps by {jump} at {where}")
 
