@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -19,7 +20,6 @@ from tests.simulation.world import world
 
 NAME = "tally"
 STATE = "state"
-TICK_SECONDS = 0.1
 #: cells of a table whose key is not the operator's
 OTHERS = 3
 
@@ -50,13 +50,12 @@ def cell_of(table: str, item: Item) -> int:
     return item.item % OTHERS if table == "other" else item.key if table == "key" else item.item
 
 
-_SOURCES: dict[int, Pushed] = {}
+@lru_cache
+def _source(lanes: int, seconds: float) -> Pushed:
+    return Pushed.of(SCHEMA, lanes=lanes, tick_seconds=seconds)
 
 
 def pipeline(schedule: PushedSchedule, tolerance: Tolerance) -> Pipeline:
-    source = _SOURCES.get(schedule.lanes)
-    if source is None:
-        source = _SOURCES[schedule.lanes] = Pushed.of(SCHEMA, lanes=schedule.lanes, tick_seconds=TICK_SECONDS)
     node = Node(
         name=NAME,
         operator=Tally(schedule.spec, schedule.table, schedule.alpha),
@@ -67,4 +66,4 @@ def pipeline(schedule: PushedSchedule, tolerance: Tolerance) -> Pipeline:
         window=schedule.window,
         emits=schedule.emits,
     )
-    return Pipeline(sources={SOURCE: source}, nodes=with_relays((node,), {SOURCE}))
+    return Pipeline(sources={SOURCE: _source(schedule.lanes, schedule.seconds)}, nodes=with_relays((node,), {SOURCE}))

@@ -61,6 +61,10 @@ class PushedSchedule:
     hosts: int
     failures: int
     rate: float
+    #: moments that pass before anything goes wrong
+    spared: int
+    #: of a tick
+    seconds: float
     troubles: tuple[str, ...]
     hunted: str | None
     corrupts: bool
@@ -103,7 +107,7 @@ def draw(seed: int) -> PushedSchedule:
     divergence = rng.choice(("manhattan", "max", "max" if behind else "manhattan", "euclidean", "keys"))
     if isinstance(window, Decaying) and divergence == "keys":
         divergence = "manhattan"
-    batches = rng.choice((1, 1, 1, 2, 2, 3))
+    batches = rng.choice((1, 2, 2) if behind else (1, 1, 1, 2, 2, 3))
     drawn = PushedSchedule(
         seed=seed,
         lanes=lanes,
@@ -123,6 +127,8 @@ def draw(seed: int) -> PushedSchedule:
         hosts=rng.choice((1, 2)),
         failures=rng.choice((1, 2, 3, 4, 6)),
         rate=rng.choice((0.02, 0.05, 0.1)),
+        spared=rng.choice((0, 0, 30, 60, 100)),
+        seconds=rng.choice((0.08, 0.12, 0.25)),
         troubles=_troubles(rng),
         hunted=rng.choice(HUNTED) if rng.random() < 0.4 else None,
         corrupts=rng.random() < 0.05,
@@ -151,7 +157,7 @@ def _times(rng: random.Random, batches: int) -> tuple[float, ...]:
 
 
 def _tolerance(rng: random.Random) -> Tolerance:
-    theta = rng.choice((0.0, 0.5, 4.0, 16.0, 60.0, 1e6))
+    theta = rng.choice((0.0, 0.5, 4.0, 8.0, 16.0, 30.0, 60.0, 1e6))
     items, unacked = float(rng.choice((0, 0, 4, 16, 100, 10**6))), float(rng.choice((0, 4, 20, 10**6)))
     chance = rng.random()
     if chance < 0.6:

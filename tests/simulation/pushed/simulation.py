@@ -17,7 +17,7 @@ from afspark.store import claim
 from tests.simulation import invariants, observe
 from tests.simulation.cluster import Context, Faults, kept_by
 from tests.simulation.pushed.producers import Ledger, Producer
-from tests.simulation.pushed.program import NAME, TICK_SECONDS, pipeline
+from tests.simulation.pushed.program import NAME, pipeline
 from tests.simulation.pushed.promises import Positions, Promise, Truth, told
 from tests.simulation.pushed.schedule import PushedSchedule
 from tests.simulation.pushed.wire import Endpoint
@@ -82,7 +82,7 @@ class PushedSimulation:
         """Everything that was acknowledged arrives, if nothing goes wrong any more."""
         self.world.say("nothing goes wrong any more")
         # Ticks are short now: what is there is taken at once.
-        self.world.failures, self.world.call_seconds = 0, TICK_SECONDS / 2
+        self.world.failures, self.world.call_seconds = 0, self.schedule.seconds / 2
         for producer in self.producers:
             producer.left = 0
         for number in range(batch, batch + QUIET):

@@ -53,6 +53,7 @@ class PushedWorld(World):
         self.fiber: Fiber | None = None
         self.stalled: list[tuple[Fiber, str]] = []
         self._patience = 0
+        self._spared = schedule.spared
         self._living = False
         #: seconds that a call to a receiver takes
         self.call_seconds = CALL_SECONDS
@@ -103,6 +104,9 @@ class PushedWorld(World):
         if self.dying or self.quiet:
             return False
         if self.failures <= 0:
+            return False
+        if self._spared > 0:
+            self._spared -= 1
             return False
         where = plain(where)
         moment = self.moments.next(where)
@@ -203,7 +207,7 @@ class PushedWorld(World):
         """Where clocks are unreliable, they jump again and again."""
         if "clock" in self.schedule.troubles and not self.quiet:
             moment = self.moments.next("a clock may jump")
-            if self.dice.at(moment).random() < 0.3 and (self.only is None or name_of(moment) in self.only):
+            if self.dice.at(moment).random() < 0.4 and (self.only is None or name_of(moment) in self.only):
                 self.events.append((name_of(moment), "clock"))
                 self._clock("a backup")
 
