@@ -21,7 +21,7 @@ from tests.simulation.world import world
 NAME = "tally"
 STATE = "state"
 #: cells of a table whose key is not the operator's
-OTHERS = 3
+OTHERS = 2
 
 
 class Tally(Operator):

@@ -68,6 +68,8 @@ class PushedSchedule:
     troubles: tuple[str, ...]
     hunted: str | None
     corrupts: bool
+    #: loses all state before almost every batch
+    relentless: bool
     ends: bool
     #: whether everything that was acknowledged is awaited at the end
     drains: bool
@@ -95,6 +97,7 @@ class PushedSchedule:
             f"{self.window}, {self.tolerance}, {self.batches} batches, {self.producers} producers, "
             f"up to {self.failures} of {', '.join(self.troubles)}"
             f"{f', mostly at {self.hunted}' if self.hunted else ''}{', corrupt objects' if self.corrupts else ''}"
+            f"{', relentless' if self.relentless else ''}"
         )
 
 
@@ -132,9 +135,12 @@ def draw(seed: int) -> PushedSchedule:
         troubles=_troubles(rng),
         hunted=rng.choice(HUNTED) if rng.random() < 0.4 else None,
         corrupts=rng.random() < 0.05,
+        relentless=rng.random() < 0.12,
         ends=window is not None and rng.random() < 0.4,
         drains=rng.random() < 0.5,
     )
+    if drawn.relentless:
+        drawn = replace(drawn, batches=3, times=_times(rng, 3), rate=drawn.rate / 2)
     if drawn.window is not None and drawn.window.by == "count":
         # Which pane an item belongs to depends on those that came before it, so that there is one order and no loss.
         exact = drawn.tolerance if isinstance(drawn.tolerance, MiniBatch) else MiniBatch()

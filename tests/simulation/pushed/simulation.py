@@ -67,6 +67,8 @@ class PushedSimulation:
         self.world.new_batch()
         self.world.say(f"batch {batch}")
         self._decay()
+        if self.schedule.relentless and batch and self.world.failures and self.world.happens("all state is lost", 0.7):
+            self.world.lose(list(self.world.memory), "between two batches all state is lost")
         for _ in range(2):
             self.world.live()
         self._through(batch, now)

@@ -203,13 +203,20 @@ class PushedWorld(World):
         if not self.kill_producer(where):
             self.failures += 1
 
+    def happens(self, what: str, chance: float) -> bool:
+        """Whether something comes to pass that is no matter of points in the code, nor counted among failures."""
+        moment = self.moments.next(what)
+        if self.quiet or self.dice.at(moment).random() >= chance:
+            return False
+        if self.only is not None and name_of(moment) not in self.only:
+            return False
+        self.events.append((name_of(moment), what))
+        return True
+
     def shift_clock(self) -> None:
         """Where clocks are unreliable, they jump again and again."""
-        if "clock" in self.schedule.troubles and not self.quiet:
-            moment = self.moments.next("a clock may jump")
-            if self.dice.at(moment).random() < 0.4 and (self.only is None or name_of(moment) in self.only):
-                self.events.append((name_of(moment), "clock"))
-                self._clock("a backup")
+        if "clock" in self.schedule.troubles and self.happens("clock", 0.4):
+            self._clock("a backup")
 
     def _clock(self, where: str) -> None:
         jump = self.dice.choice((-3600.0, -3.0, -1.0, -0.1, 0.5, 3600.0))
@@ -240,13 +247,11 @@ class PushedWorld(World):
             self.host, self.task, self.recovering, self.under_way, self.fiber, self._patience = before
 
     def _will_stall(self) -> bool:
-        if "stall" not in self.schedule.troubles or self.quiet or self.failures <= 0 or self.fiber is not None:
+        if "stall" not in self.schedule.troubles or self.failures <= 0 or self.fiber is not None:
             return False
-        moment = self.moments.next("a task may stall")
-        if self.dice.at(moment).random() >= 0.15 or (self.only is not None and name_of(moment) not in self.only):
+        if not self.happens("a task stalls", 0.15):
             return False
         self.failures -= 1
-        self.events.append((name_of(moment), "a task stalls"))
         return True
 
     def _resume(self, fiber: Fiber) -> tuple[bool, Any]:
