@@ -87,6 +87,23 @@ class ForeignObject(StoreError):
     """An object is sound but of another format version or owner. Fields: ``name``, ``found``, ``expected``."""
 
 
+class BackupLost(StoreError):
+    """A worker was restored without something that had to be durable: no bound holds any more.
+
+    Fields: ``confirmed``, ``restored``: batch, incarnation and number of the backups.
+    """
+
+    @classmethod
+    def of(cls, what: str, confirmed: tuple[int, ...], restored: tuple[int, ...]) -> BackupLost:
+        return cls(
+            f"The restored state is behind its receiver: {what}"
+            f" (confirmed by backup {tuple(confirmed)}, restored from {tuple(restored)}).",
+            remedy="Look for what was deleted from the store; results would be further from the truth than promised.",
+            confirmed=tuple(confirmed),
+            restored=tuple(restored),
+        )
+
+
 class SegmentError(AfsparkError):
     """Base of what goes wrong with a worker's resident state."""
 

@@ -50,7 +50,7 @@ class MemorySegment:
     def __init__(self, place: Place, identity: Identity, incarnation: int) -> None:
         self.place, self.identity, self.incarnation = place, identity, incarnation
         self.version, self.marked, self.fence = RESTORING, False, 0
-        self.step = 0
+        self.step = self.backups = 0
         self.columns = RiskyColumns()
         self.locked = False
         self._files: dict[str, bytes] = {}
@@ -60,7 +60,7 @@ class MemorySegment:
         """What a new process finds when the one at work has died."""
         twin = MemorySegment(self.place, self.identity, self.incarnation)
         twin.version, twin.marked, twin.fence = self.version, self.marked, self.fence
-        twin.step = self.step
+        twin.step, twin.backups = self.step, self.backups
         twin.columns, twin._files = self.columns.copy(), dict(self._files)
         return twin
 
@@ -116,8 +116,13 @@ class MemorySegment:
     def step_note(self, batch: int) -> bytes | None:
         return self.files.get(f"step-{batch}-{self.step}")
 
-    def restored_at(self, batch: int, note: bytes) -> None:
+    def restored_at(self, batch: int, note: bytes, backups: int) -> None:
+        self.backups = backups
         self._write(f"step-{batch}-0", note)
+
+    def number_backup(self) -> int:
+        self.backups += 1
+        return self.backups
 
     def keep(self, batch: int, port: str, data: bytes) -> None:
         if self.version != RESTORING:

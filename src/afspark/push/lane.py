@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from afspark.push.entries import ENTRY_BYTES, Counters, Entry, Handout, Record, Session, in_order
-from afspark.push.errors import OutOfOrder, Superseded
+from afspark.push.errors import OutOfOrder
 from afspark.push.logobjects import LogObjects
-from afspark.push.wire import Allowance, Positions
+from afspark.push.ownership import LaneOwnership
+from afspark.push.wire import NO_BACKUP, Allowance, Attached, BackupNumber, Positions
 
 
 class Lane:
@@ -45,7 +46,8 @@ class Lane:
         self._logs = logs and not ack_when_confirmed
         self._late_acks = ack_when_confirmed
         self._log_first = log_first and self._logs
-        self._claim = (0, 0)
+        self.ownership = LaneOwnership(number)
+        self._durable = NO_BACKUP
         self._order = 0
         self._sessions: dict[str, Session] = {}
         self._confirmed: dict[str, int] = {}
@@ -235,20 +237,8 @@ class Lane:
 
     # --- what workers do
 
-    def claim(self, incarnation: int, fence: int) -> bool:
-        """Whether the lane changes hands; `Superseded` if a newer worker has it."""
-        if (incarnation, fence) < self._claim:
-            raise Superseded(
-                f"Lane {self.number} belongs to incarnation {self._claim[0]}, fence {self._claim[1]}; "
-                f"({incarnation}, {fence}) is older.",
-                lane=self.number,
-            )
-        changes = (incarnation, fence) > self._claim
-        self._claim = (incarnation, fence)
-        return changes
-
-    def attach(self, positions: Positions) -> dict[str, int]:
-        """A worker whose state has ``positions`` begins; what is known to be confirmed.
+    def attach(self, positions: Positions) -> Attached:
+        """A worker whose state has ``positions`` begins; what is known to be confirmed, and by which backup.
 
         What another worker was about to make final and is not below the positions counts as pending again.
         """
@@ -260,10 +250,11 @@ class Lane:
                 if self._logs and not (entry.logged or entry.writing) and entry.belongs_in_log:
                     opened.append(entry)
         self._reopen(sorted(opened, key=lambda entry: entry.order))
-        return dict(self._confirmed)
+        return Attached(dict(self._confirmed), self._durable)
 
-    def confirm(self, positions: Positions) -> None:
-        """Releases what is below the positions."""
+    def confirm(self, positions: Positions, durable: BackupNumber = NO_BACKUP) -> None:
+        """Releases what is below the positions; ``durable`` is the newest backup of the state they belong to."""
+        self._durable = max(self._durable, durable)
         for producer, position in positions.items():
             if position <= self._confirmed.get(producer, 0):
                 continue

@@ -27,7 +27,6 @@ from afspark.push.wire import (
     SETTLE,
     STATS,
     Attach,
-    Attached,
     Bye,
     Confirm,
     EntryTag,
@@ -94,7 +93,7 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
             return b"{}"
         if kind == ATTACH:
             attach = Attach.from_bytes(body)
-            return Attached(self._hub.lane(attach.lane).attach(attach)).to_bytes()
+            return self._hub.lane(attach.lane).attach(attach).to_bytes()
         if kind == SETTLE:
             settle = Settle.from_bytes(body)
             return Settled(self._hub.lane(settle.lane).settle(settle)).to_bytes()

@@ -17,7 +17,7 @@ from afspark.push.entries import Entry, Handout, Record, joined
 from afspark.push.errors import LimitExceeded, ReceiverStopped, Replaced
 from afspark.push.itemlog import ItemLog
 from afspark.push.lane import Lane
-from afspark.push.wire import Allowance, Attach, Claim, Confirm, Positions, Pull, Settle
+from afspark.push.wire import Allowance, Attach, Attached, BackupNumber, Claim, Confirm, Positions, Pull, Settle
 
 #: how often a waiting call looks whether its caller is still there
 GLANCE_SECONDS = 0.1
@@ -157,20 +157,20 @@ class LaneService:
 
     # --- workers
 
-    def attach(self, message: Attach) -> dict[str, int]:
+    def attach(self, message: Attach) -> Attached:
         with self._lock:
-            self._lane.claim(message.incarnation, message.fence)
-            positions = self._lane.attach(message.positions or {})
+            self._claim(message, takes_over=True)
+            attached = self._lane.attach(message.positions or {})
             self._set_allow(message.allow)
             acked = self._after_release()
             self._news.notify_all()
         self._deliver(self._lane.number, acked)
-        return positions
+        return attached
 
     def pull(self, ticket: Pull, alive: Alive) -> list[Handout]:
         """Releases what is confirmed, then waits for entries above ``after`` and ``confirmed``."""
         with self._lock:
-            acked = self._confirm(ticket, ticket.confirmed)
+            acked = self._confirm(ticket, ticket.confirmed, ticket.durable)
             self._set_allow(ticket.allow)
         self._deliver(self._lane.number, acked)
         above = dict(self._lane_positions(ticket))
@@ -191,7 +191,7 @@ class LaneService:
                     if remaining <= 0 or not alive():
                         return []
                     self._news.wait(min(remaining, GLANCE_SECONDS))
-                    self._lane.claim(ticket.incarnation, ticket.fence)
+                    self._claim(ticket)
                     if self._stopping:
                         raise _stopped()
             finally:
@@ -201,12 +201,12 @@ class LaneService:
 
     def settle(self, message: Settle) -> bool:
         with self._lock:
-            self._lane.claim(message.incarnation, message.fence)
+            self._claim(message)
             return self._lane.settle(message.positions)
 
     def confirm(self, message: Confirm) -> None:
         with self._lock:
-            acked = self._confirm(message, message.positions)
+            acked = self._confirm(message, message.positions, message.durable)
         self._deliver(self._lane.number, acked)
 
     def stats(self) -> dict[str, Any]:
@@ -248,10 +248,13 @@ class LaneService:
             above[producer] = max(end, above.get(producer, 0))
         return above
 
-    def _confirm(self, claim: Claim, positions: Positions) -> dict[str, int]:
-        if self._lane.claim(claim.incarnation, claim.fence):
+    def _claim(self, claim: Claim, *, takes_over: bool = False) -> bool:
+        return self._lane.ownership.claim(claim.incarnation, claim.fence, claim.owner, takes_over=takes_over)
+
+    def _confirm(self, claim: Claim, positions: Positions, durable: BackupNumber) -> dict[str, int]:
+        if self._claim(claim):
             self._news.notify_all()
-        self._lane.confirm(positions)
+        self._lane.confirm(positions, durable)
         return self._after_release()
 
     def _after_release(self) -> dict[str, int]:

@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from afspark.push.errors import WireError
 from afspark.push.fields import (
@@ -47,6 +47,17 @@ TAG_BYTES, MESSAGE_BYTES = 4096, 1 << 22
 
 Positions = Mapping[str, int]
 Ends = Mapping[int, int]
+
+
+class BackupNumber(NamedTuple):
+    """Names the newest backup of a worker's steps, so that two can be compared: the greater one is the newer."""
+
+    batch: int
+    incarnation: int
+    number: int
+
+
+NO_BACKUP = BackupNumber(-1, -1, 0)
 
 
 def producer_id(name: str, session: str) -> str:
@@ -290,18 +301,23 @@ class Claim(Message):
     lane: int
     incarnation: int
     fence: int
+    #: names one process among those that act for the same incarnation; "" where there is only one
+    owner: str = ""
 
     required = frozenset({"lane", "incarnation", "fence"})
+    optional = frozenset({"owner"})
 
     def _fields(self) -> dict[str, Any]:
-        return {"lane": self.lane, "incarnation": self.incarnation, "fence": self.fence}
+        fields = {"lane": self.lane, "incarnation": self.incarnation, "fence": self.fence}
+        return fields | {"owner": self.owner} if self.owner else fields
 
     @classmethod
-    def _claim(cls, fields: dict[str, Any]) -> tuple[int, int, int]:
+    def _claim(cls, fields: dict[str, Any]) -> tuple[int, int, int, str]:
         return (
             count(fields["lane"], "lane"),
             count(fields["incarnation"], "incarnation"),
             count(fields["fence"], "fence"),
+            text(fields["owner"], "owner") if "owner" in fields else "",
         )
 
 
@@ -317,12 +333,14 @@ class Pull(Claim):
     bytes: int = 1 << 24
     wait: float = 0.0
     allow: Allowance | None = None
+    durable: BackupNumber = NO_BACKUP
 
     required = Claim.required | {"confirmed"}
-    optional = frozenset({"after", "bytes", "wait", "allow"})
+    optional = Claim.optional | {"after", "bytes", "wait", "allow", "durable"}
 
     def _fields(self) -> dict[str, Any]:
         fields = super()._fields() | {"confirmed": dict(self.confirmed), "bytes": self.bytes, "wait": self.wait}
+        fields["durable"] = list(self.durable)
         if self.after:
             fields["after"] = dict(self.after)
         return fields if self.allow is None else fields | {"allow": self.allow.to_json()}
@@ -339,6 +357,7 @@ class Pull(Claim):
             bytes=count(fields.get("bytes", 1 << 24), "bytes"),
             wait=float(wait),
             allow=_allow(fields),
+            durable=_backup_number(fields),
         )
 
 
@@ -381,7 +400,7 @@ class Attach(Claim):
     positions: Positions | None = None
     allow: Allowance | None = None
 
-    optional = frozenset({"positions", "allow"})
+    optional = Claim.optional | {"positions", "allow"}
 
     def _fields(self) -> dict[str, Any]:
         positions = None if self.positions is None else dict(self.positions)
@@ -397,19 +416,23 @@ class Attach(Claim):
 
 @dataclass(frozen=True)
 class Attached(Message):
-    """The answer to `Attach`: what the receiver knows to be confirmed on the lane."""
+    """The answer to `Attach`: what the receiver knows to be confirmed on the lane, and the newest backup of its worker
+    that was durable when it confirmed.
+    """
 
     positions: Positions
+    durable: BackupNumber = NO_BACKUP
 
     versioned = False
     required = frozenset({"positions"})
+    optional = frozenset({"durable"})
 
     def _fields(self) -> dict[str, Any]:
-        return {"positions": dict(self.positions)}
+        return {"positions": dict(self.positions), "durable": list(self.durable)}
 
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
-        return cls(positions(fields["positions"], "positions"))
+        return cls(positions(fields["positions"], "positions"), _backup_number(fields))
 
 
 @dataclass(frozen=True)
@@ -430,7 +453,19 @@ class Settle(Claim):
 
 @dataclass(frozen=True)
 class Confirm(Settle):
-    """What is below ``positions`` is final and may be forgotten."""
+    """What is below ``positions`` is final and may be forgotten; ``durable`` is the worker's newest durable backup."""
+
+    durable: BackupNumber = NO_BACKUP
+
+    optional = Claim.optional | {"durable"}
+
+    def _fields(self) -> dict[str, Any]:
+        return super()._fields() | {"durable": list(self.durable)}
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any]) -> Self:
+        found = positions(fields["positions"], "positions")
+        return cls(*cls._claim(fields), positions=found, durable=_backup_number(fields))
 
 
 @dataclass(frozen=True)
@@ -448,6 +483,13 @@ class Settled(Message):
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
         return cls(flag(fields["logged"], "logged"))
+
+
+def _backup_number(fields: dict[str, Any]) -> BackupNumber:
+    given = fields.get("durable", list(NO_BACKUP))
+    if not (isinstance(given, list) and len(given) == 3 and all(type(part) is int for part in given)):
+        raise wrong("durable", "three whole numbers")
+    return BackupNumber(*given)
 
 
 def _punctuation(fields: dict[str, Any]) -> Punctuation | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +50,15 @@ class Crew:
     @property
     def homes(self) -> tuple[str, ...]:
         return tuple(self.workforce.homes)
+
+    def lose_items(self, worker: int, items: int, *, damaged: bool = False) -> None:
+        """Counts pushed items that are missing at a worker.
+
+        More than receivers may hold without backup can only be missing because the state was lost as well, and that
+        loss is counted already; unless their log is ``damaged``.
+        """
+        most = math.inf if damaged else max(self.lost_items[worker], self.workforce.terms.most_lost_items())
+        self.lost_items[worker] = math.floor(min(self.lost_items[worker] + items, most))
 
     # --- windows --------------------------------------------------------------------------------------------
 

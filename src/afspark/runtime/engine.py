@@ -305,6 +305,8 @@ class Engine:
         """Brings all workers to the batch before, or leaves them where they have applied it already."""
         for crew in self.crews:
             for attempt in range(1, BATCH_TRIES + 1):
+                if crew.mission.stepped:
+                    self._shut_out(crew, batch)
                 orders = [replace(order, apply=False) for order in crew.workforce.orders(batch)]
                 job = partial(run_orders, self.sc, crew.mission, crew.work, orders)
                 reports = self._reports(orders, job)
@@ -315,6 +317,13 @@ class Engine:
                 time.sleep(0.1 * (attempt - 1))
             else:
                 raise self._gave_up(batch)
+
+    def _shut_out(self, crew: Crew, batch: int) -> None:
+        """Takes the lanes of workers that may have to be restored: no task sent before confirms anything any more."""
+        crew.workforce.raise_fence()
+        for edge in crew.node.inputs:
+            if edge.origin in self.reception.sources:
+                self.reception.take_over(edge.origin, crew.workforce.last_orders(batch))
 
     def _gave_up(self, batch: int) -> WorkerFailed:
         return WorkerFailed(
@@ -363,7 +372,7 @@ class Engine:
         self.crews = crews
         for loss in self.item_losses.entries():
             if loss.batch < batch:  # one that runs again finds its own once more
-                self.crew(loss.operator).lost_items[loss.worker] += loss.items
+                self.crew(loss.operator).lose_items(loss.worker, loss.items)
 
     def _crew(self, node: Node) -> Crew:
         pushed = any(isinstance(self.pipeline.sources.get(edge.origin), Pushed) for edge in node.inputs)
@@ -386,6 +395,7 @@ class Engine:
             appends=node.appends,
             feeds_back=node.feeds_back,
             pushed=pushed,
+            exact=node.tolerance.recovers and not node.tolerance.approximates,
             losable_items=self.pipeline.losable_items(node) if pushed else 0.0,
         )
         workforce = Workforce(
@@ -456,13 +466,18 @@ class Engine:
             self.reception.advance(name, crew.reports)
             for report in crew.reports:
                 if report.gaps:
-                    crew.lost_items[report.worker] += self.item_losses.note(
-                        batch, crew.name, report.worker, report.gaps
-                    )
+                    missing = self.item_losses.note(batch, crew.name, report.worker, report.gaps)
+                    crew.lose_items(report.worker, missing)
 
     def _let_go(self, batch: int) -> None:
+        """Receivers may forget what has become final step by step.
+
+        Other items stay with them until the next tick begins: if everything dies before Spark commits this batch,
+        the batch runs again, from the record before it.
+        """
         for name, crew in self._drained():
-            self.reception.confirm(name, crew, batch)
+            if crew.mission.stepped:
+                self.reception.take_over(name, crew.workforce.last_orders(batch), confirm=True)
 
     def _drained(self) -> list[tuple[str, Crew]]:
         return [

@@ -60,6 +60,10 @@ class Order:
     #: the first batch of a new incarnation: what the failure before it may have taken, by state; else None
     lost: Mapping[str, float] | None = None
     lost_items: int = 0
+    #: whoever loses this incarnation will count that, whatever it has done in this batch
+    counts: bool = False
+    #: counted losses by incarnation: the panes they were counted for
+    counted: Mapping[int, frozenset[int]] = field(default_factory=dict)
     #: False: only bring the state to the version before the batch
     apply: bool = True
     programme: Programme = ()
@@ -91,8 +95,26 @@ class Mission:
     feeds_back: tuple[str, ...] = ()
     #: items come from receivers, so that a batch cannot be applied anew
     pushed: bool = False
+    #: the tolerance lets no failure change anything, so that none has to be counted
+    exact: bool = False
     #: how many of them one worker can lose to all failures together
     losable_items: float = 0.0
+
+    @property
+    def stepped(self) -> bool:
+        """Whether parts of a batch become final before it ends; what others will read of it is complete when it is."""
+        return self.pushed and not (self.emit or self.appends or self.successors or self.feeds_back)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What the store has of an incarnation in a batch that no record names: it may have confirmed items of it, so its
+    loss has to be counted, for these panes and as of this time.
+    """
+
+    incarnation: int
+    panes: frozenset[int] = frozenset()
+    latest: float | None = None
 
 
 class Status(StrEnum):
@@ -138,12 +160,16 @@ class Report:
     seconds: Mapping[str, float] = field(default_factory=dict)
     damaged: tuple[str, ...] = ()
     restored_cells: int = 0
+    #: items that went with an earlier incarnation, after its newest backup
+    behind: int = 0
+    #: with `Status.MISSING`: an incarnation whose loss nobody has counted
+    trace: Trace | None = None
     detail: str = ""
     error: AfsparkError | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Everything a retried task needs to answer the same."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "error"}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("error", "trace")}
         return values | {
             "backups": [ref.to_json() for ref in self.backups],
             "panes": self.panes.to_json() if self.panes else None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 from pyspark import SparkContext
@@ -16,11 +16,10 @@ from pyspark import SparkContext
 from afspark.push.desk import DeskPlan
 from afspark.push.limits import Limits
 from afspark.push.security import Security
-from afspark.runtime.crew import Crew
 from afspark.runtime.intake import LaneAway
 from afspark.runtime.intensity import Intensity
 from afspark.runtime.lanes import open_lane
-from afspark.runtime.orders import Report
+from afspark.runtime.orders import Order, Report
 from afspark.runtime.pipeline import Node, Pipeline
 from afspark.runtime.posts import DriverPosts, ExecutorPosts, Posts
 from afspark.runtime.sources import Chunk, Pushed
@@ -116,17 +115,16 @@ class Reception:
             if report.positions is not None:
                 lanes[report.worker] = dict(report.positions)
 
-    def confirm(self, name: str, crew: Crew, batch: int) -> None:
-        """After the commit: the receivers may forget what is in the record."""
-        for order in crew.workforce.last_orders(batch):
+    def take_over(self, name: str, orders: Sequence[Order], *, confirm: bool = False) -> None:
+        """Takes the lanes of a source from the tasks that had them; ``confirm``: what is in the record is forgotten."""
+        for order in orders:
             positions = self.positions.get(name, {}).get(order.worker)
-            if not positions:
+            if confirm and not positions:
                 continue
-            with closing(open_lane(self.sources[name], order, self.claim(name, {"lane": order.worker}))) as lane:
-                try:
-                    lane.confirm(positions)
-                except LaneAway:
-                    continue  # the next tick says it again
+            lane = open_lane(self.sources[name], order, self.claim(name, {"lane": order.worker}))
+            # Nobody can confirm anything to a receiver that is away, and the next tick says it again.
+            with closing(lane), suppress(LaneAway):
+                lane.attach(positions if confirm else None)
 
 
 def desk_plans(source: Pushed, reader: Node, pipeline: Pipeline) -> list[DeskPlan]:

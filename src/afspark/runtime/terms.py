@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from afspark.bounds import Failure, Place, divides_among_copies, failures_in_force, realised
 from afspark.model.states import StateSpec
 from afspark.model.windows import Decaying, Sliding, Window, scale
 from afspark.policies import Thresholds, Tolerance, thresholds_in_force
-from afspark.runtime.orders import Calendar
+from afspark.runtime.orders import Calendar, Trace
 from afspark.runtime.panes import label, parse_label
 from afspark.store import CompactionRule
 
@@ -27,19 +28,31 @@ class Strike:
     """A counted failure: what it may have taken, by state (``state@pane`` where there are panes).
 
     ``panes`` is the range that was open, None without panes. For decaying states ``tick`` says when it was.
+    ``incarnation`` is the one that was lost, -1 where an earlier version did not say.
     """
 
     taken: Mapping[str, float]
     panes: tuple[int, int] | None = None
     tick: int = 0
+    incarnation: int = -1
+
+    @property
+    def struck(self) -> frozenset[int]:
+        """The panes that it may have taken something from."""
+        return frozenset(pane for pane in map(_pane, self.taken) if pane is not None)
 
     def to_json(self) -> dict[str, Any]:
-        return {"taken": dict(self.taken), "panes": self.panes, "tick": self.tick}
+        return {"taken": dict(self.taken), "panes": self.panes, "tick": self.tick, "incarnation": self.incarnation}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Strike:
         panes = data.get("panes")
-        return cls(taken=data["taken"], panes=(panes[0], panes[1]) if panes else None, tick=data.get("tick", 0))
+        return cls(
+            taken=data["taken"],
+            panes=(panes[0], panes[1]) if panes else None,
+            tick=data.get("tick", 0),
+            incarnation=data.get("incarnation", -1),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +111,10 @@ class Terms:
         """l: how many feedback items may wait without a backup."""
         return self.tolerance.items_allowance(failures=len(strikes), place=self.place, decaying=self.decaying)
 
+    def most_lost_items(self) -> float:
+        """How many pushed items one worker can lose to all failures of receivers together, each halving the next."""
+        return 2 * self.items(()) if self.tolerance.approximates and not self.decaying else math.inf
+
     def _counted(self, strikes: Strikes, pane: int | None) -> int:
         if not self.paned:
             return 0 if self.decaying else len(strikes)
@@ -109,28 +126,40 @@ class Terms:
 
     def _affected(self, strikes: Strikes) -> list[int]:
         """Panes that were struck, and those whose windows reach back to one."""
-        struck = {pane for strike in strikes for pane in map(_pane, strike.taken) if pane is not None}
+        struck = {pane for strike in strikes for pane in strike.struck}
         return sorted({pane + later for pane in struck for later in range(self._panes)})
 
     # --- losses ---------------------------------------------------------------------------------------------
 
-    def strike(self, strikes: Strikes, calendar: Calendar) -> Strike:
-        """The record of a failure that strikes now."""
-        if self.decaying:
-            return Strike(taken=self._taken(self.theta(strikes)), tick=self._tick(calendar))
-        if not self.paned:
-            return Strike(taken=self._taken(self.theta(strikes)))
-        touched = calendar.exposed
-        if not touched:
-            return Strike(taken={})
-        taken = {
-            label(name, pane): most for pane in touched for name, most in self._taken(self.theta(strikes, pane)).items()
-        }
-        return Strike(taken=taken, panes=(min(touched), max(touched)))
+    def strike(
+        self, strikes: Strikes, calendar: Calendar, trace: Trace, older: Mapping[str, float] | None = None
+    ) -> Strike:
+        """The record of the loss of an incarnation, of which ``trace`` is known besides what the calendar says.
 
-    def _taken(self, theta: Mapping[str, float]) -> dict[str, float]:
+        An incarnation may be struck again for panes that nobody knew of the first time. ``older``: thresholds that
+        were in force when its last backup was made, if they were higher.
+        """
+        before = [strike for strike in strikes if strike.incarnation < trace.incarnation]
+        lost = partial(self._taken, before, older or {})
+        if self.decaying:
+            tick = self._tick(calendar, trace.latest)
+            return Strike(taken=lost(None), tick=tick, incarnation=trace.incarnation)
+        if not self.paned:
+            return Strike(taken=lost(None), incarnation=trace.incarnation)
+        known = counted(strikes).get(trace.incarnation, frozenset())
+        touched = (trace.panes | calendar.exposed) - known
+        if not touched:
+            return Strike(taken={}, incarnation=trace.incarnation)
+        taken = {label(name, pane): most for pane in touched for name, most in lost(pane).items()}
+        return Strike(taken=taken, panes=(min(touched), max(touched)), incarnation=trace.incarnation)
+
+    def _taken(self, strikes: Strikes, older: Mapping[str, float], pane: int | None) -> dict[str, float]:
         """Nothing is promised where nothing is kept."""
-        return dict(theta) if self.tolerance.recovers else dict.fromkeys(self.states, 0.0)
+        if not self.tolerance.recovers:
+            return dict.fromkeys(self.states, 0.0)
+        halvings = self._counted(strikes, pane) if self.paned else 0
+        theta = self.theta(strikes, pane)
+        return {name: max(most, older.get(name, 0.0) * 0.5**halvings) for name, most in theta.items()}
 
     def last_loss(self, strikes: Strikes) -> dict[str, float]:
         """What the newest failure may have taken, by state."""
@@ -213,10 +242,18 @@ class Terms:
                 bounds[name] += realised([loss[name] for loss in losses], adds_up=adds_up)
         return bounds
 
-    def _tick(self, calendar: Calendar) -> int:
+    def _tick(self, calendar: Calendar, latest: float | None) -> int:
         assert self.window is not None
-        latest = calendar.agenda.latest
-        return calendar.base if latest is None else self.window.pane(latest)
+        times = [time for time in (calendar.agenda.latest, latest) if time is not None]
+        return self.window.pane(max(times)) if times else calendar.base
+
+
+def counted(strikes: Strikes) -> dict[int, frozenset[int]]:
+    """The incarnations whose losses are counted, each with the panes that it was counted for."""
+    found: dict[int, frozenset[int]] = {}
+    for strike in strikes:
+        found[strike.incarnation] = found.get(strike.incarnation, frozenset()) | strike.struck
+    return found
 
 
 def _pane(name: str) -> int | None:

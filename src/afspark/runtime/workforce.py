@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from afspark.errors import CheckpointError
 from afspark.runtime.census import muster, take_census
 from afspark.runtime.lifecycle import Hint
-from afspark.runtime.orders import Calendar, Mission, Order, Report, Status
+from afspark.runtime.orders import Calendar, Mission, Order, Report, Status, Trace
 from afspark.runtime.placement import slots_by_host, spread
 from afspark.runtime.programme import Programme
 from afspark.runtime.roster import Member, Verdict, judge
@@ -120,15 +120,19 @@ class Workforce:
             for member in self.members
         ]
 
+    def raise_fence(self) -> None:
+        """No task sent before may do anything any more."""
+        self._fence += 1
+
     def last_orders(self, batch: int) -> list[Order]:
         """Orders like those of ``batch``, for whoever speaks on behalf of its workers."""
         return [member.order(batch, self.terms, self._fence, self.calendar) for member in self.members]
 
     def take_back(self, batch: int) -> list[Order]:
         """Orders that undo ``batch``. The fence rises before and after: no late task may mix the two."""
-        self._fence += 1
+        self.raise_fence()
         orders = [replace(order, hint=Hint.ROLLBACK) for order in self.orders(batch)]
-        self._fence += 1
+        self.raise_fence()
         return orders
 
     def settle(self, batch: int, reports: Sequence[Report | None]) -> bool:
@@ -157,7 +161,7 @@ class Workforce:
                     batch=batch,
                 )
             if verdict is Verdict.LOST:
-                self._declare(member, batch, f"its segment is {report.detail}")
+                self._declare(member, batch, f"its segment is {report.detail}", report.trace)
         return done
 
     def advance(self, reports: Sequence[Report]) -> list[Entry]:
@@ -195,17 +199,17 @@ class Workforce:
             recovery_seconds=restored.seconds.get("recovery", 0.0),
             restored_cells=restored.restored_cells,
             damaged=damaged,
-            details={"gap_seconds": time.time() - loss.at, "host": report.host},
+            details={"gap_seconds": time.time() - loss.at, "host": report.host, "items_behind": report.behind},
         )
 
-    def _declare(self, member: Member, batch: int, cause: str) -> None:
+    def _declare(self, member: Member, batch: int, cause: str, trace: Trace | None = None) -> None:
         slots = slots_by_host(self.sc)
         home = member.home
         if home not in slots:
             staying = [other.home for other in self.members if other.worker != member.worker]
             staying += self.neighbours
             home = spread([member.worker], slots, staying)[member.worker]
-        successor = member.lost(self.terms, home, self.calendar)
+        successor = member.lost(self.terms, home, self.calendar, trace)
         counted = successor.failures > member.failures
         loss = Loss(
             batch=batch,
@@ -214,7 +218,7 @@ class Workforce:
             incarnation=member.incarnation,
             counted=counted,
             cause=cause,
-            theta=dict(self.terms.theta(member.strikes)),
+            theta=self.terms.theta(member.strikes) | dict(member.older_theta or {}),
             failures=member.failures,
             strike=successor.strikes[-1].to_json() if counted else {},
             # Items of an incarnation that completed nothing are in the entry of the one before it.

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 from afspark.push.entries import Entry, Record
 from afspark.push.itemlog import ItemLog
 from afspark.push.lane import Lane
-from afspark.push.wire import Allowance, Punctuation
+from afspark.push.wire import NO_BACKUP, Allowance, Attached, BackupNumber, Punctuation
 from tests.property.store.faulty_store import MemoryStore
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -211,7 +211,7 @@ class LaneHistory(RuleBasedStateMachine):
 
     @rule()
     def attach(self) -> None:
-        assert self.lane.attach(self.positions).items() >= self.positions.items()
+        assert self.lane.attach(self.positions).positions.items() >= self.positions.items()
         self.deliver()
 
     # --- failures
@@ -308,10 +308,10 @@ class ForgetsConfirmed(Lane):
     def is_new(self, producer: str, end: int) -> bool:
         return True
 
-    def attach(self, positions: dict[str, int]) -> dict[str, int]:  # type: ignore[override]
-        return dict(positions)
+    def attach(self, positions: dict[str, int]) -> Attached:  # type: ignore[override]
+        return Attached(dict(positions))
 
-    def confirm(self, positions: dict[str, int]) -> None:  # type: ignore[override]
+    def confirm(self, positions: dict[str, int], durable: BackupNumber = NO_BACKUP) -> None:  # type: ignore[override]
         for producer in list(positions):
             super().confirm({producer: max(0, positions[producer] - 1)})
 

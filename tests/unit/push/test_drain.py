@@ -34,9 +34,9 @@ def worker(receiver: Receiver, incarnation: int = 1, fence: int = 1, lane: int =
 def test_attaching_answers_what_is_known(receiver: Receiver, stream: Stream) -> None:
     stream.send(0, 5)
     stream.ack_up_to(5)
-    assert worker(receiver).attach() == {}
-    assert worker(receiver).attach({"p/00112233": 3, "gone/00": 9}) == {"p/00112233": 3, "gone/00": 9}
-    assert worker(receiver).attach({"p/00112233": 1}) == {"p/00112233": 3, "gone/00": 9}
+    assert worker(receiver).attach().positions == {}
+    assert worker(receiver).attach({"p/00112233": 3, "gone/00": 9}).positions == {"p/00112233": 3, "gone/00": 9}
+    assert worker(receiver).attach({"p/00112233": 1}).positions == {"p/00112233": 3, "gone/00": 9}
     (entry,) = worker(receiver).pull({})
     assert (entry.start, entry.end) == (3, 5)
 

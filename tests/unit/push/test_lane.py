@@ -137,8 +137,8 @@ def test_a_new_worker_takes_settling_back() -> None:
     send(lane, A, 0, 4)
     send(lane, A, 4, 4)
     lane.settle({A: 8})
-    lane.claim(2, 0)
-    assert lane.attach({A: 4}) == {A: 4}
+    lane.ownership.claim(2, 0)
+    assert lane.attach({A: 4}).positions == {A: 4}
     lane.allow = Allowance(0)
     assert write(lane) == [(A, 4)]
 
@@ -346,12 +346,12 @@ def test_confirming_inside_an_entry_keeps_its_rest() -> None:
 
 def test_an_older_worker_is_turned_away() -> None:
     lane = lane_of(100)
-    assert lane.claim(1, 5)
-    assert not lane.claim(1, 5)
-    assert lane.claim(2, 1)
+    assert lane.ownership.claim(1, 5)
+    assert not lane.ownership.claim(1, 5)
+    assert lane.ownership.claim(2, 1)
     for older in ((1, 9), (2, 0)):
         with pytest.raises(Superseded):
-            lane.claim(*older)
+            lane.ownership.claim(*older)
 
 
 def test_room_is_bounded_but_an_empty_lane_takes_any_batch() -> None:
@@ -434,7 +434,7 @@ def test_nothing_is_written_behind_an_unacknowledged_entry_that_stays_out() -> N
     lane.settle({A: 1})
     send(lane, A, 1, 1)
     assert lane.plan(0.0) == [], "a later receiver would take the first for received"
-    lane.claim(2, 0)
+    lane.ownership.claim(2, 0)
     lane.attach({})
     assert write(lane) == [(A, 0), (A, 1)]
 

@@ -253,7 +253,7 @@ def test_tls_with_a_certificate_from_a_file(receive: Start, secrets_folder: Path
     address = f"grpc+tls://localhost:{receiver.port}"
     access = Access(token_file=str(secrets_folder / "token"), root_certs_file=str(secrets_folder / "cert.pem"))
     with Drain(address, 0, incarnation=1, fence=1, access=access) as drain:
-        assert drain.attach() == {}
+        assert drain.attach().positions == {}
     for wrong in (Access(token_file=access.token_file), Access(root_certs_file=access.root_certs_file)):
         with Drain(address, 0, incarnation=1, fence=1, access=wrong) as drain, pytest.raises(AfsparkError) as caught:
             drain.attach()

@@ -38,6 +38,7 @@ SLOT_CREATION = 4
 SLOT_USED = 5
 SLOT_OWNER = 6
 SLOT_FENCE = 7
+SLOT_BACKUPS = 8
 
 Slots = npt.NDArray[np.int64]
 

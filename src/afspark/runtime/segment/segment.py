@@ -229,10 +229,19 @@ class Segment:
         """The note of the last closed step of ``batch``, or what `restored_at` has left for its first one."""
         return self._read(_step_name(batch, self.step))
 
-    def restored_at(self, batch: int, note: bytes) -> None:
-        """While restoring: ``batch`` was under way, and the contents are those after some of its steps."""
+    def restored_at(self, batch: int, note: bytes, backups: int) -> None:
+        """While restoring: ``batch`` was under way, and the contents are those after some of its steps, in which so
+        many ``backups`` were made.
+        """
         self._require_lock()
+        self._slots[header.SLOT_BACKUPS] = backups
         self._write(_step_name(batch, 0), note)
+
+    def number_backup(self) -> int:
+        """A number above those of all backups begun before, by whichever process."""
+        self._require_lock()
+        self._slots[header.SLOT_BACKUPS] += 1
+        return int(self._slots[header.SLOT_BACKUPS])
 
     def keep(self, batch: int, port: str, data: bytes | memoryview) -> None:
         """Keeps something for other stages: of the batch being applied, or of the last one while it is restored."""
