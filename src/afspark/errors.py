@@ -67,12 +67,24 @@ class CheckpointError(AfsparkError):
     """The checkpoint belongs to another pipeline, another format version, or contradicts the query."""
 
 
+class AnotherDriver(CheckpointError):
+    """Another driver runs on the checkpoint, or has taken it over. Fields: ``host``, ``process``, ``since``."""
+
+
 class StoreError(AfsparkError):
     """Base of what goes wrong in the backup store."""
 
 
 class StoreNotWritable(StoreError):
     """The backup store refuses writes. Fields: ``path``."""
+
+
+class StoreFull(StoreNotWritable):
+    """There is no room for another object. Fields: ``path``, ``free`` bytes where known."""
+
+
+class StoreAway(StoreError):
+    """The place of the backup store is gone, and with it everything in it. Fields: ``path``, ``seconds``."""
 
 
 class ObjectMissing(StoreError):

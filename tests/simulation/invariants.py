@@ -36,9 +36,9 @@ def state_is_within_bounds(engine: Engine, truth: Truth, schedule: Schedule, had
     if window is None:
         return within(observe.states(crew).get(0, {}), truth.panes.get(0, {}), realised(crew)["state"])
     if isinstance(window, Decaying):
-        if crew.base is None:
+        tick = crew.latest_tick
+        if tick is None:
             return 0.0
-        tick = crew.base if crew.agenda.latest is None else window.pane(crew.agenda.latest)
         return within(observe.at_tick(crew, tick), truth.at_tick(tick), realised(crew)["state"])
     panes, united = observe.states(crew), schedule.spec.kind == "set"
     worst = 0.0
@@ -75,9 +75,12 @@ def _within(
     true = {key: value for key, value in true.items() if value}
     apart = distance(schedule.combination.divergence, got, true)
     where = "" if window is None else f" in window {window}"
-    assert apart <= bound * (1 + ROUNDING), f"off by {apart}{where}, the realised bound is {bound}: {got} for {true}"
+    # Items add up to the same only in the same order, if they are many ticks apart or cancel each other out.
+    rounding = ROUNDING * max([1.0, *map(abs, true.values())]) if isinstance(schedule.window, Decaying) else 0.0
+    most = bound * (1 + ROUNDING) + rounding
+    assert apart <= most, f"off by {apart}{where}, the realised bound is {bound}: {got} for {true}"
     if had is None or not schedule.tolerance.recovers:
-        return apart
+        return apart if math.isfinite(bound) else 0.0
     assert math.isfinite(bound), f"bound {bound}{where}, although every loss is covered"
     if not isinstance(schedule.window, Decaying):
         most = max(tolerance.promise() or 0.0 for tolerance in had)

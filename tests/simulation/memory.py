@@ -199,6 +199,8 @@ class MemoryAddress:
         here = world()
         here.recovering = incarnation > 0
         old = here.memory.get(self.place)
+        if old is not None and old.identity == identity and old.incarnation == incarnation and old.version != RESTORING:
+            raise SegmentError(f"{self.place} was put in place by another task")
         if old is not None and old.identity == identity and old.incarnation > incarnation:
             raise SegmentError(f"{self.place} is of incarnation {old.incarnation}, newer than {incarnation}")
         if old is not None and old.locked:

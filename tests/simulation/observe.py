@@ -7,7 +7,7 @@ from collections import defaultdict
 import pyarrow as pa
 
 from afspark.model.distances import cells_of
-from afspark.model.windows import Decaying, scale
+from afspark.model.windows import Decaying
 from afspark.runtime.crew import Crew
 from afspark.runtime.exchange import open_parts
 from afspark.runtime.panes import Panes
@@ -55,10 +55,13 @@ def table(crew: Crew, name: str) -> Cells:
 
 def at_tick(crew: Crew, tick: int) -> Cells:
     """A decaying state at a tick."""
-    window, base = crew.node.window, crew.base
-    assert isinstance(window, Decaying) and base is not None
-    factor = scale(window, tick, base)
-    return {key: value * factor for key, value in states(crew).get(0, {}).items()}
+    window, shares = crew.node.window, []
+    assert isinstance(window, Decaying)
+    for member in crew.workforce.members:
+        segment = world().memory[member.home, crew.name, member.worker]
+        panes = Panes(segment.columns, crew.node.operator.states(), paned=False, decaying=window)
+        shares.append(plain(panes.at(tick)["state"].export()))
+    return summed(shares, united=False)
 
 
 def closed_windows(crew: Crew, batch: int) -> dict[int, Cells]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -169,6 +170,9 @@ def _input(rng: random.Random, combination: Combination, window: Window | None, 
     now, times, batches = 0.0, [], []
     for _ in range(number):
         now += rng.choice((0.0, 2.0, 5.0, 12.0))
+        if combination.window == "decaying" and rng.random() < 0.3:
+            # From a gap that leaves something of the state to one that is beyond any exponent.
+            now += rng.choice((200.0, 4_000.0, 12_000.0, 1.7e9))
         times.append(now)
         chunks = []
         for _ in range(rng.randint(1, 4)):
@@ -176,6 +180,8 @@ def _input(rng: random.Random, combination: Combination, window: Window | None, 
             for _ in range(rng.randint(1, 6)):
                 value = rng.randint(1, 9) * (-1 if signed and rng.random() < 0.3 else 1)
                 at = None if rng.random() < 0.04 else max(0.0, now + rng.randint(-9, 4))
+                if combination.window == "decaying" and rng.random() < 0.05:
+                    at = rng.choice((0.0, -1e9, now + 6_000.0, math.nan, math.inf))
                 items.append((rng.randrange(KEYS), value, at))
             chunks.append(tuple(items))
         batches.append(tuple(chunks))

@@ -154,7 +154,13 @@ class Simulation:
             pipeline = self.assemble(replace(self.schedule, tolerance=self.had[-1]))
             with self.world.in_peace():
                 identity = claim(store, pipeline.fingerprint(), pipeline.settings())
-            options = RunOptions(checkpoint="memory:", host_grace_seconds=0.0, faults=Faults())  # type: ignore[arg-type]
+            options = RunOptions(
+                checkpoint="memory:",
+                host_grace_seconds=0.0,
+                faults=Faults(),  # type: ignore[arg-type]
+                takeover=True,
+                lease_seconds=0.0,
+            )
             self.engine = Engine(Context(), pipeline, options, identity, self.store)  # type: ignore[arg-type]
         return self.engine
 

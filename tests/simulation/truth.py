@@ -56,9 +56,9 @@ class Truth:
             self._close(batch, math.inf)
 
     def of_window(self, number: int) -> Cells:
-        """The cells of the window that ends with pane ``number`` (at that tick)."""
+        """The cells of the window that ends with pane ``number``; of a decaying one, at the newest tick with items."""
         if isinstance(self.window, Decaying):
-            return self.at_tick(number)
+            return self.at_tick(max(self._open))
         assert self.window is not None
         return summed(
             [self.panes[pane] for pane in range(number - self.window.panes + 1, number + 1) if pane in self.panes],
@@ -101,7 +101,7 @@ class Truth:
         if window.by == "processing":
             return math.floor(now / window.size)
         if window.by == "event":
-            return None if item[2] is None else math.floor(item[2] / window.size)
+            return math.floor(item[2] / window.size) if item[2] is not None and math.isfinite(item[2]) else None
         number = self.seen[worker]
         self.seen[worker] += 1
         return number // (int(window.size) // self.schedule.workers)

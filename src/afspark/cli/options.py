@@ -66,6 +66,7 @@ class RunOptions:
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
     checkpoint: str | None = None
+    takeover: bool = False
     output: str | None = None
     json: str | None = None
     quiet: bool = False
@@ -269,6 +270,9 @@ def add_common(parser: argparse.ArgumentParser, algorithm: str) -> None:
     )
     group.add_argument(
         "--checkpoint", metavar="DIR", help="where backups go and a later run goes on (default: temporary)"
+    )
+    group.add_argument(
+        "--takeover", action="store_true", help="go on with a checkpoint that another run uses; that one has to stop"
     )
     group.add_argument(
         "--kill", type=values.count_or_zero, metavar="K", default=0, help="let K system failures strike (default: 0)"

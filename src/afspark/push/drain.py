@@ -22,6 +22,7 @@ from afspark.push.wire import (
     Attached,
     BackupNumber,
     Confirm,
+    Confirmed,
     EntryTag,
     Message,
     Positions,
@@ -126,9 +127,10 @@ class Drain:
         """What is below the positions becomes final now, and is not logged any more; whether some of it is."""
         return Settled.from_bytes(self._act(SETTLE, Settle(*self._claim, positions=positions))).logged
 
-    def confirm(self, positions: Positions, durable: BackupNumber = NO_BACKUP) -> None:
-        """What is below the positions is final: the receiver forgets it."""
-        self._act(CONFIRM, Confirm(*self._claim, positions=positions, durable=durable))
+    def confirm(self, positions: Positions, durable: BackupNumber = NO_BACKUP) -> Confirmed:
+        """What is below the positions is final: the receiver forgets it, and says which of them need not be kept."""
+        message = Confirm(*self._claim, positions=positions, durable=durable)
+        return Confirmed.from_bytes(self._act(CONFIRM, message))
 
     def stats(self) -> dict[str, Any]:
         """The receiver's counters."""

@@ -17,26 +17,29 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from afspark.push.errors import WireError
 from afspark.push.fields import (
+    by_lane,
     count,
     flag,
-    from_ends,
+    from_lanes,
     is_number,
     json_object,
-    lane_ends,
     limit_or_inf,
     null_for_inf,
     parse,
     positions,
     producer_name,
+    receipt,
+    sequence_number,
     session_name,
     text,
     wrong,
 )
 
-VERSION = 1
+VERSION = 2
 
 #: names of the actions
-HELLO, BYE, ATTACH, SETTLE, CONFIRM, STATS = "hello", "bye", "attach", "settle", "confirm", "stats"
+HELLO, BYE, WAITING = "hello", "bye", "waiting"
+ATTACH, SETTLE, CONFIRM, STATS = "attach", "settle", "confirm", "stats"
 
 #: the header that carries a token, as in ``authorization: Bearer <token>``
 AUTHORIZATION, BEARER = b"authorization", b"Bearer "
@@ -47,6 +50,7 @@ TAG_BYTES, MESSAGE_BYTES = 4096, 1 << 22
 
 Positions = Mapping[str, int]
 Ends = Mapping[int, int]
+Receipts = Mapping[int, str]
 
 
 class BackupNumber(NamedTuple):
@@ -142,71 +146,77 @@ class Message:
 
 
 @dataclass(frozen=True)
-class PutHeader(Message):
-    """The command of a DoPut: who sends."""
-
-    producer: str
-    session: str
-
-    required = frozenset({"producer", "session"})
-
-    @property
-    def id(self) -> str:
-        return producer_id(self.producer, self.session)
-
-    def _fields(self) -> dict[str, Any]:
-        return {"producer": self.producer, "session": self.session}
-
-    @classmethod
-    def _read(cls, fields: dict[str, Any]) -> Self:
-        return cls(producer_name(fields["producer"]), session_name(fields["session"]))
-
-
-@dataclass(frozen=True)
 class Hello(Message):
-    """A producer's session introduces itself; ``acked``: per lane the end of what was acknowledged to it."""
+    """A producer introduces itself, for a new session or with the one it has.
+
+    ``acked``: per lane the end of what was acknowledged to the session, with the receipt that proves it.
+    """
 
     producer: str
-    session: str
+    session: str = ""
     acked: Ends = field(default_factory=dict)
+    receipts: Receipts = field(default_factory=dict)
 
-    required = frozenset({"producer", "session"})
-    optional = frozenset({"acked"})
+    required = frozenset({"producer"})
+    optional = frozenset({"session", "acked", "receipts"})
 
     @property
     def id(self) -> str:
         return producer_id(self.producer, self.session)
 
     def _fields(self) -> dict[str, Any]:
-        return {"producer": self.producer, "session": self.session, "acked": from_ends(self.acked)}
+        return {
+            "producer": self.producer,
+            "session": self.session,
+            "acked": from_lanes(self.acked),
+            "receipts": from_lanes(self.receipts),
+        }
 
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
         return cls(
             producer_name(fields["producer"]),
-            session_name(fields["session"]),
-            lane_ends(fields.get("acked", {}), "acked"),
+            session_name(fields.get("session", "")),
+            by_lane(fields.get("acked", {}), "acked", sequence_number),
+            by_lane(fields.get("receipts", {}), "receipts", receipt),
         )
 
 
 @dataclass(frozen=True)
-class Welcome(Message):
-    """The answer to `Hello`. ``unacked`` is γ; ``received``: per lane the end of what came from that session."""
+class PutHeader(Hello):
+    """The command of a DoPut: who sends, said again because another receiver may have taken the hello.
 
+    Without a session, batches have no numbers.
+    """
+
+
+@dataclass(frozen=True)
+class Bye(Hello):
+    """A session is over, and ``acked`` is all that it sent. Answered when that is durable."""
+
+
+@dataclass(frozen=True)
+class Welcome(Message):
+    """The answer to `Hello`. ``session``: how the session is called from now on. ``unacked`` is γ; ``received``: per
+    lane the end of what came from that session.
+    """
+
+    session: str
     lanes: tuple[int, ...]
     unacked: float = math.inf
     max_bytes: int = 1 << 26
     received: Ends = field(default_factory=dict)
 
     versioned = False
-    required = frozenset({"lanes", "unacked", "max_bytes", "received"})
+    required = frozenset({"session", "lanes", "unacked", "max_bytes", "received"})
 
     def _fields(self) -> dict[str, Any]:
         return {
+            "session": self.session,
             "lanes": list(self.lanes),
             "unacked": null_for_inf(self.unacked),
             "max_bytes": self.max_bytes,
-            "received": from_ends(self.received),
+            "received": from_lanes(self.received),
         }
 
     @classmethod
@@ -215,10 +225,11 @@ class Welcome(Message):
         if not isinstance(lanes, list):
             raise wrong("lanes", "a list of numbers")
         return cls(
+            session_name(fields["session"]),
             tuple(count(lane, "lanes") for lane in lanes),
             limit_or_inf(fields["unacked"], "unacked"),
             count(fields["max_bytes"], "max_bytes"),
-            lane_ends(fields["received"], "received"),
+            by_lane(fields["received"], "received", sequence_number),
         )
 
 
@@ -246,52 +257,30 @@ class BatchTag(Message):
 
 @dataclass(frozen=True)
 class Ack(Message):
-    """All of the session below ``end`` is acknowledged on that lane. ``unacked``: γ from now on, if it changed."""
+    """All of the session below ``end`` is acknowledged on that lane; ``receipt`` proves it to a later receiver.
+
+    ``unacked``: γ from now on, if it changed.
+    """
 
     lane: int
     end: int
     unacked: float | None = None
+    receipt: str = ""
 
     versioned = False
     limit = TAG_BYTES
     required = frozenset({"lane", "end"})
-    optional = frozenset({"unacked"})
+    optional = frozenset({"unacked", "receipt"})
 
     def _fields(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {"lane": self.lane, "end": self.end}
+        fields: dict[str, Any] = {"lane": self.lane, "end": self.end, "receipt": self.receipt}
         return fields if self.unacked is None else fields | {"unacked": null_for_inf(self.unacked)}
 
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
         unacked = limit_or_inf(fields["unacked"], "unacked") if "unacked" in fields else None
-        return cls(count(fields["lane"], "lane"), count(fields["end"], "end"), unacked)
-
-
-@dataclass(frozen=True)
-class Bye(Message):
-    """A session is over; ``ends``: per lane the end of what it sent. Answered when that is durable."""
-
-    producer: str
-    session: str
-    ends: Ends = field(default_factory=dict)
-
-    required = frozenset({"producer", "session"})
-    optional = frozenset({"ends"})
-
-    @property
-    def id(self) -> str:
-        return producer_id(self.producer, self.session)
-
-    def _fields(self) -> dict[str, Any]:
-        return {"producer": self.producer, "session": self.session, "ends": from_ends(self.ends)}
-
-    @classmethod
-    def _read(cls, fields: dict[str, Any]) -> Self:
-        return cls(
-            producer_name(fields["producer"]),
-            session_name(fields["session"]),
-            lane_ends(fields.get("ends", {}), "ends"),
-        )
+        proof = receipt(fields.get("receipt", ""), "receipt")
+        return cls(count(fields["lane"], "lane"), count(fields["end"], "end"), unacked, proof)
 
 
 @dataclass(frozen=True)
@@ -466,6 +455,30 @@ class Confirm(Settle):
     def _read(cls, fields: dict[str, Any]) -> Self:
         found = positions(fields["positions"], "positions")
         return cls(*cls._claim(fields), positions=found, durable=_backup_number(fields))
+
+
+@dataclass(frozen=True)
+class Confirmed(Message):
+    """The answer to `Confirm`: which positions need not be kept, and how many sessions of each tenure are listed.
+
+    See `afspark.push.listing`.
+    """
+
+    over: tuple[str, ...] = ()
+    listed: Positions = field(default_factory=dict)
+
+    versioned = False
+    required = frozenset({"over", "listed"})
+
+    def _fields(self) -> dict[str, Any]:
+        return {"over": list(self.over), "listed": dict(self.listed)}
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any]) -> Self:
+        over = fields["over"]
+        if not isinstance(over, list):
+            raise wrong("over", "a list of sessions")
+        return cls(tuple(text(name, "over") for name in over), positions(fields["listed"], "listed"))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 
@@ -65,7 +66,8 @@ def _workers(operator: OperatorInspection) -> RenderableType:
         table.add_column(name, justify="left" if name == "host" else "right")
     for worker in operator.workers:
         table.add_row(str(worker.worker), *_worker_row(worker))
-    return Group(titled(f"Operator {operator.name}: {_operator_text(operator)}", table), *_windows(operator))
+    title = f"Operator {operator.name}: {_operator_text(operator)}"
+    return Group(titled(title, table), *_bounds(operator), *_windows(operator))
 
 
 def _worker_row(worker: WorkerInspection) -> list[Text | str]:
@@ -100,6 +102,17 @@ def _operator_text(operator: OperatorInspection) -> str:
         f"window {', '.join(f'{key}={value}' for key, value in window.items())}" if window else "no window",
     ]
     return ", ".join(parts)
+
+
+def _bounds(operator: OperatorInspection) -> list[RenderableType]:
+    if operator.bounds is None:
+        return []
+    parts = [
+        f"{name} by anything (no bound holds)" if math.isinf(bound) else f"{name} by at most {number_text(bound)}"
+        for name, bound in operator.bounds.items()
+    ]
+    lost = f"; {number_text(operator.lost_items)} pushed items lost" if operator.lost_items else ""
+    return [Text(f"  failures can have changed {', '.join(parts) or 'no state'}{lost}\n")]
 
 
 def _windows(operator: OperatorInspection) -> list[RenderableType]:
@@ -162,15 +175,15 @@ def _cells(operator: OperatorInspection) -> list[RenderableType]:
 
 
 def _ledger(found: Inspection) -> RenderableType:
-    table = plain_table()
+    table, known = plain_table(), {operator.name for operator in found.operators}
     for name in ("batch", "operator", "worker", "counted", "recovery", "cells\nrestored", "covered", "cause"):
         table.add_column(name, justify="left" if name in ("operator", "cause") else "right")
     for entry in found.ledger[-_SHOWN:]:
         loss, recovery = entry.loss, entry.recovery
         table.add_row(
             str(loss.batch),
-            text_cell(loss.operator),
-            str(loss.worker),
+            text_cell(loss.operator if loss.operator in known else f"({loss.operator})"),
+            "all" if loss.worker < 0 else str(loss.worker),
             "yes" if loss.counted else "no",
             seconds_text(recovery.seconds) if recovery else "open",
             number_text(recovery.restored_cells if recovery else None),

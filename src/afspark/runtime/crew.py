@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from afspark.model.windows import Agenda, Decaying, Punctuation, needs_rebase, scale
+from afspark.errors import CheckpointError
+from afspark.model.windows import Agenda, Decaying, Punctuation
 from afspark.runtime.orders import Calendar, Mission, Report
 from afspark.runtime.pipeline import Node
 from afspark.runtime.progress import Counters
 from afspark.runtime.segment.reading import Residents
 from afspark.runtime.stages import Work
 from afspark.runtime.workforce import Workforce
+from afspark.store import Entry
+
+LOG = logging.getLogger("afspark")
 
 
 @dataclass
@@ -24,12 +29,14 @@ class Crew:
     node: Node
     workforce: Workforce
     agenda: Agenda = field(default_factory=Agenda)
-    #: tick in whose units a decaying state is kept
-    base: int | None = None
     counters: Counters = field(default_factory=Counters)
     reports: Sequence[Report] = ()
-    #: pushed items that failures have taken, by worker
-    lost_items: Counter[int] = field(default_factory=Counter)
+    #: those that take pushed items off the lanes for it: itself, or relays
+    entrances: Sequence[Crew] = ()
+    #: pushed items that failures have taken off its lanes: (batch, worker) -> items
+    gaps: dict[tuple[int, int], int] = field(default_factory=dict)
+    #: how many of them receivers can have lost on one lane; any beyond went with a state, and are counted there
+    most_lost_items: float = math.inf
 
     @property
     def name(self) -> str:
@@ -51,14 +58,33 @@ class Crew:
     def homes(self) -> tuple[str, ...]:
         return tuple(self.workforce.homes)
 
-    def lose_items(self, worker: int, items: int, *, damaged: bool = False) -> None:
-        """Counts pushed items that are missing at a worker.
+    # --- pushed items ---------------------------------------------------------------------------------------
 
-        More than receivers may hold without backup can only be missing because the state was lost as well, and that
-        loss is counted already; unless their log is ``damaged``.
-        """
-        most = math.inf if damaged else max(self.lost_items[worker], self.workforce.terms.most_lost_items())
-        self.lost_items[worker] = math.floor(min(self.lost_items[worker] + items, most))
+    def take_stock(self, batch: int) -> list[Entry]:
+        """Once all workers have applied ``batch``: counts what was missing on its lanes, and completes recoveries."""
+        for report in self.reports:
+            missing = sum(gap["end"] - gap["first"] for gap in report.gaps)
+            if missing or (batch, report.worker) in self.gaps:
+                self.gaps[batch, report.worker] = missing
+        return self.workforce.complete(batch, self.reports)
+
+    def lost_items(self, worker: int | None = None) -> int:
+        """How many pushed items failures have taken from the operator; or can have taken from one of its workers."""
+
+        def reaches(lane: int) -> bool:
+            return worker is None or self.node.keyed or lane % self.node.workers == worker
+
+        lost = [found for entrance in self.entrances for found in entrance._lost_by_lane().items()]
+        return sum(items for lane, items in lost if reaches(lane))
+
+    def _lost_by_lane(self) -> dict[int, int]:
+        return {lane: math.floor(min(items, self.most_lost_items)) for lane, items in self._missing_by_lane().items()}
+
+    def _missing_by_lane(self) -> Counter[int]:
+        missing: Counter[int] = Counter()
+        for (_, lane), items in list(self.gaps.items()):
+            missing[lane] += items
+        return missing
 
     # --- windows --------------------------------------------------------------------------------------------
 
@@ -81,14 +107,11 @@ class Crew:
             closings = self.agenda.closings(window, now=now, operator=self.name)
             opened = self.agenda.closed(window, now=now)
         first = self.agenda.first_open
-        base, rescale = self._base(now)
         self.workforce.calendar = Calendar(
             agenda=opened,
             exposed=self.agenda.touched,
             now=self.agenda.clock(now),
             needed_from=None if first is None else first - window.panes + 1,
-            base=base,
-            rescale=rescale,
         )
         return closings
 
@@ -99,7 +122,6 @@ class Crew:
             return
         seen = [report.panes for report in self.reports if report.panes is not None]
         self.agenda = calendar.agenda.after(window, seen)
-        self.base = calendar.base
         self.counters = self._counted()
 
     def _counted(self) -> Counters:
@@ -110,23 +132,11 @@ class Crew:
             unplaced=self.counters.unplaced + sum(report.unplaced for report in seen),
         )
 
-    def _base(self, now: float) -> tuple[int, float]:
-        window = self.node.window
-        if not isinstance(window, Decaying):
-            return 0, 1.0
-        known = now if window.by == "processing" else self.agenda.latest
-        tick = 0 if known is None else window.pane(known)
-        if self.base is None:
-            return tick, 1.0
-        if needs_rebase(window, tick, self.base):
-            return tick, scale(window, tick, self.base)
-        return self.base, 1.0
-
     @property
     def latest_tick(self) -> int | None:
         """The newest tick of a decaying state."""
-        window, latest = self.node.window, self.agenda.latest
-        return window.pane(latest) if isinstance(window, Decaying) and latest is not None else None
+        window = self.node.window
+        return self.agenda.tick(window) if isinstance(window, Decaying) else None
 
     @property
     def first_needed(self) -> int | None:
@@ -146,13 +156,36 @@ class Crew:
         agenda = self.agenda
         if window is not None:
             agenda = calendar.agenda.after(window, [one.panes for one in self.reports if one.panes is not None])
-        return {"agenda": agenda.to_json(), "base": calendar.base if window else None, **self._counted().to_json()}
+        return {
+            "agenda": agenda.to_json(),
+            "items_lost": {str(lane): items for lane, items in sorted(self._missing_by_lane().items())},
+            **self._counted().to_json(),
+        }
+
+    def recount(self, found: Mapping[str, Any] | None) -> None:
+        """Lost items that the record knows and their ledger does not are lost all the same."""
+        known = self._missing_by_lane()
+        recorded = Counter({int(lane): items for lane, items in (found or {}).get("items_lost", {}).items()})
+        for lane, items in (recorded - known).items():
+            self.gaps[-1, lane] = items
+        if not recorded <= known:
+            LOG.warning(
+                "The ledger of items that %s has lost knows %d, its commit record %d: entries are damaged or gone.",
+                self.name,
+                known.total(),
+                recorded.total(),
+            )
 
     def restore(self, found: Mapping[str, Any] | None) -> None:
         window = self.node.window
         if window is not None:
             self.agenda = Agenda.start(window, workers=self.node.workers)
         if found is not None:
+            if isinstance(window, Decaying) and found.get("base") is not None:
+                raise CheckpointError(
+                    f"The decaying states of {self.name!r} were written by an earlier release, in units of its own.",
+                    remedy="Use the release that wrote them, or a new checkpoint folder.",
+                    operator=self.name,
+                )
             self.agenda = Agenda.from_json(found["agenda"])
-            self.base = found["base"]
             self.counters = Counters.from_json(found)

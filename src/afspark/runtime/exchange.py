@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from afspark.errors import AfsparkError, UsageError, from_json
-from afspark.model.kernels.hashing import hash_columns
+from afspark.model.kernels.hashing import hash_columns, owners_of
 
 #: Column in which a combiner may hand over the hashes it has computed already.
 HASH_COLUMN = "hash"
@@ -132,7 +132,7 @@ def owners(batch: pa.RecordBatch, key: Sequence[str], workers: int) -> npt.NDArr
         hashes = batch.column(HASH_COLUMN).to_numpy(zero_copy_only=False)
     else:
         hashes = hash_columns(batch, key)
-    return (hashes >> np.uint64(32)) % np.uint64(workers)
+    return owners_of(hashes, workers)
 
 
 def split(batch: pa.RecordBatch, owner: npt.NDArray[np.uint64], workers: int) -> list[pa.RecordBatch]:

@@ -15,6 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from afspark.errors import BackupLost
+from afspark.push.listing import is_tenure
 from afspark.push.wire import NO_BACKUP, Attached, BackupNumber
 from afspark.push.wire import Punctuation as Mark
 from afspark.runtime.exchange import Packet, Parcel
@@ -173,7 +174,7 @@ class Intake:
         assert start is not None
         for producer, end in known.positions.items():
             at = self.positions.get(producer, 0)
-            behind += max(0, end - at)
+            behind += 0 if is_tenure(producer) else max(0, end - at)
             self.positions[producer] = max(at, end)
         self._start = replace(start, restored=False)
         if not start.restored:

@@ -9,10 +9,10 @@ from typing import TypeVar
 from afspark.errors import SegmentError
 from afspark.push.drain import Drain, Pulled
 from afspark.push.errors import ReceiverStopped, ReceiverUnreachable, Superseded
-from afspark.push.wire import Allowance, Attached, BackupNumber
+from afspark.push.wire import Allowance, Attached, BackupNumber, Confirmed
 from afspark.runtime.intake import LaneAway
 from afspark.runtime.orders import Order
-from afspark.runtime.sources import Chunk, Pushed
+from afspark.runtime.sources import Chunk
 
 T = TypeVar("T")
 
@@ -40,6 +40,9 @@ class RemoteLane:
     def settle(self, positions: Mapping[str, int]) -> bool:
         return self._asked(lambda: self._drain.settle(positions))
 
+    def confirm(self, positions: Mapping[str, int]) -> Confirmed:
+        return self._asked(lambda: self._drain.confirm(positions))
+
     def close(self) -> None:
         self._drain.close()
 
@@ -53,7 +56,7 @@ class RemoteLane:
             raise LaneAway from error
 
 
-def open_lane(source: Pushed, order: Order, chunk: Chunk) -> RemoteLane:
+def open_lane(order: Order, chunk: Chunk) -> RemoteLane:
     """The lane of a chunk that `Reception.claim` has made complete, for this process alone."""
     drain = Drain(
         chunk["address"],
@@ -61,6 +64,6 @@ def open_lane(source: Pushed, order: Order, chunk: Chunk) -> RemoteLane:
         incarnation=order.incarnation,
         fence=order.fence,
         owner=secrets.token_hex(8),
-        access=source.access(),
+        access=chunk["access"],
     )
     return RemoteLane(drain, Allowance.from_json(chunk["allow"]))

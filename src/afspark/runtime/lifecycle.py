@@ -51,6 +51,9 @@ NONE_APPLIED = -1
 RESTORING = -2
 """Version of a segment whose first contents are still being written."""
 
+MOST_STEPS = 2**20 - 1
+"""How many steps of one batch a segment can count: a batch that comes so far ends there."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:

@@ -21,15 +21,21 @@ class Calendar:
 
     ``agenda`` is the one under which items are judged late; ``exposed`` are the panes a failure would strike now.
     ``now`` is the batch's processing time, fixed by Spark's offset log. Panes below ``needed_from`` can be dropped.
-    ``base`` is the tick a decaying state is expressed in; ``rescale`` converts the state to it first.
     """
 
     agenda: Agenda = field(default_factory=Agenda)
     exposed: frozenset[int] = frozenset()
     now: float = 0.0
     needed_from: int | None = None
-    base: int = 0
-    rescale: float = 1.0
+
+    def panes_at_risk(self, *, known: bool) -> tuple[int | None, int | None]:
+        """First and last pane that a state lost before the batch at work can have held; None where nobody knows.
+
+        ``known``: the last commit tells which panes hold items, and nothing has been processed since.
+        """
+        if not known:
+            return self.needed_from, None
+        return (min(self.exposed), max(self.exposed)) if self.exposed else (0, -1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +93,8 @@ class Mission:
     emit: bool
     faults: FaultPlan
     window: Window | None = None
+    #: items come to the worker that owns their key
+    keyed: bool = False
     #: the operators that what it sends goes to; none: nothing is kept
     successors: tuple[str, ...] = ()
     #: a sink takes what it sends
@@ -109,12 +117,15 @@ class Mission:
 @dataclass(frozen=True)
 class Trace:
     """What the store has of an incarnation in a batch that no record names: it may have confirmed items of it, so its
-    loss has to be counted, for these panes and as of this time.
+    loss has to be counted, for what it had ``seen`` of panes and time.
     """
 
     incarnation: int
-    panes: frozenset[int] = frozenset()
-    latest: float | None = None
+    seen: PaneReport | None = None
+
+    @property
+    def panes(self) -> frozenset[int]:
+        return frozenset() if self.seen is None else self.seen.panes
 
 
 class Status(StrEnum):

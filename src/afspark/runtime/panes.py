@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 
 from afspark.model.states import Columns, HeapColumns, State, StateSpec
+from afspark.model.windows import Decayed, Decaying, Fading
 
 Pane = int | None
 States = dict[str, State]
@@ -26,12 +27,19 @@ def parse_label(name: str) -> tuple[str, Pane]:
 
 
 class Panes:
-    """All states of a worker by pane; ``None`` is the pane of operators without windows."""
+    """All states of a worker by pane; ``None`` is the pane of operators without windows, and of ``decaying`` ones."""
 
     def __init__(
-        self, columns: Columns, specs: Mapping[str, StateSpec], *, paned: bool, first: int | None = None
+        self,
+        columns: Columns,
+        specs: Mapping[str, StateSpec],
+        *,
+        paned: bool,
+        first: int | None = None,
+        decaying: Decaying | None = None,
     ) -> None:
         self._columns, self._specs = columns, specs
+        self.fading = Fading(decaying, columns) if decaying is not None else None
         self._sets: dict[Pane, States] = {}
         self._in_transaction = False
         if paned:
@@ -61,6 +69,20 @@ class Panes:
                     state.begin()
         return self._sets[pane]
 
+    def at(self, tick: int | None, *, updating: bool = False) -> dict[str, Decayed]:
+        """The states of a decaying window in units of a tick, which can be updated if they are ``updating``."""
+        assert self.fading is not None
+        states = self.of(None)
+        if updating and tick is not None:
+            self.fading.move(states.values(), tick)
+        return self.fading.at(states, tick)
+
+    def drifts(self, tick: int | None) -> dict[str, float]:
+        """How far each state is from what is durable of it; decaying ones in units of a tick."""
+        if self.fading is not None:
+            return {name: state.drift() for name, state in self.at(tick).items()}
+        return {label(name, pane): state.drift() for name, pane, state in self.named()}
+
     def drop_below(self, first: int) -> None:
         """Forgets panes that no open window needs. By their columns: a process may have died while it did so."""
         known = [pane for pane in self._sets if pane is not None and pane < first]
@@ -73,6 +95,8 @@ class Panes:
                 self._columns.drop(name)
 
     def begin(self) -> None:
+        if self.fading is not None:
+            self.fading.begin()
         for _, _, state in self.named():
             state.acknowledge()
             if state.wants_rebuild:
@@ -83,6 +107,8 @@ class Panes:
     def rollback(self) -> None:
         for _, _, state in self.named():
             state.rollback()
+        if self.fading is not None:
+            self.fading.rollback()
         self._in_transaction = False
 
     def end(self) -> None:
@@ -91,9 +117,10 @@ class Panes:
     def restore(self, images: Mapping[str, Iterable[pa.RecordBatch]], needed_from: int | None) -> int:
         """Loads backups onto fresh states; returns the number of cells. Panes that are not needed are left out."""
         cells = 0
+        images = {name: found for name, found in images.items() if name.partition("@")[0] in self._specs}
+        if self.fading is not None:
+            images = self.fading.restore(images)
         for name, found in images.items():
-            if name.partition("@")[0] not in self._specs:
-                continue
             state, pane = parse_label(name)
             if pane is not None and needed_from is not None and pane < needed_from:
                 continue
@@ -101,6 +128,10 @@ class Panes:
             target.restore(found)
             cells += target.size
         return cells
+
+    def stamped(self, image: pa.RecordBatch) -> pa.RecordBatch:
+        """An image as it goes into a backup."""
+        return image if self.fading is None else self.fading.stamped(image)
 
     def _open(self, pane: Pane) -> States:
         return {name: spec.open(self._columns, label(name, pane)) for name, spec in self._specs.items()}

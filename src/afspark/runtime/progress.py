@@ -52,7 +52,8 @@ class BatchProgress:
     state: Mapping[str, int]
     #: what receivers took since the last batch: items accepted, acknowledged, logged, duplicates; pending now
     receivers: Mapping[str, float]
-    #: per worker: operator, host, thresholds in force, distance from the last backup, seconds per part of its task
+    #: per worker: operator, whether that is one of the runtime's own, host, thresholds in force, distance from the
+    #: last backup, seconds per part of its task
     workers: Sequence[Mapping[str, Any]]
 
     def to_json(self) -> dict[str, Any]:
@@ -107,6 +108,7 @@ def _worker(crew: Crew, report: Report) -> dict[str, Any]:
     member = crew.workforce.members[report.worker]
     return {
         "operator": crew.name,
+        "internal": crew.node.internal,
         "worker": report.worker,
         "host": report.host,
         "incarnation": member.incarnation,

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Share
 from afspark.model.states import HashTable, StateSpec
-from afspark.model.windows import Decayed, Decaying, scale
+from afspark.model.windows import Decaying
 from afspark.runtime.assurance import with_lost_items
 from afspark.runtime.crew import Crew
 from afspark.runtime.exchange import open_packets, open_parts, open_schema, pack_parts
@@ -54,7 +54,7 @@ def closed_windows(spark: SparkSession, crew: Crew, batch: int) -> DataFrame | N
     if _is_lone_table(operator):
         schema = pa.schema([*SPAN, *_row_schema(operator)])
         rows = _on_workers(spark, crew, partial(_read_windows, residents, operator, batch), schema)
-        return rows if crew.node.keyed else _summed(rows, schema, len(crew.homes))
+        return rows if _is_apart(crew) else _summed(rows, schema, len(crew.homes))
     collected = anchor(spark.sparkContext, crew.homes).map(partial(_kept_windows, residents, batch)).collect()
     tables = [
         _with_span(operator.results(_window_shares(crew, collected, window)), start, end)
@@ -71,15 +71,15 @@ def current_results(spark: SparkSession, crew: Crew) -> DataFrame:
     operator = crew.node.operator
     if _is_lone_table(operator):
         schema = _row_schema(operator)
-        read = partial(_cells, crew.residents, operator, _decay_factor(crew), crew.first_needed)
+        read = partial(_cells, crew.residents, operator, crew.latest_tick, crew.first_needed)
         rows = _on_workers(spark, crew, partial(_read_table, operator, read), schema)
-        return rows if crew.node.keyed else _summed(rows, schema, len(crew.homes))
+        return rows if _is_apart(crew) else _summed(rows, schema, len(crew.homes))
     return spark.createDataFrame(operator.results(current_shares(spark, crew)))
 
 
 def current_shares(spark: SparkSession, crew: Crew) -> list[Share]:
     """Every worker's share of the state now, collected in the driver."""
-    read = partial(_cells, crew.residents, crew.node.operator, _decay_factor(crew), crew.first_needed)
+    read = partial(_cells, crew.residents, crew.node.operator, crew.latest_tick, crew.first_needed)
     collected = anchor(spark.sparkContext, crew.homes).map(partial(_export, read)).collect()
     terms = crew.workforce.terms
     return [
@@ -98,6 +98,12 @@ def _summed(rows: DataFrame, schema: pa.Schema, partitions: int) -> DataFrame:
     *keys, value = schema.names
     # Partitioned here, the aggregation needs no shuffle of its own into Spark's default of 200 partitions.
     return rows.repartition(partitions, *keys).groupBy(*keys).agg(F.sum(value).alias(value))
+
+
+def _is_apart(crew: Crew) -> bool:
+    """Whether each key of a lone table is with one worker only."""
+    (spec,) = crew.node.operator.states().values()
+    return crew.node.keyed and spec.disjoint
 
 
 def _is_lone_table(operator: Operator) -> bool:
@@ -152,29 +158,21 @@ def _export(read: ReadCells, worker: int) -> tuple[int, bytes]:
 
 
 def _cells(
-    residents: Residents, operator: Operator, factor: float | None, first: int | None, worker: int
+    residents: Residents, operator: Operator, tick: int | None, first: int | None, worker: int
 ) -> dict[str, pa.RecordBatch]:
     segment, specs = segment_of(residents, worker), operator.states()
     with segment.lock(LOCK_SECONDS):
-        paned = residents.mission.window is not None and factor is None
-        panes = Panes(segment.columns, specs, paned=paned)
+        window = residents.mission.window
+        decaying = window if isinstance(window, Decaying) else None
+        paned = window is not None and decaying is None
+        panes = Panes(segment.columns, specs, paned=paned, decaying=decaying)
         # A pane stays until the batch that closed it is committed; results are of what is still open.
         open_panes = [panes.of(pane) for pane in panes if pane is None or first is None or pane >= first]
-        states: Any = merged(specs, open_panes) if paned else panes.of(None)
-        if factor is not None:
-            states = {name: Decayed(state, factor) for name, state in states.items()}
+        states: Any = merged(specs, open_panes) if paned else panes.of(None) if decaying is None else panes.at(tick)
         return {name: state.export() for name, state in states.items()}
 
 
 # --- in the driver ------------------------------------------------------------------------------------------
-
-
-def _decay_factor(crew: Crew) -> float | None:
-    window, latest = crew.node.window, crew.agenda.latest
-    if not isinstance(window, Decaying):
-        return None
-    base = crew.base or 0
-    return scale(window, base if latest is None else window.pane(latest), base)
 
 
 def _windows_in(collected: Sequence[tuple[int, bytes]]) -> list[tuple[int, float, float]]:

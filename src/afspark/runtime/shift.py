@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Outbox, WorkerContext
-from afspark.model.windows import Decayed, Decaying, PaneReport, Part, Punctuation, Sliding, Split, late, scale, split
+from afspark.model.states import HashTableState
+from afspark.model.windows import Decaying, PaneReport, Part, Punctuation, Sliding, Split, late, split
 from afspark.runtime.exchange import Packet, Parcel, pack_packets, pack_parts
 from afspark.runtime.ingest import Ingest
 from afspark.runtime.orders import Mission, Order
@@ -174,6 +175,7 @@ class Shift:
     ) -> None:
         self.operator, self.specs, self.panes, self.order = operator, operator.states(), panes, order
         self.window, self.calendar, self.workers = mission.window, order.calendar, mission.workers
+        self.keyed = mission.keyed
         self.paned = self.window is not None and not isinstance(self.window, Decaying)
         self.keeps_items = mission.appends or bool(mission.successors)
         self.probe = probe
@@ -205,6 +207,7 @@ class Shift:
             else:
                 self._take(origin, packet)
         self._finish_open()
+        self._refuse_foreign_keys()
         self.probe()
         return self._collected(feed)
 
@@ -264,18 +267,17 @@ class Shift:
     def _view(self, pane: Pane) -> Mapping[str, Any]:
         """The states as the operator sees them: a decaying one in the units of its tick."""
         if isinstance(self.window, Decaying):
-            tick = self._tick if pane is None else pane
-            factor = scale(self.window, tick, self.calendar.base)
-            return {name: Decayed(state, factor) for name, state in self.panes.of(None).items()}
+            return self.panes.at(self._newest(self.window) if pane is None else pane, updating=True)
         return self.panes.of(pane)
 
-    @property
-    def _tick(self) -> int:
-        """The newest tick known."""
-        assert self.window is not None
-        latest = self.calendar.agenda.latest
-        known = [*self.seen.panes, *([] if latest is None else [self.window.pane(latest)])]
-        return max(known, default=self.calendar.base)
+    def _newest(self, window: Decaying) -> int | None:
+        """The newest tick known; as long as ticks are to be told that they have ended, the newest of those."""
+        if self.calendar.exposed and any(
+            step.own and not step.punctuation.last for step in self.order.programme[self.outbox.step :]
+        ):
+            return max(self.calendar.exposed)
+        known = [*self.seen.panes, self.calendar.agenda.tick(window)]
+        return max((tick for tick in known if tick is not None), default=None)
 
     def _states(self, pane: Pane) -> Mapping[str, Any]:
         """The states for items of a pane; the operator is told of the first of them."""
@@ -317,6 +319,13 @@ class Shift:
         first = self.calendar.agenda.first_open
         return first is not None and pane < first
 
+    def _refuse_foreign_keys(self) -> None:
+        """A table that was declared to have the operator's key must have it: its threshold relies on that."""
+        if self.keyed and self.workers > 1:
+            for _, _, state in self.panes.named():
+                if isinstance(state, HashTableState) and state.spec.operator_key:
+                    state.refuse_foreign_keys(self.order.worker, self.workers)
+
     # --- punctuation ----------------------------------------------------------------------------------------
 
     def _punctuate(self, step: Step) -> None:
@@ -338,7 +347,8 @@ class Shift:
     def _window_states(self, window: int) -> Mapping[str, Any]:
         """The states of the window that ends with pane ``window``."""
         if isinstance(self.window, Decaying):
-            return self._view(window)
+            # The state holds the items of later ticks as well; in units of an earlier one they would weigh more than 1.
+            return self._view(max({window, *self.calendar.exposed}))
         first = window - self.window.panes + 1 if isinstance(self.window, Sliding) else window
         present = [self.panes.of(pane) for pane in self.panes if pane is not None and first <= pane <= window]
         if isinstance(self.window, Sliding) or not present:

@@ -260,17 +260,12 @@ def _receive(
         order = orders[worker]
         # Spark's first batch, and one that another source has asked for, may have no tick of this source.
         pushed = next(
-            (
-                (inlet, inlet.source, chunk)
-                for inlet in direct
-                if isinstance(inlet.source, Pushed)
-                for chunk in inlet.shares[worker]
-            ),
+            ((inlet, chunk) for inlet in direct if isinstance(inlet.source, Pushed) for chunk in inlet.shares[worker]),
             None,
         )
         if pushed is not None:
-            inlet, source, chunk = pushed
-            with closing(open_lane(source, order, chunk)) as lane:
+            inlet, chunk = pushed
+            with closing(open_lane(order, chunk)) as lane:
                 yield serve(mission, order, work.operator, _lane_feed(work, order, inlet, lane, chunk, inbox))
             continue
         own = [

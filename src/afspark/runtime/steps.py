@@ -131,13 +131,8 @@ def find_unnamed(mission: Mission, order: Order) -> Unnamed:
             newest[writer] = passage, name, sealed
     passage, name, sealed = newest[max(newest)]
     own = ObjectRef.of(name, store.get(name), cells=sealed.meta["cells"], full=sealed.meta["full"])
-    traces = tuple(_trace(writer, passage) for writer, (passage, _, _) in sorted(newest.items()))
+    traces = tuple(Trace(writer, passage.panes) for writer, (passage, _, _) in sorted(newest.items()))
     return Unnamed(replace(passage, backups=(*passage.backups, own), damaged=damaged), traces)
-
-
-def _trace(writer: int, passage: Passage) -> Trace:
-    seen = passage.panes
-    return Trace(writer) if seen is None else Trace(writer, seen.panes, seen.latest)
 
 
 def _is_step_of(name: str, mission: Mission, order: Order) -> bool:

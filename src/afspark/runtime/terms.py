@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from afspark.bounds import Failure, Place, divides_among_copies, failures_in_force, realised
+from afspark.bounds import Failure, Place, decayed, failures_in_force, realised
 from afspark.model.states import StateSpec
-from afspark.model.windows import Decaying, Sliding, Window, scale
-from afspark.policies import Thresholds, Tolerance, thresholds_in_force
+from afspark.model.windows import Decaying, PaneReport, Sliding, Window
+from afspark.policies import Thresholds, Tolerance, losses_add_up, thresholds_in_force
 from afspark.runtime.orders import Calendar, Trace
 from afspark.runtime.panes import label, parse_label
 from afspark.store import CompactionRule
@@ -70,10 +70,6 @@ class Terms:
         return self.place.workers
 
     @property
-    def keyed(self) -> bool:
-        return self.place.keyed
-
-    @property
     def paned(self) -> bool:
         return self.window is not None and not isinstance(self.window, Decaying)
 
@@ -89,15 +85,13 @@ class Terms:
 
     def thresholds(self, strikes: Strikes, pane: int | None = None) -> Thresholds:
         """Everything in force for a worker with these failures (for one pane), and why."""
-        failures = self._counted(strikes, pane)
-        found = thresholds_in_force(
-            self.tolerance, self.states, failures=failures, place=self.place, decaying=self.decaying
+        return thresholds_in_force(
+            self.tolerance,
+            self.states,
+            failures=self._counted(strikes, pane),
+            place=replace(self.place, panes=self._panes),
+            decaying=self.decaying,
         )
-        if self._panes == 1:
-            return found
-        theta = {name: value / self._panes for name, value in found.theta.items()}
-        why = f"{found.why}, divided among the {self._panes} panes of a window"
-        return Thresholds(theta=theta, items=found.items, unacked=found.unacked, why=why)
 
     def theta(self, strikes: Strikes, pane: int | None = None) -> dict[str, float]:
         """Thresholds per state; with panes and without ``pane``: those of a pane no failure has struck."""
@@ -110,10 +104,6 @@ class Terms:
     def items(self, strikes: Strikes) -> float:
         """l: how many feedback items may wait without a backup."""
         return self.tolerance.items_allowance(failures=len(strikes), place=self.place, decaying=self.decaying)
-
-    def most_lost_items(self) -> float:
-        """How many pushed items one worker can lose to all failures of receivers together, each halving the next."""
-        return 2 * self.items(()) if self.tolerance.approximates and not self.decaying else math.inf
 
     def _counted(self, strikes: Strikes, pane: int | None) -> int:
         if not self.paned:
@@ -142,7 +132,7 @@ class Terms:
         before = [strike for strike in strikes if strike.incarnation < trace.incarnation]
         lost = partial(self._taken, before, older or {})
         if self.decaying:
-            tick = self._tick(calendar, trace.latest)
+            tick = self._tick(calendar, trace.seen)
             return Strike(taken=lost(None), tick=tick, incarnation=trace.incarnation)
         if not self.paned:
             return Strike(taken=lost(None), incarnation=trace.incarnation)
@@ -167,14 +157,10 @@ class Terms:
 
     def missing(self, strikes: Strikes, tick: int | None = None) -> dict[str, float]:
         """What all failures may have taken from a state without panes; of a decaying one, what is left at ``tick``."""
-        totals = dict.fromkeys(self.states, 0.0)
-        for strike in strikes:
-            for name in totals:
-                left = 1.0
-                if isinstance(self.window, Decaying) and tick is not None:
-                    left = scale(self.window, tick, strike.tick)
-                totals[name] += strike.taken.get(name, 0.0) * left
-        return totals
+        decay = self.window.decay if isinstance(self.window, Decaying) and tick is not None else 1.0
+        # A tick that ended before the failure is shown as it is after it.
+        ages = [(max(0, (tick or 0) - strike.tick), strike.taken) for strike in strikes]
+        return {name: decayed(((age, taken.get(name, 0.0)) for age, taken in ages), decay) for name in self.states}
 
     def pane_missing(self, strikes: Strikes) -> dict[int, dict[str, float]]:
         """What failures may have taken from the states of each pane they struck."""
@@ -226,8 +212,7 @@ class Terms:
                 (self.missing(strikes, tick) if window is None else self.window_missing(strikes, window))[name]
                 for strikes in per_worker
             ]
-            adds_up = divides_among_copies(keyed=self.keyed and spec.disjoint, divergence=spec.distance.value)
-            bounds[name] = realised(losses, adds_up=adds_up)
+            bounds[name] = realised(losses, adds_up=losses_add_up(spec, self.place))
         return bounds
 
     def pane_sum(self, per_worker: Sequence[Strikes]) -> dict[str, float]:
@@ -238,14 +223,13 @@ class Terms:
             none = dict.fromkeys(self.states, 0.0)
             losses = [self.pane_missing(strikes).get(pane, none) for strikes in per_worker]
             for name, spec in self.states.items():
-                adds_up = divides_among_copies(keyed=self.keyed and spec.disjoint, divergence=spec.distance.value)
-                bounds[name] += realised([loss[name] for loss in losses], adds_up=adds_up)
+                bounds[name] += realised([loss[name] for loss in losses], adds_up=losses_add_up(spec, self.place))
         return bounds
 
-    def _tick(self, calendar: Calendar, latest: float | None) -> int:
+    def _tick(self, calendar: Calendar, seen: PaneReport | None) -> int:
         assert self.window is not None
-        times = [time for time in (calendar.agenda.latest, latest) if time is not None]
-        return self.window.pane(max(times)) if times else calendar.base
+        known = [] if seen is None else [seen]
+        return calendar.agenda.after(self.window, known).tick(self.window) or 0
 
 
 def counted(strikes: Strikes) -> dict[int, frozenset[int]]:

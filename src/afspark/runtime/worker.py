@@ -7,6 +7,7 @@ here decides that a state is lost.
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import time
 import traceback
@@ -19,13 +20,13 @@ import pyarrow as pa
 
 from afspark.errors import AfsparkError, NoSpace, OperatorFailed, SegmentError
 from afspark.model.operator import Operator
-from afspark.model.windows import Decaying, PaneReport, scale
+from afspark.model.windows import Decaying, PaneReport
 from afspark.push.wire import BackupNumber
 from afspark.runtime.exchange import Packet, digest_of, pack_packets, pack_schema
 from afspark.runtime.faults import Phase, strike
 from afspark.runtime.host import spark_host
 from afspark.runtime.intake import LaneAway, LaneFeed, Start
-from afspark.runtime.lifecycle import Action, Identity, Wanted, decide
+from afspark.runtime.lifecycle import MOST_STEPS, Action, Identity, Wanted, decide
 from afspark.runtime.orders import Mission, Order, Report, Status, Trace
 from afspark.runtime.panes import Panes, label
 from afspark.runtime.residence import Address, Residence
@@ -237,9 +238,12 @@ class _Task:
             home.note(json.dumps([damage.name for damage in loaded.damaged]))
 
     def _panes(self, home: Residence) -> Panes:
-        paned = self.mission.window is not None and not isinstance(self.mission.window, Decaying)
-        first = self.order.calendar.needed_from
-        return home.attach("panes", lambda columns: Panes(columns, self.specs, paned=paned, first=first))
+        window, first = self.mission.window, self.order.calendar.needed_from
+        decaying = window if isinstance(window, Decaying) else None
+        paned = window is not None and decaying is None
+        return home.attach(
+            "panes", lambda columns: Panes(columns, self.specs, paned=paned, first=first, decaying=decaying)
+        )
 
     def _apply(self, home: Residence, panes: Panes) -> Report:
         order = self.order
@@ -251,10 +255,8 @@ class _Task:
             panes.begin()
             home.begin(order.batch)
             try:
-                more = self.feed.advance(self._settled)
+                more = self.feed.advance(self._settled) and home.step < MOST_STEPS
                 self._admit_damage(home)
-                if order.calendar.rescale != 1.0 and home.step == 0:
-                    _rescale(panes, order.calendar.rescale)
                 output = self._shift(home, panes).run(self.feed)
                 started = self.clock.lap("process", started)
                 durable = self._back_up(home, panes, output)
@@ -299,7 +301,7 @@ class _Task:
         if self.passage.writing:
             # The state takes a backup for durable that may not be. A whole image of what it takes for durable
             # makes that true, before any item that counts on it is confirmed.
-            images = {label(name, pane): state.dump() for name, pane, state in panes.named()}
+            images = {label(name, pane): panes.stamped(state.dump()) for name, pane, state in panes.named()}
             self._write(home, images, full=True, seen=self.passage.panes)
             self.writes.wait()
 
@@ -360,7 +362,7 @@ class _Task:
             feedback_durable=durable,
             cells=sum(state.size for _, _, state in panes.named()),
             memory=home.columns.memory,
-            drift={label(name, pane): state.drift() for name, pane, state in panes.named()},
+            drift=panes.drifts(self._tick(output)),
             emitted=emitted,
             panes=output.panes,
             seconds=self.clock.seconds,
@@ -373,16 +375,20 @@ class _Task:
         """Begins to write what must be durable before the batch, or a step of it, is final; whether feedback is."""
         order = self.order
         # What follows a damaged object in a chain is never read, so a new chain has to start here.
-        full = order.full or bool(self.damaged) or order.calendar.rescale != 1.0
+        full = order.full or bool(self.damaged)
         full = full and not any(backup.full for backup in self.writes.all)
+        if panes.fading is not None and panes.fading.moved:
+            # What is durable is in other units.
+            full = min(order.theta.values()) < math.inf
+        tick = self._tick(output)
         images: dict[str, pa.RecordBatch] = {}
         for name, pane, state in panes.named():
             state.settle()
-            pairs = state.issue(self._theta(name, pane, output), everything=order.recheck)
+            pairs = state.issue(self._theta(name, pane, panes, tick), everything=order.recheck)
             if full:
-                images[label(name, pane)] = state.dump()
+                images[label(name, pane)] = panes.stamped(state.dump())
             elif pairs is not None:
-                images[label(name, pane)] = pairs
+                images[label(name, pane)] = panes.stamped(pairs)
         waiting = sum(batch.num_rows for sent in output.feedback.values() for batch in sent)
         durable = waiting > order.items
         if durable:
@@ -431,21 +437,22 @@ class _Task:
         self._supersede = False
         self._named = seen or PaneReport(worker=self.order.worker)
 
-    def _theta(self, state: str, pane: int | None, output: Output) -> float:
-        order, window = self.order, self.mission.window
-        if order.calendar.rescale != 1.0:
-            return 0.0
-        if isinstance(window, Decaying):
-            return order.theta[state] / scale(window, self._tick(window, output), order.calendar.base)
+    def _theta(self, state: str, pane: int | None, panes: Panes, tick: int | None) -> float:
+        order = self.order
+        if panes.fading is not None:
+            return panes.fading.threshold(order.theta[state], tick)
         if pane is None:
             return order.theta[state]
         return order.pane_theta.get(pane, order.theta)[state]
 
-    def _tick(self, window: Decaying, output: Output) -> int:
-        """The newest tick that the state has seen; with steps, that a loss would be counted for."""
+    def _tick(self, output: Output) -> int | None:
+        """The tick of a decaying window that a loss of the present state would be counted at, or one before it."""
+        window, agenda = self.mission.window, self.order.calendar.agenda
+        if not isinstance(window, Decaying):
+            return None
+        # Of the times in steps nobody but the store hears before they are final.
         seen = self._named if self.mission.stepped else output.panes
-        times = [self.order.calendar.agenda.latest, seen.latest if seen else None]
-        return max((window.pane(time) for time in times if time is not None), default=self.order.calendar.base)
+        return agenda.after(window, [] if seen is None else [seen]).tick(window)
 
     def _object_name(self) -> str:
         order, mission = self.order, self.mission
@@ -476,16 +483,6 @@ class _Task:
         for port, data in output.kept.items():
             home.keep(self.order.batch, port, data)
         return 0 if rows is None else rows.num_rows
-
-
-def _rescale(panes: Panes, factor: float) -> None:
-    """Expresses decaying states in a new base: all cells change, so all of them are written."""
-    for _, _, state in panes.named():
-        cells = state.export()
-        name = cells.schema.names[0]
-        values = cells.column("value").to_numpy() * factor
-        put: Any = state.put if name == "key" else state.put_at  # type: ignore[attr-defined]
-        put(cells.column(name), values)
 
 
 def _waiting_feedback(images: Mapping[str, Sequence[pa.RecordBatch]], batch: int) -> dict[str, list[Packet]]:

@@ -10,7 +10,8 @@ from typing import Any
 from afspark.errors import CheckpointError, CorruptObject, ForeignObject, ObjectMissing
 from afspark.store.base import Store
 from afspark.store.format import FORMAT_VERSION, seal, unseal
-from afspark.store.naming import IDENTITY
+from afspark.store.naming import FOLDER, IDENTITY
+from afspark.store.outage import WaitingStore
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,14 @@ def identify(store: Store) -> QueryIdentity | None:
         return _readable(store, store.get(IDENTITY))
     except ObjectMissing:
         return None
+
+
+def attached(checkpoint: Store, wait_seconds: float) -> Store:
+    """The checkpoint folder of a claimed query; if it goes away it is waited for and not made anew.
+
+    Spark makes the folder itself again when it writes there, so it is known by the identity inside.
+    """
+    return WaitingStore(checkpoint, f"{FOLDER}/{IDENTITY}", seconds=wait_seconds)
 
 
 def _checked(store: Store, data: bytes, fingerprint: str) -> QueryIdentity:

@@ -133,10 +133,10 @@ class Promise:
             assert bound <= self.most * (1 + ROUNDING), f"{where}: told {bound}, promised {self.most}"
         return apart
 
-    def check_losses(self, engine: Engine, ledger: Ledger) -> None:
+    def check_losses(self, engine: Engine, ledger: Ledger, unnoticed: int = 0) -> None:
         """Lost items are within L, and each was acknowledged."""
         losses = engine.item_losses.entries()
-        lost = sum(loss.items for loss in losses)
+        lost = sum(loss.items for loss in losses) + unnoticed
         assert lost <= self.items, f"{lost} items are noted as lost, {self.items} may be"
         for loss in losses:
             acked = ledger.acked.get((loss.worker, loss.producer), 0)

@@ -248,8 +248,12 @@ def test_holes_and_overlaps_are_refused(start: int, rows: int) -> None:
     assert send(lane, A, 5, 1) == {A: 6}
 
 
-def test_a_session_new_to_this_receiver_may_begin_anywhere() -> None:
+def test_a_session_new_to_this_receiver_may_not_begin_above_what_is_proven() -> None:
     lane = lane_of(100)
+    with pytest.raises(OutOfOrder) as caught:
+        lane.arrive(items(A, 700, 5), 5, 0.0)
+    assert (caught.value.expected, caught.value.found) == (0, 700)
+    lane.mark(A, 700, 0.0)
     assert send(lane, A, 700, 5) == {A: 705}
     with pytest.raises(OutOfOrder):
         lane.arrive(items(A, 710, 5), 5, 0.0)
@@ -371,6 +375,7 @@ def test_restored_entries_are_logged_and_their_sessions_known() -> None:
     assert (lane.received(A), lane.acked(A)) == (15, 15)
     assert not lane.arrive(items(A, 10, 5), 5, 0.0)
     # What was acknowledged after it and lost shows as a hole.
+    lane.mark(A, 40, 0.0)
     assert lane.arrive(items(A, 40, 5), 5, 0.0)
     assert lane.plan(0.0) != []
 

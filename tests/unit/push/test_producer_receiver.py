@@ -22,7 +22,7 @@ from afspark.push.receiver import Receiver, ReceiverConfig
 from afspark.push.security import Security
 from afspark.push.server import FlightEndpoint, sever
 from afspark.store import open_store
-from tests.unit.push.child_receiver import ChildReceiver
+from tests.unit.push.child_receiver import WORKERS, ChildReceiver
 from tests.unit.push.fake_receiver import SCHEMA
 from tests.unit.push.killable_receiver import KillableReceiver
 
@@ -45,7 +45,8 @@ def receive() -> Iterator[Callable[..., Receiver]]:
     made: list[Receiver] = []
 
     def start(**options: Any) -> Receiver:
-        receiver = Receiver(ReceiverConfig(**{"schema": SCHEMA, "lanes": (0,)} | options))
+        usual = {"schema": SCHEMA, "lanes": (0,), "worker_secret": WORKERS.worker_secret}
+        receiver = Receiver(ReceiverConfig(**usual | options))
         receiver.start()
         made.append(receiver)
         return receiver
@@ -73,7 +74,7 @@ class Worker:
         self._thread.join(30)
 
     def _run(self) -> None:
-        drain = Drain(self._address, self._lane, incarnation=1, fence=1, timeout=5)
+        drain = Drain(self._address, self._lane, incarnation=1, fence=1, access=WORKERS, timeout=5)
         attached = False
         while not self._over.is_set():
             try:

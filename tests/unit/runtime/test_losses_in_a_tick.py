@@ -13,7 +13,7 @@ import pytest
 from afspark.bounds import Place
 from afspark.errors import BackupLost
 from afspark.model.states import HashTable
-from afspark.model.windows import Agenda, Hopping
+from afspark.model.windows import Agenda, Hopping, PaneReport
 from afspark.policies import Approximate
 from afspark.runtime.faults import Phase
 from afspark.runtime.intake import LaneAway
@@ -269,11 +269,12 @@ def test_an_incarnation_is_struck_once_for_each_pane() -> None:
         window=Hopping(10, column="t"),
     )
     calendar = Calendar(exposed=frozenset({3, 5}))
+    seen = PaneReport(worker=0, panes=frozenset({3, 4}))
     first = terms.strike((), calendar, Trace(2))
     # The threshold of pane 4 had not been halved when that incarnation was at work.
-    second = terms.strike((first,), calendar, Trace(2, frozenset({3, 4})))
+    second = terms.strike((first,), calendar, Trace(2, seen))
     assert first.taken == {"n@3": 50.0, "n@5": 50.0} and second.taken == {"n@4": 50.0}
-    third = terms.strike((first, second), calendar, Trace(5, frozenset({3, 4})))
+    third = terms.strike((first, second), calendar, Trace(5, seen))
     assert third.taken["n@3"] == 25.0 and third.taken["n@4"] < 50.0
 
 

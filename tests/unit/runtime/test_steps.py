@@ -20,9 +20,9 @@ from afspark.runtime.exchange import Packet
 from afspark.runtime.faults import FaultPlan, Phase
 from afspark.runtime.ingest import Ingest
 from afspark.runtime.intake import Intake, LaneFeed
-from afspark.runtime.lifecycle import Hint
+from afspark.runtime.lifecycle import MOST_STEPS, Hint, Present
 from afspark.runtime.orders import Mission, Order, Report, Status
-from afspark.runtime.segment import SegmentAddress, process_cache
+from afspark.runtime.segment import SegmentAddress, header, process_cache
 from afspark.runtime.steps import Passage, find_unnamed
 from afspark.runtime.worker import attend
 from afspark.runtime.writes import Writes
@@ -298,6 +298,26 @@ def test_a_lost_host_goes_on_from_the_last_durable_step_and_gets_the_rest_again(
     report = bench.run(lane, hint=Hint.RECOVER, incarnation=2)
     assert report.positions == {A: 5}
     assert bench.restored(report.backups) == {1: 1, 2: 1, 3: 1, 4: 1, 5: 1}
+
+
+def test_a_batch_ends_before_its_steps_can_no_longer_be_counted(bench: Bench) -> None:
+    lane = FakeLane([[1, 2], [3], [4, 5]])
+    steps = 0
+
+    def almost_all_steps(phase: Phase) -> None:
+        nonlocal steps
+        steps += phase is Phase.BACKING_UP
+        if steps == 1 and phase is Phase.BACKING_UP:
+            with (bench.place / header.HEADER).open("r+b") as file:
+                slots = header.map_header(file.fileno())
+                assert slots[header.SLOT_WORD] == header.pack(0, True)
+                slots[header.SLOT_WORD] = header.pack(0, True, MOST_STEPS - 1)
+
+    report = bench.run(lane, probe=almost_all_steps)
+    assert report.status is Status.APPLIED and report.positions == {A: 3}
+    found = header.examine(bench.place)
+    assert isinstance(found, Present) and (found.version, found.marked) == (1, False)
+    assert bench.restored(report.backups) == {1: 1, 2: 1, 3: 1}
 
 
 def test_a_note_tells_whether_a_backup_was_under_way() -> None:

@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afspark.errors import NoSpace, SegmentError
+from afspark.model.states import HashTable, Set, Vector
 from afspark.model.states.columns import Columns
+from afspark.runtime.panes import Panes
 from afspark.runtime.segment import MappedColumns
 
 INT = np.dtype(np.int64)
@@ -23,6 +25,7 @@ INT = np.dtype(np.int64)
 
 @pytest.fixture
 def columns(tmp_path: Path) -> MappedColumns:
+    (tmp_path / "columns").mkdir()
     return MappedColumns(tmp_path / "columns")
 
 
@@ -162,6 +165,40 @@ def test_memory_counts_files(columns: MappedColumns) -> None:
     assert columns.memory == 8192 + os.sysconf("SC_PAGESIZE")
 
 
+def test_what_another_process_adds_and_drops_is_seen_after_refresh(tmp_path: Path) -> None:
+    here, there = MappedColumns(tmp_path), MappedColumns(tmp_path)
+    here.open("a", INT, 1)
+    there.open("b", INT, 1)
+    there.drop("a")
+    here.refresh()
+    assert here.names() == ["b"]
+    here.drop("b")
+    assert here.names() == [] and not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_no_column_is_ignored(columns: MappedColumns, tmp_path: Path) -> None:
+    (tmp_path / "columns" / "notes").write_text("x")
+    assert columns.names() == []
+
+
+@pytest.mark.parametrize("spec", [HashTable(key="int64"), HashTable(), Set(), Vector()], ids=repr)
+def test_the_folder_is_listed_once_however_many_states_are_in_it(
+    spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    MappedColumns(tmp_path).open("old", INT, 1)
+    listed = []
+    for name in ("listdir", "scandir"):
+        list_folder = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda path=".", call=list_folder: listed.append(path) or call(path))
+    columns = MappedColumns(tmp_path)
+    panes = Panes(columns, {"n": spec}, paned=True)
+    for pane in range(50):
+        panes.of(pane)
+    panes.drop_below(25)
+    assert len(list(panes)) == 25 and len(columns.names()) > 25
+    assert len(listed) <= 1
+
+
 def test_storage_is_real_before_it_is_written(columns: MappedColumns, tmp_path: Path) -> None:
     columns.open("a", INT, 1 << 17)
     (file,) = (tmp_path / "columns").iterdir()
@@ -191,12 +228,12 @@ def test_full_file_system_is_an_error_and_changes_nothing(
     assert (columns.open("a", INT, 1) == 3).all()
 
 
-def test_other_system_errors_pass(columns: MappedColumns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_system_errors_are_those_of_the_segment(columns: MappedColumns, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(file: int, offset: int, length: int) -> None:
         raise OSError(errno.EIO, "input/output error")
 
     monkeypatch.setattr(os, "posix_fallocate", refuse)
-    with pytest.raises(OSError, match="input/output"):
+    with pytest.raises(SegmentError, match="input/output"):
         columns.open("a", INT, 1)
 
 
@@ -215,6 +252,7 @@ def tiny(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_really_full_file_system(tiny: Path) -> None:
+    (tiny / "columns").mkdir()
     columns = MappedColumns(tiny / "columns")
     columns.open("a", np.dtype(np.uint8), 128 << 10)[:] = 1
     with pytest.raises(NoSpace) as caught:

@@ -178,7 +178,19 @@ def test_base_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert caught.value.remedy
 
 
-def test_folders_are_private(house: SegmentRoot, identity: Identity) -> None:
-    create(house, identity)
-    for path in (house.base, house.base / "127.0.0.2", house.base / "127.0.0.2" / "q"):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+def test_everything_is_for_its_owner_only(house: SegmentRoot, identity: Identity) -> None:
+    before = os.umask(0)
+    try:
+        segment = create(house, identity)
+        with segment.lock(1.0):
+            segment.columns.open("a", "i8", 1)
+            segment.begin(0)
+            segment.keep(0, "port", b"x")
+            segment.note("x")
+            segment.finish(0, b"x")
+    finally:
+        os.umask(before)
+    found = [house.base, *house.base.rglob("*")]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in found if path.is_dir()} == {0o700}
+    files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in found if path.is_file()}
+    assert len(files) == 6 and set(files.values()) == {0o600}

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from afspark.errors import NoSpace, SegmentBusy, SegmentError
-from afspark.runtime.lifecycle import NONE_APPLIED, RESTORING, Absent, Foreign, Identity, Present
+from afspark.runtime.lifecycle import MOST_STEPS, NONE_APPLIED, RESTORING, Absent, Foreign, Identity, Present
 from afspark.runtime.segment import Segment, examine, header
 
 INT = np.dtype(np.int64)
@@ -376,12 +376,12 @@ def test_creation_that_fails_leaves_nothing(place: Path, identity: Identity, mon
 
 
 def test_no_space_for_a_report(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Path, data: bytes) -> int:
+    def refuse(path: Path, data: bytes) -> None:
         raise OSError(errno.ENOSPC, "full")
 
     with segment.lock(1.0):
         segment.begin(0)
-        monkeypatch.setattr(Path, "write_bytes", refuse)
+        monkeypatch.setattr("afspark.runtime.segment.segment.private_file", refuse)
         with pytest.raises(NoSpace) as caught:
             segment.finish(0, b"1234")
     assert caught.value.wanted == 4
@@ -416,3 +416,12 @@ def test_opening_never_brings_a_destroyed_folder_back(segment: Segment) -> None:
     with pytest.raises(FileNotFoundError):
         Segment(segment.directory, meta)
     assert not segment.directory.exists()
+
+
+@pytest.mark.parametrize("step", [-1, MOST_STEPS + 1])
+def test_a_step_never_carries_over_into_the_version(step: int) -> None:
+    word = header.pack(3, True, MOST_STEPS)
+    assert (header.unpack(word), header.unpack_step(word)) == ((3, True), MOST_STEPS)
+    with pytest.raises(SegmentError) as refused:
+        header.pack(3, False, step)
+    assert refused.value.most == MOST_STEPS

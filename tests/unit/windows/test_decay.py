@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,9 @@ def opened(spec: Any) -> Any:
     return state
 
 
-def test_factors_stay_finite() -> None:
+def test_factors_of_any_distance() -> None:
     assert scale(HALF, 3, 3) == 1
-    assert scale(HALF, 0, 2000) < math.inf
+    assert scale(HALF, 0, 2000) == scale(HALF, -(10**18), 10**18) == math.inf
     assert scale(HALF, 2000, 0) == 0 and needs_rebase(HALF, 2000, 0)
     assert not needs_rebase(HALF, 330, 0) and needs_rebase(HALF, 340, 0)
     assert not needs_rebase(HALF, 0, 340)
@@ -40,10 +41,29 @@ def test_only_real_numbers_decay() -> None:
             Decayed(opened(spec), 1.0)
 
 
-@pytest.mark.parametrize("factor", [0.0, -1.0, math.inf, math.nan])
+@pytest.mark.parametrize("factor", [-1.0, math.nan])
 def test_factors_that_are_none(factor: float) -> None:
     with pytest.raises(UsageError):
         Decayed(opened(HashTable(value="float64")), factor)
+
+
+def test_a_state_that_has_faded_away_shows_nothing_and_takes_nothing() -> None:
+    table = opened(HashTable(value="float64"))
+    table.add(["a"], [1e300])
+    view = Decayed(table, 0.0)
+    assert view.get(["a"]).tolist() == [0] and view.export().num_rows == 0 and view.divergence() == 0
+    with pytest.raises(UsageError):
+        view.add(["a"], [1.0])
+
+
+def test_an_item_from_long_ago_adds_nothing_and_reads_no_more_than_a_float() -> None:
+    table = opened(HashTable(value="float64"))
+    table.add(["a", "b"], [2.0, -2.0])
+    view = Decayed(table, math.inf)
+    view.add(["a", "c"], [1.0, 1.0])
+    largest = sys.float_info.max
+    assert table.get(["a", "c"]).tolist() == [2, 0]
+    assert view.get(["a", "b", "c"]).tolist() == [largest, -largest, 0]
 
 
 def test_tables() -> None:
@@ -85,19 +105,3 @@ def test_a_single_number() -> None:
     number = Number()
     Decayed(number, 0.5).add(3)
     assert number.value == 6 and Decayed(number, 0.25).value == 1.5
-
-
-def test_a_state_moves_to_a_newer_base_with_its_backups() -> None:
-    table = opened(HashTable(value="float64"))
-    table.add(["a", "b"], [4.0, 6.0])
-    backups = [table.issue(0)]
-    table.acknowledge()
-    table.begin()
-    cells = table.export()
-    table.put(cells["key"], cells["value"].to_numpy() * scale(HALF, 1, 0))
-    backups.append(table.issue(0, everything=True))
-    table.acknowledge()
-    assert table.divergence() == 0
-    recovered = HashTable(value="float64").open(HeapColumns(), "s")
-    recovered.restore(backups)
-    assert Decayed(recovered, scale(HALF, 2, 1)).get(["a", "b"]).tolist() == [1, 1.5]

@@ -31,8 +31,6 @@ class StateSpec(ABC):
     """
 
     kind: ClassVar[str]
-    #: whether the shares of an operator that is partitioned by key hold different cells
-    disjoint: ClassVar[bool] = False
     #: whether shares and panes can be added up
     mergeable: ClassVar[bool] = True
     divergences: ClassVar[tuple[Divergence, ...]] = (Divergence.MAX, Divergence.MANHATTAN, Divergence.EUCLIDEAN)
@@ -51,6 +49,11 @@ class StateSpec(ABC):
         """The parsed divergence."""
         given = self.divergence
         return given if isinstance(given, Divergence) else Divergence.parse(given)
+
+    @property
+    def disjoint(self) -> bool:
+        """Whether no cell is in the shares of two workers where items are partitioned by key; see `HashTable`."""
+        return False
 
     @abstractmethod
     def open(self, columns: Columns, name: str) -> State:

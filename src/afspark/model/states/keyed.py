@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from afspark.errors import UsageError
+from afspark.model.kernels import hashing
 from afspark.model.kernels import table as kernel
 from afspark.model.states import keys as key_columns
 from afspark.model.states.base import StateSpec
@@ -85,6 +87,24 @@ class KeyedState(CellState):
         self._room_for_cells(entries)
         self._scalars[Slot.ENTRIES] = entries
         return cells
+
+    def refuse_foreign_keys(self, worker: int, workers: int) -> None:
+        """``UsageError`` if a key that this transaction has brought belongs to another worker."""
+        first = self._scalars[Slot.ENTRIES_BEFORE]
+        owners = hashing.owners_of(self._keys.hashes_from(first), workers)
+        foreign = np.flatnonzero(owners != worker)
+        if len(foreign):
+            key = self._keys.take((foreign[:1] + first).astype(np.uint32))[0].as_py()
+            raise UsageError(
+                f"Worker {worker} of {workers} has put the key {key!r} into the table {self.name!r}, which is declared "
+                f"to have the operator's key; that key belongs to worker {owners[foreign[0]]}.",
+                remedy="Use the operator's key column as it is for the table's key, also in on_feedback and "
+                "on_punctuation, or leave operator_key out: the threshold is then divided among the workers.",
+                state=self.name,
+                key=repr(key),
+                worker=worker,
+                owner=int(owners[foreign[0]]),
+            )
 
     # Transactions
 

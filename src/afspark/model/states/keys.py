@@ -29,10 +29,10 @@ MOST_ENTRIES = 2**32 - 1
 MOST_KEY_BYTES = 2**31 - 1
 """Keys of one share are exported as one Arrow binary column, whose offsets are int32."""
 
-_FIRST_BITS = 10
+_BITS = range(10, 34)
 _ID = np.dtype(np.uint32)
 
-COLUMNS = ("key", "hash", "offset", "heap", *(f"index.{bits}" for bits in range(_FIRST_BITS, 34)))
+COLUMNS = ("key", "hash", "offset", "heap", *(f"index.{bits}" for bits in _BITS))
 """Suffixes of all columns that keys may have."""
 
 
@@ -43,7 +43,7 @@ class Keys(ABC):
         self._columns = columns
         self._name = name
         self._scalars = scalars
-        bits = scalars[Slot.INDEX_BITS] or _FIRST_BITS
+        bits = scalars[Slot.INDEX_BITS] or _BITS.start
         self._index = self._open_index(bits)
         scalars[Slot.INDEX_BITS] = bits
         self._drop_other_indices(bits)
@@ -52,10 +52,9 @@ class Keys(ABC):
         return self._columns.open(f"{self._name}.index.{bits}", _ID, 1 << bits)[: 1 << bits]
 
     def _drop_other_indices(self, bits: int) -> None:
-        prefix = f"{self._name}.index."
-        for name in self._columns.names():
-            if name.startswith(prefix) and name != f"{prefix}{bits}":
-                self._columns.drop(name)
+        for other in _BITS:
+            if other != bits:
+                self._columns.drop(f"{self._name}.index.{other}")
 
     @property
     def _shift(self) -> np.uint64:
@@ -136,6 +135,10 @@ class Keys(ABC):
     def take(self, ids: Array | None) -> pa.Array:
         """Copies of the keys of some entries (None: of all)."""
 
+    @abstractmethod
+    def hashes_from(self, first: int) -> Array:
+        """The stable hashes of the entries from number ``first`` on."""
+
     @property
     @abstractmethod
     def memory(self) -> int: ...
@@ -198,6 +201,11 @@ class IntegerKeys(Keys):
 
     def take(self, ids: Array | None) -> pa.Array:
         return pa.array(self._keys[: self.count].copy() if ids is None else self._keys[ids])
+
+    def hashes_from(self, first: int) -> Array:
+        hashes = np.empty(self.count - first, np.uint64)
+        hashing.hash_integers(self._keys[first : self.count], hashes)
+        return hashes
 
     @property
     def memory(self) -> int:
@@ -305,6 +313,9 @@ class ByteKeys(Keys):
             data = np.empty(kernel.gather_offsets(ids, self._offsets, offsets), np.uint8)
             kernel.gather_bytes(ids, self._offsets, self._heap, offsets, data)
         return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+    def hashes_from(self, first: int) -> Array:
+        return self._hashes[first : self.count]
 
     @property
     def memory(self) -> int:

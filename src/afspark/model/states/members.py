@@ -35,7 +35,6 @@ class Set(StateSpec):
     """
 
     kind: ClassVar[str] = "set"
-    disjoint: ClassVar[bool] = True
     divergences: ClassVar[tuple[Divergence, ...]] = (Divergence.KEYS,)
     divergence: Divergence | str = Divergence.KEYS
     key: str = "string"

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from afspark.errors import UsageError
 from afspark.model.divergence import Divergence
 from afspark.model.states.base import StateSpec, one_of, register_state
 from afspark.model.states.cells import VALUE_TYPES
@@ -25,6 +26,10 @@ class HashTable(StateSpec):
     raise ``StateLimit``. With the divergence "keys" and a threshold above 0, backups hold the keys that came
     or went; other changes of values are backed up at threshold 0 only.
 
+    ``operator_key`` declares that the table's keys are values of the operator's only key column, so that a key
+    is in the share of one worker alone where items are partitioned by key. Every key that enters the table is then
+    held against the worker that owns it; one that is not its own stops the query before the batch is applied.
+
     >>> from afspark.model.states import HashTable, HeapColumns
     >>> counts = HashTable(key="string", divergence="max").open(HeapColumns(), "counts")
     >>> counts.begin()
@@ -37,15 +42,26 @@ class HashTable(StateSpec):
     """
 
     kind: ClassVar[str] = "hashtable"
-    disjoint: ClassVar[bool] = True
     divergences: ClassVar[tuple[Divergence, ...]] = (*StateSpec.divergences, Divergence.KEYS)
     key: str = "string"
     value: str = "int64"
+    operator_key: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("key type", self.key, KEY_TYPES)
         one_of("value type", self.value, VALUE_TYPES)
+        if not isinstance(self.operator_key, bool):
+            raise UsageError(f"operator_key is True or False, got {self.operator_key!r}.", got=self.operator_key)
+
+    @property
+    def disjoint(self) -> bool:
+        return self.operator_key
+
+    def to_json(self) -> dict[str, Any]:
+        document = super().to_json()
+        # Left out where it says nothing, as in checkpoints of tables that could not say it.
+        return document if self.operator_key else {k: v for k, v in document.items() if k != "operator_key"}
 
     def open(self, columns: Columns, name: str) -> HashTableState:
         return HashTableState(self, columns, name)

@@ -2,6 +2,7 @@
 
 from afspark.model.windows.agenda import Agenda, late
 from afspark.model.windows.decay import Decayed, check_decayable, needs_rebase, scale
+from afspark.model.windows.fading import Fading
 from afspark.model.windows.panes import Part, Split, split
 from afspark.model.windows.punctuation import END, Punctuation
 from afspark.model.windows.reports import PaneReport
@@ -12,6 +13,7 @@ __all__ = [
     "Agenda",
     "Decayed",
     "Decaying",
+    "Fading",
     "Hopping",
     "PaneReport",
     "Part",

@@ -43,6 +43,13 @@ class Agenda:
         """The time to give a batch: a clock that was set back must not bring items into closed windows."""
         return now if self.latest is None else max(now, self.latest)
 
+    def tick(self, window: Window) -> int | None:
+        """The newest pane that any worker is known to have reached; None before any."""
+        if window.by == "count":
+            most = max(self.seen, default=0)
+            return (most - 1) // window.quota(len(self.seen)) if most else None
+        return None if self.latest is None else window.pane(self.latest)
+
     def blank(self, worker: int) -> PaneReport:
         """The report that a worker begins its batch with."""
         return PaneReport(worker=worker, seen=self.seen[worker] if self.seen else 0)

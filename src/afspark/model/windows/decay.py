@@ -2,7 +2,7 @@
 
 Cells are kept in units of a base tick. An item of tick p adds amount * decay ** (base - p), and the value at
 tick q is what is stored times decay ** (q - base). Shadows and backups are in the same units, so the passing of
-time changes no cell; only when the factors grow out of hand must the state move to a newer base.
+time changes no cell; only when the factors grow out of hand must the state move to a newer base (`Fading`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from afspark.errors import UsageError
 from afspark.model.divergence import Divergence
@@ -24,20 +25,22 @@ from afspark.model.windows.specs import Decaying
 SMALLEST = 1e-100
 """Below this factor a state moves to a newer base, long before stored values leave the range of float64."""
 
+LARGEST = sys.float_info.max
+
 
 def scale(window: Decaying, tick: int, base: int) -> float:
-    """What a stored cell is multiplied with to give its value at ``tick``.
+    """What a stored cell is multiplied with to give its value at ``tick``: from 0 to infinity, both included.
 
-    Moving a state to the base ``tick`` multiplies all cells, shadows and backups by the same number.
+    Moving a state to the base ``tick`` multiplies all cells by the same number.
 
     >>> scale(Decaying(0.5, 1, by="processing"), tick=12, base=10)
     0.25
     """
     try:
-        return min(float(window.decay ** (tick - base)), sys.float_info.max)
+        return float(window.decay ** (tick - base))
     except OverflowError:
         # An item from so long before the base adds nothing that a float64 could hold.
-        return sys.float_info.max
+        return math.inf
 
 
 def needs_rebase(window: Decaying, tick: int, base: int) -> bool:
@@ -65,10 +68,25 @@ def check_decayable(spec: StateSpec) -> None:
         )
 
 
+def scaled(cells: pa.RecordBatch, factor: float) -> pa.RecordBatch:
+    """Exported cells or a backup with all values multiplied by ``factor``, within the range of normal float64."""
+    place = cells.schema.get_field_index("value")
+    values = _times(cells.column(place).to_numpy(zero_copy_only=False), factor)
+    return cells.set_column(place, cells.schema.field(place), pa.array(values))
+
+
+def _times(values: Array, factor: float) -> Array:
+    with np.errstate(over="ignore", under="ignore"):
+        product = np.clip(values * min(factor, LARGEST), -LARGEST, LARGEST)
+    product[np.abs(product) < sys.float_info.min] = 0.0
+    return product
+
+
 class Decayed:
     """A state as an operator sees it at one tick: updates and readings are in units of that tick.
 
-    ``factor`` is :func:`scale` of the tick. Transactions and backups stay with the state itself.
+    ``factor`` is :func:`scale` of the tick. Transactions and backups stay with the state itself. At a tick long
+    before the base (an infinite factor) updates add nothing, and what is read is as large as a float64 can be.
 
     >>> from afspark.model.states import HashTable, HeapColumns
     >>> table = HashTable(value="float64").open(HeapColumns(), "fading")
@@ -81,12 +99,8 @@ class Decayed:
 
     def __init__(self, state: Any, factor: float) -> None:
         check_decayable(state.spec)
-        if not (factor > 0 and math.isfinite(factor)):
-            raise UsageError(
-                f"A factor of decay is a number above 0, got {factor}.",
-                remedy="Move the state to a newer base first (needs_rebase).",
-                factor=factor,
-            )
+        if not factor >= 0:
+            raise UsageError(f"A factor of decay is a number of at least 0, got {factor}.", factor=factor)
         self.state = state
         self.factor = factor
 
@@ -122,43 +136,47 @@ class Decayed:
 
     def _stored(self, given: Any) -> Any:
         amounts = plain("Values", given)
+        if self.factor == 0:
+            raise UsageError(
+                "A state takes no items of a tick at which it has faded to nothing.",
+                remedy="Move it to a newer base first (Fading.move).",
+            )
         # What is no number is left to the state to refuse.
         return amounts / self.factor if amounts.dtype.kind in "iubf" else given
 
     # Reading
 
     def get(self, *arguments: Any, **options: Any) -> Any:
-        return self.state.get(*arguments, **options) * self.factor
+        return _times(np.asarray(self.state.get(*arguments, **options)), self.factor)
 
     @property
     def values(self) -> Array:
         """The present values, a copy: it does not follow later updates."""
-        return np.asarray(self.state.values) * self.factor
+        return _times(np.asarray(self.state.values), self.factor)
 
     @property
     def value(self) -> float:
-        return float(self.state.value) * self.factor
+        return self._shown(self.state.value)
 
     def contains(self, *arguments: Any, **options: Any) -> Array:
         present: Array = self.state.contains(*arguments, **options)
         return present
 
     def export(self) -> pa.RecordBatch:
-        return self._present(self.state.export())
+        cells = scaled(self.state.export(), self.factor)
+        return cells.filter(pc.not_equal(cells.column("value"), 0.0))
 
     def changed(self) -> pa.RecordBatch:
-        return self._present(self.state.changed())
-
-    def _present(self, cells: pa.RecordBatch) -> pa.RecordBatch:
-        place = cells.schema.get_field_index("value")
-        values = cells.column(place).to_numpy(zero_copy_only=False) * self.factor
-        return cells.set_column(place, cells.schema.field(place), pa.array(values))
+        return scaled(self.state.changed(), self.factor)
 
     def drift(self) -> float:
-        return self.state.drift() * self.factor
+        return self._shown(self.state.drift())
 
     def divergence(self) -> float:
-        return self.state.divergence() * self.factor
+        return self._shown(self.state.divergence())
+
+    def _shown(self, number: float) -> float:
+        return float(_times(np.array([number], np.float64), self.factor)[0])
 
     @property
     def size(self) -> int:

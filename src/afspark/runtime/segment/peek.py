@@ -110,7 +110,9 @@ def _views(
 ) -> list[StateView]:
     sizes: dict[str, int] = {}
     for column, array in columns.arrays().items():
-        name = column.partition(".")[0]
+        name, dot, _ = column.partition(".")
+        if not dot:
+            continue
         sizes[name] = sizes.get(name, 0) + array.nbytes
     views = []
     for name, size in sorted(sizes.items(), key=_by_pane):

@@ -40,6 +40,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
@@ -48,13 +49,12 @@ from afspark.errors import SegmentError
 from afspark.runtime.lifecycle import NONE_APPLIED, RESTORING, Absent, Foreign, Identity, Present
 from afspark.runtime.segment import header
 from afspark.runtime.segment.columns import MappedColumns, no_space_as_error
-from afspark.runtime.segment.folders import NEW, discard, locked_folder
+from afspark.runtime.segment.folders import NEW, discard, locked_folder, own_files, private_file
 from afspark.runtime.segment.lock import FileLock
 
 LOCK_SECONDS = 10.0
 """How long creating and destroying wait for a process that still works on the segment."""
 
-_COLUMNS = "columns"
 _REPORT = "report-"
 _OUT = "out-"
 _STEP = "step-"
@@ -72,11 +72,12 @@ class Segment:
     def __init__(self, directory: Path, meta: header.Meta) -> None:
         self.directory = directory
         self.meta = meta
-        self.columns = MappedColumns(directory / _COLUMNS)
         file = os.open(directory / header.HEADER, os.O_RDWR)
         self._lock = FileLock(file, directory)
         self._inode = os.fstat(file).st_ino
         self._slots = header.map_header(file)
+        columns = directory / header.COLUMNS
+        self.columns = MappedColumns(columns, partial(header.changing_columns, self._slots, columns))
         self._token = secrets.randbits(62) | 1
         self._attached: dict[str, Any] = {}
 
@@ -97,7 +98,7 @@ class Segment:
         segment for longer than ``timeout_seconds``, `SegmentError` if the old segment is of a newer
         incarnation of the same worker, `NoSpace` if the file system is full.
         """
-        with locked_folder(directory.parent, timeout_seconds):
+        with own_files(directory), locked_folder(directory.parent, timeout_seconds):
             _clear_place(directory, identity, incarnation, timeout_seconds)
             with no_space_as_error(directory, header.HEADER_BYTES):
                 _build(directory, identity, incarnation, RESTORING if restoring else NONE_APPLIED)
@@ -223,7 +224,7 @@ class Segment:
         self._write(_step_name(batch, step), note)
         self._store(batch - 1, marked=False, step=step)
         if step > 1:
-            (self.directory / _step_name(batch, step - 1)).unlink(missing_ok=True)
+            self._forget(_step_name(batch, step - 1))
 
     def step_note(self, batch: int) -> bytes | None:
         """The note of the last closed step of ``batch``, or what `restored_at` has left for its first one."""
@@ -261,7 +262,7 @@ class Segment:
         """Remembers a text until it is replaced; None forgets it."""
         self._require_lock()
         if text is None:
-            (self.directory / _NOTE).unlink(missing_ok=True)
+            self._forget(_NOTE)
         else:
             self._write(_NOTE, text.encode())
 
@@ -348,19 +349,26 @@ class Segment:
 
     def _write(self, name: str, data: bytes | memoryview) -> None:
         temporary = self.directory / f"{name}.tmp"
-        with no_space_as_error(temporary, len(data)):
-            temporary.write_bytes(data)
-        os.replace(temporary, self.directory / name)
+        with own_files(self.directory), no_space_as_error(temporary, len(data)):
+            private_file(temporary, data)
+            os.replace(temporary, self.directory / name)
 
     def _read(self, name: str) -> bytes | None:
-        try:
-            return (self.directory / name).read_bytes()
-        except FileNotFoundError:
-            return None
+        with own_files(self.directory):
+            try:
+                return (self.directory / name).read_bytes()
+            except FileNotFoundError:
+                if not self.is_current():
+                    raise
+                return None
+
+    def _forget(self, name: str) -> None:
+        with own_files(self.directory):
+            (self.directory / name).unlink(missing_ok=True)
 
     def _sweep(self, keep: int) -> None:
         kept = (_report_name(keep), f"{_OUT}{keep}-", f"{_OUT}{keep - 1}-", f"{_STEP}{keep + 1}-")
-        with os.scandir(self.directory) as entries:
+        with own_files(self.directory), os.scandir(self.directory) as entries:
             for entry in entries:
                 if entry.name.startswith((_REPORT, _OUT, _STEP)) and not entry.name.startswith(kept):
                     os.unlink(entry.path)
@@ -391,7 +399,7 @@ def _build(directory: Path, identity: Identity, incarnation: int, version: int) 
     building = Path(tempfile.mkdtemp(prefix=f"{NEW}{directory.name}-", dir=directory.parent))
     try:
         meta = header.Meta.new(identity)
-        (building / _COLUMNS).mkdir(mode=0o700)
+        (building / header.COLUMNS).mkdir(mode=0o700)
         header.write_header(building, meta, incarnation, version)
         header.write_meta(building, meta)
         os.rename(building, directory)

@@ -83,9 +83,9 @@ class Pushed(Source, kind="pushed"):
         except (ValueError, OSError, pa.ArrowException) as error:
             raise UsageError(f"The schema of pushed items cannot be read: {error}.") from error
 
-    def access(self) -> Access:
-        """What a worker needs to reach the receiver."""
-        return Access(token_file=self.token_file, root_certs_file=self.certificate_file)
+    def access(self, worker_secret: str | None = None) -> Access:
+        """What a worker needs to reach the receiver; without the workers' secret, what a producer needs."""
+        return Access(token_file=self.token_file, root_certs_file=self.certificate_file, worker_secret=worker_secret)
 
     def planner(self, log: LogStore) -> Planner:
         return TickPlanner(log, self)
