@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from afspark.errors import CheckpointError, SegmentError, StoreNotWritable
 from afspark.policies import Tolerance
@@ -40,6 +41,12 @@ class Broken(AssertionError):
         line = " ".join(["python -m tests.simulation", *options, f"--seed {seed} -v"])
         super().__init__(f"seed {seed}: {why}\nreplay: {line}")
         self.seed, self.why, self.trace = seed, why, trace
+
+
+def run_options() -> RunOptions:
+    """Drivers come one after the other, so that nobody has to wait for the end of a lease."""
+    faults: Any = Faults()
+    return RunOptions(checkpoint="memory:", host_grace_seconds=0.0, faults=faults, takeover=True, lease_seconds=0.0)
 
 
 @dataclass(frozen=True)
@@ -154,14 +161,7 @@ class Simulation:
             pipeline = self.assemble(replace(self.schedule, tolerance=self.had[-1]))
             with self.world.in_peace():
                 identity = claim(store, pipeline.fingerprint(), pipeline.settings())
-            options = RunOptions(
-                checkpoint="memory:",
-                host_grace_seconds=0.0,
-                faults=Faults(),  # type: ignore[arg-type]
-                takeover=True,
-                lease_seconds=0.0,
-            )
-            self.engine = Engine(Context(), pipeline, options, identity, self.store)  # type: ignore[arg-type]
+            self.engine = Engine(Context(), pipeline, run_options(), identity, self.store)  # type: ignore[arg-type]
         return self.engine
 
     def _excuse(self, error: CheckpointError) -> None:

@@ -55,19 +55,22 @@ class Producer:
     def __init__(self, number: int, schedule: PushedSchedule, here: PushedWorld, ledger: Ledger) -> None:
         self.name, self.schedule, self.here, self.ledger = f"p{number}", schedule, here, ledger
         self.left = schedule.pieces
-        self.sessions = 0
+        self.over = False
         self._turn = number
         self._begin()
 
     def _begin(self) -> None:
-        self.sessions += 1
-        self.session = f"{self.sessions:08d}"
-        self.id = producer_id(self.name, self.session)
+        #: named by the receiver that it first says hello to
+        self.session = ""
         self.unacked = Unacked()
         self.queue: deque[Piece] = deque()
         self.endpoint: Endpoint | None = None
         self.limit = 0.0
         self._acks = Acks()
+
+    @property
+    def id(self) -> str:
+        return producer_id(self.name, self.session)
 
     def die(self) -> None:
         """What was not acknowledged goes with it; another session begins."""
@@ -83,11 +86,13 @@ class Producer:
 
     def act(self, endpoint: Endpoint | None) -> None:
         """One move: hear what was acknowledged, connect, or send."""
+        if self.over:
+            return
         self._hear()
         if endpoint is not None and self.endpoint is not endpoint:
             self._connect(endpoint)
         elif self.endpoint is None or not self.endpoint.alive:
-            self.endpoint = None
+            self._acks, self.endpoint = Acks(), None
         elif self.queue:
             self._send(self.queue.popleft())
         elif self.left and self.unacked.has_room(1, items=self.limit, size=0, bytes_limit=1e9):
@@ -97,21 +102,25 @@ class Producer:
     def say_bye(self) -> None:
         """Ends the session in order, if everything is acknowledged."""
         self._hear()
-        if self.endpoint is not None and self.endpoint.alive and not self.unacked.items and self.unacked.ends:
-            self.endpoint.act(BYE, Bye(self.name, self.session, self.unacked.ends).to_bytes())
-            self._begin()
+        if self.over or self.endpoint is None or not self.endpoint.alive:
+            return
+        if self.session and not self.unacked.items:
+            self.endpoint.act(BYE, Bye(self.name, self.session, self.unacked.acked, self.unacked.receipts))
+            self.over = True
 
     def _hear(self) -> None:
         for lane, end in self._acks.owed.items():
-            self.unacked.acknowledge(lane, end)
+            assert self.endpoint is not None
+            self.unacked.acknowledge(lane, end, self.endpoint.hub.sessions.receipt(self.id, lane, end))
             place = (lane, self.id)
             self.ledger.acked[place] = max(end, self.ledger.acked.get(place, 0))
         self._acks.owed = {}
 
     def _connect(self, endpoint: Endpoint) -> None:
         self._acks = Acks()
-        hello = Hello(self.name, self.session, self.unacked.acked)
-        welcome = Welcome.from_bytes(endpoint.act(HELLO, hello.to_bytes()))
+        hello = Hello(self.name, self.session, self.unacked.acked, self.unacked.receipts)
+        welcome: Welcome = endpoint.act(HELLO, hello)
+        self.session = welcome.session
         stream: Any = self._acks
         endpoint.hub.registry.connect(self.name, self.id, stream)
         for number, lane in endpoint.hub.lanes.items():
@@ -147,7 +156,7 @@ class Producer:
                 Record(self.id, piece.start, piece.span, piece.batch), piece.size, lambda: True
             )
         except PushError:
-            self.endpoint = None
+            self._acks, self.endpoint = Acks(), None
             return
         if end:
             self._acks.owe(piece.lane, end)

@@ -48,6 +48,8 @@ class PushedSchedule:
     window: Window | None
     #: what its table is keyed by: the item's number, the operator's key, or something else
     table: str
+    #: says so, if that is the operator's key
+    declares: bool
     divergence: str
     tolerance: Tolerance
     #: what Θ is multiplied with at each restart
@@ -80,6 +82,7 @@ class PushedSchedule:
             key="int64",
             value="float64" if isinstance(self.window, Decaying) else "int64",
             divergence=self.divergence,
+            operator_key=self.table == "key" and self.declares,
         )
 
     @property
@@ -118,6 +121,7 @@ def draw(seed: int) -> PushedSchedule:
         emits=behind is not None and window is None and rng.random() < 0.6,
         window=window,
         table=rng.choice(("item", "key", "other", "other" if behind else "item")),
+        declares=rng.random() < 0.7,
         divergence=divergence,
         tolerance=_tolerance(rng),
         factors=tuple(rng.choice(FACTORS) for _ in range(7)),

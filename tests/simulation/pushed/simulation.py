@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from afspark.errors import CheckpointError, SegmentError, StoreNotWritable, WorkerFailed
@@ -10,19 +11,19 @@ from afspark.model.windows import Decaying
 from afspark.runtime.crew import Crew
 from afspark.runtime.engine import Engine
 from afspark.runtime.exchange import open_packets
-from afspark.runtime.pipeline import RunOptions
+from afspark.runtime.reception import recorded_lanes
 from afspark.runtime.shift import ROWS
 from afspark.runtime.steps import Passage
 from afspark.store import claim
 from tests.simulation import invariants, observe
-from tests.simulation.cluster import Context, Faults, kept_by
+from tests.simulation.cluster import Context, kept_by
 from tests.simulation.pushed.producers import Ledger, Producer
 from tests.simulation.pushed.program import NAME, pipeline
 from tests.simulation.pushed.promises import Positions, Promise, Truth, told
 from tests.simulation.pushed.schedule import PushedSchedule
 from tests.simulation.pushed.wire import Endpoint
 from tests.simulation.pushed.world import PushedWorld
-from tests.simulation.simulation import DRIVERS, Outcome, SinkFailed
+from tests.simulation.simulation import DRIVERS, Outcome, SinkFailed, run_options
 from tests.simulation.storage import MemoryStore
 from tests.simulation.truth import Cells, summed
 from tests.simulation.world import DriverKilled
@@ -48,6 +49,7 @@ class PushedSimulation:
         self.world.kill_receiver = self._kill_receiver
         self.world.kill_producer = self._kill_producer
         self._chunks = 0
+        self._reached: dict[int, dict[str, int]] = {}
 
     def run(self) -> Outcome:
         self.world.say(self.schedule.describe())
@@ -92,7 +94,7 @@ class PushedSimulation:
             self._batch(number, self.schedule.times[-1])
             for producer in self.producers:
                 producer.say_bye()
-            if not any(producer.waits for producer in self.producers) and self._nothing_waits():
+            if all(producer.over or not producer.session for producer in self.producers) and self._nothing_waits():
                 return self._finally(number)
         raise AssertionError("what was acknowledged never arrives")
 
@@ -143,9 +145,8 @@ class PushedSimulation:
                 self.world.say(f"driver {self.outcome.drivers} starts with {tolerance}")
                 pipe = pipeline(self.schedule, tolerance)
                 identity = claim(self.store.below("afspark"), pipe.fingerprint(), pipe.settings())
-                options = RunOptions(checkpoint="memory:", host_grace_seconds=0.0, faults=Faults())  # type: ignore[arg-type]
-                engine = Engine(Context(), pipe, options, identity, self.store)  # type: ignore[arg-type]
-                engine.reception.open()
+                engine = Engine(Context(), pipe, run_options(), identity, self.store)  # type: ignore[arg-type]
+                engine.reception.open(recorded_lanes(engine.store))
                 self.engine = engine
         return self.engine
 
@@ -193,6 +194,7 @@ class PushedSimulation:
                 for posts in self.engine.reception._posts.values():
                     desks: Any = posts
                     for desk in desks._desks:
+                        desk.plan = replace(desk.plan, listed=posts.listed(desk.plan.lanes))
                         desk.open()
             self.world.say("the receiver is back")
         for producer in self.producers:
@@ -269,15 +271,20 @@ class PushedSimulation:
     # --- what must hold -------------------------------------------------------------------------------------
 
     def _committed(self) -> Positions:
+        """How far lanes were taken; of sessions that are over as well, which no record keeps."""
         assert self.engine is not None
-        return self.engine.reception.positions.get("", {})
+        for lane, ends in self.engine.reception.positions.get("", {}).items():
+            self._reached.setdefault(lane, {}).update(ends)
+        return self._reached
 
     def _taken(self) -> Positions:
         """What is in the states at the end of the batch at work."""
         assert self.engine is not None
         reader = self.engine.crews[0]
-        positions = dict(self._committed())
-        return positions | {one.worker: one.positions for one in reader.reports if one.positions is not None}
+        positions = {lane: dict(ends) for lane, ends in self._committed().items()}
+        for report in reader.reports:
+            positions.setdefault(report.worker, {}).update(report.positions or {})
+        return positions
 
     def _look(self, batch: int) -> None:
         """After a batch: states, losses and what is told of them."""
@@ -300,7 +307,7 @@ class PushedSimulation:
                 return
             note = segment.step_note(batch + 1)
             if note is not None:
-                positions[member.worker] = dict(Passage.from_text(note.decode()).positions)
+                positions.setdefault(member.worker, {}).update(Passage.from_text(note.decode()).positions)
         if positions != self._committed() and (len(crews) > 1 or self.schedule.window is not None):
             return
         if all(observe.at_home(crew, batch) for crew in crews):
@@ -314,7 +321,7 @@ class PushedSimulation:
         if window is None:
             self._note(self.promise.check(observe.states(crew).get(0, {}), panes.get(0, {}), told(self.engine), where))
         elif isinstance(window, Decaying):
-            if crew.base is not None and crew.latest_tick is not None:
+            if crew.latest_tick is not None:
                 # Lost items may be newer than all that are known: the state without failures has faded since.
                 tick = max(crew.latest_tick, *panes, crew.latest_tick)
                 got = observe.at_tick(crew, tick)

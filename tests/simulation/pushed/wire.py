@@ -12,8 +12,9 @@ from pyarrow import flight
 from afspark.errors import AfsparkError
 from afspark.push.entries import Entry, Record
 from afspark.push.errors import to_flight
+from afspark.push.fitting import no_rows
 from afspark.push.hub import Hub
-from afspark.push.server import FlightEndpoint, _empty
+from afspark.push.server import FlightEndpoint
 from afspark.push.service import LaneService
 from afspark.push.wire import Pull
 from afspark.store import Store
@@ -40,7 +41,7 @@ class Endpoint:
     )
 
     def __init__(self, hub: Hub, location: str, stats: Callable[[], dict[str, Any]], **_: Any) -> None:
-        self._hub, self._stats, self._empty = hub, stats, _empty(hub.schema)
+        self._hub, self._stats, self._empty = hub, stats, no_rows(hub.schema)
         here = _here()
         scheme, _, port = location.rpartition(":")
         self.port = int(port) or 7000 + len(here.endpoints)
