@@ -169,8 +169,7 @@ class Feedback(Simulation):
 
     def _share(self, crew: Crew, limit: str) -> float:
         """The operator's part of what the whole pipeline may lose: of Θ or of L."""
-        tolerance = self.schedule.tolerance
-        whole = getattr(tolerance, limit) if isinstance(tolerance, Approximate) else 0.0
+        whole = max(getattr(one, limit) if isinstance(one, Approximate) else 0.0 for one in self.had)
         return float(crew.workforce.terms.place.weight * whole)
 
     def _counted(self, crew: Crew, table: str, expected: list[int], *, copies: int = 1, lost: int = 0) -> float:

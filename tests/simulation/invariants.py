@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 from afspark.model.distances import distance
 from afspark.model.windows import Decaying
-from afspark.policies import MiniBatch, Nothing
+from afspark.policies import Tolerance
 from afspark.runtime.assurance import realised
 from afspark.runtime.engine import Engine
 from afspark.store import load_chain
@@ -24,14 +25,14 @@ def covered(engine: Engine) -> bool:
     return all(entry.recovery is None or entry.recovery.covered for entry in engine.ledger.entries())
 
 
-def state_is_within_bounds(engine: Engine, truth: Truth, schedule: Schedule) -> float:
+def state_is_within_bounds(engine: Engine, truth: Truth, schedule: Schedule, had: Sequence[Tolerance]) -> float:
     """The resident states differ from the truth by no more than the realised bound, and that is within Θ.
 
-    Where a loss is not covered, the bound is infinite for whatever it concerns.
+    ``had``: the policies so far. What no bound covers has an infinite one.
     """
     crew = engine.crew()
-    within = partial(_within, schedule, covered(engine))
     window = schedule.window
+    within = partial(_within, schedule, None if not covered(engine) else had)
     if window is None:
         return within(observe.states(crew).get(0, {}), truth.panes.get(0, {}), realised(crew)["state"])
     if isinstance(window, Decaying):
@@ -54,16 +55,23 @@ def windows_are_complete(
     delivered: dict[int, Cells],
     bounds: dict[int, float],
     schedule: Schedule,
+    had: Sequence[Tolerance],
 ) -> float:
     """A batch delivers exactly the windows that ended before it, each within its bound."""
     assert delivered.keys() == expected.keys(), f"windows {sorted(delivered)} delivered, {sorted(expected)} ended"
-    within = partial(_within, schedule, covered(engine))
+    within = partial(_within, schedule, None if not covered(engine) else had)
     return max((within(delivered[one], expected[one], bounds[one], one) for one in expected), default=0.0)
 
 
 def _within(
-    schedule: Schedule, all_covered: bool, got: Cells, true: Cells, bound: float, window: int | None = None
+    schedule: Schedule,
+    had: Sequence[Tolerance] | None,
+    got: Cells,
+    true: Cells,
+    bound: float,
+    window: int | None = None,
 ) -> float:
+    """Observed ≤ told ≤ promised; without ``had`` nothing is promised."""
     true = {key: value for key, value in true.items() if value}
     apart = distance(schedule.combination.divergence, got, true)
     where = "" if window is None else f" in window {window}"
@@ -71,13 +79,12 @@ def _within(
     rounding = ROUNDING * max([1.0, *map(abs, true.values())]) if isinstance(schedule.window, Decaying) else 0.0
     most = bound * (1 + ROUNDING) + rounding
     assert apart <= most, f"off by {apart}{where}, the realised bound is {bound}: {got} for {true}"
-    if not all_covered:
+    if had is None or not schedule.tolerance.recovers:
         return apart if math.isfinite(bound) else 0.0
-    if isinstance(schedule.tolerance, MiniBatch):
-        assert apart <= rounding, f"an exact policy is off by {apart}{where}"
-    if not isinstance(schedule.tolerance, Nothing) and not isinstance(schedule.window, Decaying):
-        most = schedule.tolerance.promise()
-        assert most is not None and bound <= most * (1 + ROUNDING), f"bound {bound}{where} is above the limit {most}"
+    assert math.isfinite(bound), f"bound {bound}{where}, although every loss is covered"
+    if not isinstance(schedule.window, Decaying):
+        most = max(tolerance.promise() or 0.0 for tolerance in had)
+        assert bound <= most * (1 + ROUNDING), f"bound {bound}{where} is above the limit {most}"
     return apart
 
 
