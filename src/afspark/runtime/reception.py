@@ -162,7 +162,7 @@ class Reception:
             now = lanes[order.worker]
             over = {producer for producer in answer.over if now.get(producer) == final[producer]}
             listed = {tenure: max(number, now.get(tenure, 0)) for tenure, number in answer.listed.items()}
-            lanes[order.worker] = {name: end for name, end in now.items() if name not in over} | listed
+            lanes[order.worker] = {producer: end for producer, end in now.items() if producer not in over} | listed
 
     def _lane(self, name: str, order: Order) -> RemoteLane:
         return open_lane(order, self.claim(name, {"lane": order.worker}))
