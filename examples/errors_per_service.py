@@ -18,7 +18,7 @@ class ErrorsPerService(af.Operator):
     key = ("service",)  # which worker owns an item when rows are emitted with every batch
 
     def states(self):
-        return {"errors": af.HashTable(key="string", value="int64", divergence="max")}
+        return {"errors": af.HashTable(key="string", value="int64", divergence="max", operator_key=True)}
 
     def process(self, items, states):
         states["errors"].add(items.column("service"), 1)

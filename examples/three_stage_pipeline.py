@@ -67,7 +67,7 @@ class Counts(af.Operator):
     alpha = 1.0
 
     def states(self):
-        return {"counts": af.HashTable(key="string", value="int64", divergence="max")}
+        return {"counts": af.HashTable(key="string", value="int64", divergence="max", operator_key=True)}
 
     def process(self, items, states):
         states["counts"].add(items.column("path"), 1)

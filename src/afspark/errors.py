@@ -59,6 +59,10 @@ class UsageError(AfsparkError):
     """The user asked for something that cannot work; nothing was started or changed."""
 
 
+class OperatorMisuse(UsageError):
+    """An operator contradicts the pipeline it stands in, whatever items it gets."""
+
+
 class InputError(AfsparkError):
     """An input file or stream cannot be read. Fields: ``path``."""
 
@@ -67,12 +71,24 @@ class CheckpointError(AfsparkError):
     """The checkpoint belongs to another pipeline, another format version, or contradicts the query."""
 
 
+class AnotherDriver(CheckpointError):
+    """Another driver runs on the checkpoint, or has taken it over. Fields: ``host``, ``process``, ``since``."""
+
+
 class StoreError(AfsparkError):
     """Base of what goes wrong in the backup store."""
 
 
 class StoreNotWritable(StoreError):
     """The backup store refuses writes. Fields: ``path``."""
+
+
+class StoreFull(StoreNotWritable):
+    """There is no room for another object. Fields: ``path``, ``free`` bytes where known."""
+
+
+class StoreAway(StoreError):
+    """The place of the backup store is gone, and with it everything in it. Fields: ``path``, ``seconds``."""
 
 
 class ObjectMissing(StoreError):
@@ -85,6 +101,23 @@ class CorruptObject(StoreError):
 
 class ForeignObject(StoreError):
     """An object is sound but of another format version or owner. Fields: ``name``, ``found``, ``expected``."""
+
+
+class BackupLost(StoreError):
+    """A worker was restored without something that had to be durable: no bound holds any more.
+
+    Fields: ``confirmed``, ``restored``: batch, incarnation and number of the backups.
+    """
+
+    @classmethod
+    def of(cls, what: str, confirmed: tuple[int, ...], restored: tuple[int, ...]) -> BackupLost:
+        return cls(
+            f"The restored state is behind its receiver: {what}"
+            f" (confirmed by backup {tuple(confirmed)}, restored from {tuple(restored)}).",
+            remedy="Look for what was deleted from the store; results would be further from the truth than promised.",
+            confirmed=tuple(confirmed),
+            restored=tuple(restored),
+        )
 
 
 class SegmentError(AfsparkError):
@@ -105,3 +138,7 @@ class WorkerFailed(AfsparkError):
 
 class OperatorFailed(AfsparkError):
     """User code raised. Nothing of the batch was applied there. Fields: ``batch``, ``worker``, ``trace``."""
+
+
+class BadItems(AfsparkError):
+    """More items were bad than the user bears. Fields: ``limit``, and ``batch`` and ``worker``."""

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import gc
+import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from functools import partial
 
+from tests.simulation import pushed
 from tests.simulation.feedback import Feedback
-from tests.simulation.simulation import Broken, Simulation, alone, simulate
+from tests.simulation.pushed.running import Only
+from tests.simulation.pushed.seams import pushed_world
+from tests.simulation.simulation import Broken, Outcome, simulate
+
+Run = Callable[[int], Outcome]
 
 
 def main() -> int:
@@ -16,20 +25,34 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="run this schedule alone")
     parser.add_argument("--schedules", type=int, default=10_000, help="how many to run (default 10000)")
     parser.add_argument("--start", type=int, default=0, help="the first seed (default 0)")
-    parser.add_argument("--feedback", action="store_true", help="two operators, one of which feeds back to the other")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--feedback", action="store_true", help="two operators, one of which feeds back to the other")
+    kind.add_argument("--pushed", action="store_true", help="producers, receivers and an operator on pushed items")
+    parser.add_argument("--only", type=_names, help="with --pushed: events that come to pass, separated by commas")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the steps")
     options = parser.parse_args()
+    logging.disable(logging.WARNING)
     seeds = range(options.start, options.start + options.schedules) if options.seed is None else [options.seed]
-    make = Feedback if options.feedback else alone
-    return _run(seeds, make, verbose=options.verbose, keep_going=options.keep_going)
+    run: Run = partial(simulate, make=Feedback) if options.feedback else simulate
+    if options.pushed:
+        run = partial(pushed.simulate, only=options.only)
+    with pushed_world() if options.pushed else nullcontext():
+        return _run(seeds, run, verbose=options.verbose, keep_going=options.keep_going)
 
 
-def _run(seeds: range | list[int], make: Callable[[int], Simulation], *, verbose: bool, keep_going: bool) -> int:
-    started, broken, batches, losses, told = time.perf_counter(), 0, 0, 0, 0.0
+def _names(text: str) -> Only:
+    return frozenset(text.split(","))
+
+
+def _run(seeds: Iterable[int], run: Run, *, verbose: bool, keep_going: bool) -> int:
+    started, broken, batches, losses, told, number = time.perf_counter(), 0, 0, 0, 0.0, 0
+    gc.disable()
     for number, seed in enumerate(seeds, 1):
+        if number % 100 == 0:
+            gc.collect()
         try:
-            outcome = simulate(seed, make)
+            outcome = run(seed)
         except Broken as error:
             broken += 1
             if verbose:
@@ -43,11 +66,16 @@ def _run(seeds: range | list[int], make: Callable[[int], Simulation], *, verbose
         batches += outcome.batches
         losses += outcome.losses
         spent = time.perf_counter() - started
-        if spent - told > 2 or number == len(seeds):
+        if spent - told > 2:
             told = spent
-            speed = f"{number / spent:.0f}/s, {1000 * spent / batches:.2f} ms a batch"
-            print(f"{number} schedules, {batches} batches, {losses} losses, {broken} broken; {speed}", flush=True)  # noqa: T201
+            print(_progress(number, seed, batches, losses, broken, spent), flush=True)  # noqa: T201
+    print(f"{number} schedules, {batches} batches, {losses} losses, {broken} broken")  # noqa: T201
     return 1 if broken else 0
+
+
+def _progress(number: int, seed: int, batches: int, losses: int, broken: int, spent: float) -> str:
+    speed = f"{number / spent:.0f}/s, {1000 * spent / max(1, batches):.2f} ms a batch"
+    return f"seed {seed}: {number} schedules, {batches} batches, {losses} losses, {broken} broken; {speed}"
 
 
 if __name__ == "__main__":

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from functools import partial
+
 from afspark.model.distances import distance
 from afspark.model.windows import Decaying
-from afspark.policies import MiniBatch, Nothing
+from afspark.policies import Tolerance
 from afspark.runtime.assurance import realised
 from afspark.runtime.engine import Engine
 from afspark.store import load_chain
@@ -21,25 +25,27 @@ def covered(engine: Engine) -> bool:
     return all(entry.recovery is None or entry.recovery.covered for entry in engine.ledger.entries())
 
 
-def state_is_within_bounds(engine: Engine, truth: Truth, schedule: Schedule) -> float:
-    """The resident states differ from the truth by no more than the realised bound, and that is within Θ."""
-    if not covered(engine):
-        return 0.0
+def state_is_within_bounds(engine: Engine, truth: Truth, schedule: Schedule, had: Sequence[Tolerance]) -> float:
+    """The resident states differ from the truth by no more than the realised bound, and that is within Θ.
+
+    ``had``: the policies so far. What no bound covers has an infinite one.
+    """
     crew = engine.crew()
     window = schedule.window
+    within = partial(_within, schedule, None if not covered(engine) else had)
     if window is None:
-        return _within(schedule, observe.states(crew).get(0, {}), truth.panes.get(0, {}), realised(crew)["state"])
+        return within(observe.states(crew).get(0, {}), truth.panes.get(0, {}), realised(crew)["state"])
     if isinstance(window, Decaying):
         tick = crew.latest_tick
         if tick is None:
             return 0.0
-        return _within(schedule, observe.at_tick(crew, tick), truth.at_tick(tick), realised(crew)["state"])
+        return within(observe.at_tick(crew, tick), truth.at_tick(tick), realised(crew)["state"])
     panes, united = observe.states(crew), schedule.spec.kind == "set"
     worst = 0.0
     for number in truth.open_windows:
         inside = [panes[pane] for pane in range(number - window.panes + 1, number + 1) if pane in panes]
         bound = realised(crew, number)["state"]
-        worst = max(worst, _within(schedule, summed(inside, united), truth.of_window(number), bound, number))
+        worst = max(worst, within(summed(inside, united), truth.of_window(number), bound, number))
     return worst
 
 
@@ -49,15 +55,23 @@ def windows_are_complete(
     delivered: dict[int, Cells],
     bounds: dict[int, float],
     schedule: Schedule,
+    had: Sequence[Tolerance],
 ) -> float:
     """A batch delivers exactly the windows that ended before it, each within its bound."""
     assert delivered.keys() == expected.keys(), f"windows {sorted(delivered)} delivered, {sorted(expected)} ended"
-    if not covered(engine):
-        return 0.0
-    return max((_within(schedule, delivered[one], expected[one], bounds[one], one) for one in expected), default=0.0)
+    within = partial(_within, schedule, None if not covered(engine) else had)
+    return max((within(delivered[one], expected[one], bounds[one], one) for one in expected), default=0.0)
 
 
-def _within(schedule: Schedule, got: Cells, true: Cells, bound: float, window: int | None = None) -> float:
+def _within(
+    schedule: Schedule,
+    had: Sequence[Tolerance] | None,
+    got: Cells,
+    true: Cells,
+    bound: float,
+    window: int | None = None,
+) -> float:
+    """Observed ≤ told ≤ promised; without ``had`` nothing is promised."""
     true = {key: value for key, value in true.items() if value}
     apart = distance(schedule.combination.divergence, got, true)
     where = "" if window is None else f" in window {window}"
@@ -65,11 +79,12 @@ def _within(schedule: Schedule, got: Cells, true: Cells, bound: float, window: i
     rounding = ROUNDING * max([1.0, *map(abs, true.values())]) if isinstance(schedule.window, Decaying) else 0.0
     most = bound * (1 + ROUNDING) + rounding
     assert apart <= most, f"off by {apart}{where}, the realised bound is {bound}: {got} for {true}"
-    if isinstance(schedule.tolerance, MiniBatch):
-        assert apart <= rounding, f"an exact policy is off by {apart}{where}"
-    if not isinstance(schedule.tolerance, Nothing) and not isinstance(schedule.window, Decaying):
-        most = schedule.tolerance.promise()
-        assert most is not None and bound <= most * (1 + ROUNDING), f"bound {bound}{where} is above the limit {most}"
+    if had is None or not schedule.tolerance.recovers:
+        return apart if math.isfinite(bound) else 0.0
+    assert math.isfinite(bound), f"bound {bound}{where}, although every loss is covered"
+    if not isinstance(schedule.window, Decaying):
+        most = max(tolerance.promise() or 0.0 for tolerance in had)
+        assert bound <= most * (1 + ROUNDING), f"bound {bound}{where} is above the limit {most}"
     return apart
 
 

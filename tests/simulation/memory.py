@@ -41,34 +41,52 @@ class RiskyColumns(HeapColumns):
 
 
 class MemorySegment:
-    """Implements `residence.Residence`. Every change of its header is a step at which its process may die."""
+    """Implements `residence.Residence`. Every change of its header is a step at which its process may die.
 
-    def __init__(self, identity: Identity, incarnation: int) -> None:
-        self.identity, self.incarnation = identity, incarnation
+    Header and columns are mapped, so that a process which has them goes on with them when the folder is removed; its
+    files are found by their path, which may lead nowhere by then, or into the folder of a successor.
+    """
+
+    def __init__(self, place: Place, identity: Identity, incarnation: int) -> None:
+        self.place, self.identity, self.incarnation = place, identity, incarnation
         self.version, self.marked, self.fence = RESTORING, False, 0
-        self.step = 0
+        self.step = self.backups = 0
         self.columns = RiskyColumns()
-        self.files: dict[str, bytes] = {}
+        self.locked = False
+        self._files: dict[str, bytes] = {}
         self._attached: dict[str, Any] = {}
 
     def left_behind(self) -> MemorySegment:
         """What a new process finds when the one at work has died."""
-        twin = MemorySegment(self.identity, self.incarnation)
+        twin = MemorySegment(self.place, self.identity, self.incarnation)
         twin.version, twin.marked, twin.fence = self.version, self.marked, self.fence
-        twin.step = self.step
-        twin.columns, twin.files = self.columns.copy(), dict(self.files)
+        twin.step, twin.backups = self.step, self.backups
+        twin.columns, twin._files = self.columns.copy(), dict(self._files)
         return twin
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """What is in the folder now."""
+        there = world().memory.get(self.place)
+        if there is None:
+            raise SegmentError(f"{self.place} has been removed")
+        return there._files
 
     def found(self) -> Present:
         return Present(self.identity, self.incarnation, self.version, self.marked, self.fence)
 
     @contextmanager
     def lock(self, timeout_seconds: float) -> Iterator[MemorySegment]:
+        if self.locked:
+            raise SegmentError(f"{self.place} is busy")
+        self.locked = True
         try:
             yield self
         except BaseException:
             self._attached.clear()
             raise
+        finally:
+            self.locked = False
 
     def attach(self, key: str, make: Callable[[Any], Any]) -> Any:
         if key not in self._attached:
@@ -98,8 +116,13 @@ class MemorySegment:
     def step_note(self, batch: int) -> bytes | None:
         return self.files.get(f"step-{batch}-{self.step}")
 
-    def restored_at(self, batch: int, note: bytes) -> None:
+    def restored_at(self, batch: int, note: bytes, backups: int) -> None:
+        self.backups = backups
         self._write(f"step-{batch}-0", note)
+
+    def number_backup(self) -> int:
+        self.backups += 1
+        return self.backups
 
     def keep(self, batch: int, port: str, data: bytes) -> None:
         if self.version != RESTORING:
@@ -155,7 +178,9 @@ class MemorySegment:
 
     def _sweep(self, keep: int) -> None:
         kept = (f"report-{keep}.", f"out-{keep}-", f"out-{keep - 1}-", f"step-{keep + 1}-", "note")
-        self.files = {name: data for name, data in self.files.items() if name.startswith(kept)}
+        files = self.files
+        for name in [name for name in files if not name.startswith(kept)]:
+            del files[name]
 
 
 class MemoryAddress:
@@ -174,10 +199,14 @@ class MemoryAddress:
         here = world()
         here.recovering = incarnation > 0
         old = here.memory.get(self.place)
+        if old is not None and old.identity == identity and old.incarnation == incarnation and old.version != RESTORING:
+            raise SegmentError(f"{self.place} was put in place by another task")
         if old is not None and old.identity == identity and old.incarnation > incarnation:
             raise SegmentError(f"{self.place} is of incarnation {old.incarnation}, newer than {incarnation}")
+        if old is not None and old.locked:
+            raise SegmentError(f"{self.place} is busy")
         here.point("before creation")
-        made = here.memory[self.place] = MemorySegment(identity, incarnation)
+        made = here.memory[self.place] = MemorySegment(self.place, identity, incarnation)
         here.point("after creation")
         yield made
         here.recovering = False

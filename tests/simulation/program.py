@@ -13,7 +13,7 @@ from afspark.model.states import StateSpec
 from afspark.runtime.pipeline import Pipeline
 from afspark.runtime.sources import Chunk, Planner, Source
 from afspark.runtime.sources.source import LogStore, Offset
-from tests.simulation.schedule import Schedule, as_arrow
+from tests.simulation.schedule import OTHERS, Schedule, as_arrow
 from tests.simulation.world import world
 
 
@@ -22,8 +22,8 @@ class Adding(Operator):
 
     key: ClassVar[tuple[str, ...]] = ("key",)
 
-    def __init__(self, spec: StateSpec) -> None:
-        self.spec = spec
+    def __init__(self, spec: StateSpec, *, other_cells: bool = False) -> None:
+        self.spec, self.other_cells = spec, other_cells
 
     def states(self) -> Mapping[str, StateSpec]:
         return {"state": self.spec}
@@ -38,6 +38,8 @@ class Adding(Operator):
 
     def _add(self, items: pa.RecordBatch, state: Any) -> None:
         keys, values = items.column("key").to_numpy(), items.column("value").to_numpy()
+        if self.other_cells:
+            keys = values % OTHERS
         match self.spec.kind:
             case "numeric":
                 for value in values.tolist():
@@ -90,7 +92,7 @@ class ListSource(Source, kind="simulation"):
 def pipeline(schedule: Schedule) -> Pipeline:
     return Pipeline.single(
         source=ListSource(schedule),
-        operator=Adding(schedule.spec),
+        operator=Adding(schedule.spec, other_cells=schedule.other_cells),
         workers=schedule.workers,
         tolerance=schedule.tolerance,
         keyed=schedule.keyed,

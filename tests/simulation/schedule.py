@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -24,6 +24,9 @@ PRIMITIVES: dict[str, tuple[str, ...]] = {
 }
 WINDOWS = ("none", "hopping", "sliding", "decaying")
 KEYS = 12
+OTHERS = 3
+#: by which Θ is changed when a query is started again
+FACTORS = (1.0, 1.0, 1.0, 0.02, 0.5, 4.0)
 
 Item = tuple[int, int, float | None]
 """Key, value, time."""
@@ -71,6 +74,10 @@ class Schedule:
     corrupts: bool
     #: loses all state before almost every batch
     relentless: bool
+    #: what Θ is multiplied with at each restart
+    factors: tuple[float, ...]
+    #: cells of a table are by something else than the key that divides items among workers
+    other_cells: bool
 
     @cached_property
     def spec(self) -> StateSpec:
@@ -88,6 +95,10 @@ class Schedule:
             case _:
                 return Set(divergence=divergence)
 
+    def tolerance_of(self, start: int) -> Tolerance:
+        """The policy that the query has when it is started for the ``start``-th time."""
+        return changed_theta(self.tolerance, self.factors, start)
+
     @cached_property
     def chunks(self) -> list[tuple[Item, ...]]:
         return [chunk for batch in self.batches for chunk in batch]
@@ -99,6 +110,13 @@ class Schedule:
             f"{', relentless' if self.relentless else ''}{', corrupt objects' if self.corrupts else ''}"
             f"{', ends' if self.ends else ''}"
         )
+
+
+def changed_theta(tolerance: Tolerance, factors: tuple[float, ...], start: int) -> Tolerance:
+    """A user may choose another Θ whenever a query is started again."""
+    if start == 0 or not isinstance(tolerance, Approximate):
+        return tolerance
+    return replace(tolerance, theta=tolerance.theta * factors[start % len(factors)])
 
 
 def draw(seed: int) -> Schedule:
@@ -127,6 +145,8 @@ def draw(seed: int) -> Schedule:
         rate=rng.choice((0.5, 1.0, 2.0)),
         corrupts=rng.random() < 0.12,
         relentless=rng.random() < 0.12,
+        factors=tuple(rng.choice(FACTORS) for _ in range(7)),
+        other_cells=combination.primitive in ("hashtable", "set") and rng.random() < 0.3,
     )
 
 
@@ -166,6 +186,11 @@ def _input(rng: random.Random, combination: Combination, window: Window | None, 
             chunks.append(tuple(items))
         batches.append(tuple(chunks))
     return tuple(times), tuple(batches)
+
+
+def cell_of(schedule: Schedule, item: Item) -> int:
+    """The number of the cell that an item goes to, where cells have keys."""
+    return item[1] % OTHERS if schedule.other_cells else item[0]
 
 
 @lru_cache(64)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from afspark.errors import CheckpointError, SegmentError, StoreNotWritable
+from afspark.policies import Tolerance
 from afspark.runtime.assurance import realised
 from afspark.runtime.crew import Crew
 from afspark.runtime.engine import Engine
@@ -41,6 +43,12 @@ class Broken(AssertionError):
         self.seed, self.why, self.trace = seed, why, trace
 
 
+def run_options() -> RunOptions:
+    """Drivers come one after the other, so that nobody has to wait for the end of a lease."""
+    faults: Any = Faults()
+    return RunOptions(checkpoint="memory:", host_grace_seconds=0.0, faults=faults, takeover=True, lease_seconds=0.0)
+
+
 @dataclass(frozen=True)
 class Delivery:
     """What a sink got for a batch: closed windows, and the bound that was promised for each."""
@@ -68,7 +76,8 @@ class Simulation:
         self.schedule = schedule
         self.world = World(schedule.seed, hosts=schedule.hosts, failures=schedule.failures, rate=schedule.rate)
         self.store = MemoryStore(self.world)
-        self.pipeline = self.assemble(schedule)
+        #: the policies that the query has had so far
+        self.had: list[Tolerance] = []
         self.truth = Truth(schedule)
         self.engine: Engine | None = None
         self.deliveries: dict[int, list[Delivery]] = {}
@@ -148,10 +157,11 @@ class Simulation:
             self.outcome.drivers += 1
             self.world.say(f"driver {self.outcome.drivers} starts")
             store = self.store.below("afspark")
+            self.had.append(self.schedule.tolerance_of(self.outcome.drivers - 1))
+            pipeline = self.assemble(replace(self.schedule, tolerance=self.had[-1]))
             with self.world.in_peace():
-                identity = claim(store, self.pipeline.fingerprint(), self.pipeline.settings())
-            options = RunOptions(checkpoint="memory:", host_grace_seconds=0.0, faults=Faults())  # type: ignore[arg-type]
-            self.engine = Engine(Context(), self.pipeline, options, identity, self.store)  # type: ignore[arg-type]
+                identity = claim(store, pipeline.fingerprint(), pipeline.settings())
+            self.engine = Engine(Context(), pipeline, run_options(), identity, self.store)  # type: ignore[arg-type]
         return self.engine
 
     def _excuse(self, error: CheckpointError) -> None:
@@ -227,14 +237,19 @@ class Simulation:
         assert self.engine is not None
         if not observe.at_home(self.crew, batch):
             return 0.0
-        return invariants.state_is_within_bounds(self.engine, self.truth, self.schedule)
+        return invariants.state_is_within_bounds(self.engine, self.truth, self.schedule, self.had)
 
     def _check_deliveries(self, batch: int) -> None:
         assert self.engine is not None
         for delivery in self.deliveries.get(batch, []):
             self._note(
                 invariants.windows_are_complete(
-                    self.engine, self.truth.closed.get(batch, {}), delivery.windows, delivery.bounds, self.schedule
+                    self.engine,
+                    self.truth.closed.get(batch, {}),
+                    delivery.windows,
+                    delivery.bounds,
+                    self.schedule,
+                    self.had,
                 )
             )
 

@@ -10,7 +10,7 @@ from afspark.model.windows import Decaying
 from afspark.runtime.exchange import owners
 from afspark.runtime.sources import share
 from tests.simulation.program import chunk
-from tests.simulation.schedule import Item, Schedule, as_arrow
+from tests.simulation.schedule import Item, Schedule, as_arrow, cell_of
 
 Cells = dict[Any, float]
 
@@ -125,9 +125,9 @@ class Truth:
             case "vector" | "matrix":
                 return item[0], item[1]
             case "hashtable":
-                return f"k{item[0]}".encode(), item[1]
+                return f"k{cell_of(self.schedule, item)}".encode(), item[1]
             case _:
-                return f"k{item[0]}".encode(), 1
+                return f"k{cell_of(self.schedule, item)}".encode(), 1
 
     def _bound(self, now: float) -> float | None:
         """Windows that end with a lower pane are over."""

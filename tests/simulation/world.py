@@ -71,7 +71,7 @@ class World:
 
     # --- failures -------------------------------------------------------------------------------------------
 
-    def strikes(self, weight: float = 1.0) -> bool:
+    def strikes(self, weight: float = 1.0, where: str = "") -> bool:
         """Casts the die for one step."""
         if self.dying or self.quiet:
             return False

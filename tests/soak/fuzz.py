@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from afspark.push.drain import Drain
-from tests.unit.push.child_receiver import ChildReceiver
+from tests.unit.push.child_receiver import WORKERS, ChildReceiver
 from tests.unit.push.fuzzing import HIGHEST, LANES, SCHEMA, Honest, campaign
 
 BUFFER = 16 << 20
@@ -69,7 +69,7 @@ def _run(receiver: ChildReceiver, seconds: float, seed: int, threads: int) -> in
     faults = [*honest.wrong, *outcome.unforeseen]
     counts = outcome.counts
     if receiver.alive:
-        with Drain(receiver.address, 0, incarnation=HIGHEST, fence=HIGHEST) as drain:
+        with Drain(receiver.address, 0, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as drain:
             refused = drain.stats()["refused"]
         _say(f"refused: {refused}")
         faults += [f"{refused['internal']} errors nobody foresaw"] if "internal" in refused else []

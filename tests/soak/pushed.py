@@ -26,6 +26,7 @@ import pytest
 
 import afspark as af
 from afspark.runtime.pipeline import Pipeline
+from afspark.runtime.reception import recorded_lanes
 from afspark.runtime.sources import Pushed
 from afspark.store import Throttle
 from tests.soak.zygote import Zygote, children_of
@@ -304,7 +305,7 @@ def drive(folder: Path, plan: Plan) -> None:
     throttle = Throttle(plan.latency) if plan.latency else None
     rig = Rig(folder / "rig", Hosts({"a": 1, "b": 1}), patch, pipeline=pipeline, throttle=throttle)
     engine = rig.start()
-    engine.reception.open()
+    engine.reception.open(recorded_lanes(engine.store))
     _publish(known, engine.reception.addresses()[0])
     idle = 0
     while idle < 2:

@@ -64,7 +64,7 @@ class WordCount(Operator):
         self.alpha = None if longest is None else float((longest + 1) // 2)
 
     def states(self) -> Mapping[str, StateSpec]:
-        return {"counts": HashTable(key="string", value="int64", divergence="max")}
+        return {"counts": HashTable(key="string", value="int64", divergence="max", operator_key=True)}
 
     def check(self, schema: pa.Schema | None) -> None:
         if schema is None:

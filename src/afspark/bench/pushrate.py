@@ -39,7 +39,7 @@ class CountKeys(af.Operator):
     alpha = 1.0
 
     def states(self) -> Mapping[str, af.StateSpec]:
-        return {"counts": af.HashTable(key="int64", value="int64")}
+        return {"counts": af.HashTable(key="int64", value="int64", operator_key=True)}
 
     def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
         states["counts"].add(items.column("key"), 1)

@@ -1,17 +1,16 @@
 """Thresholds and error bounds: pure mathematics."""
 
-from afspark.bounds.general import Loss, output_bound, realised_outputs, realised_state, state_bound
+from afspark.bounds.general import state_bound
 from afspark.bounds.join import join_error
 from afspark.bounds.learning import Risk, average_regret_bound, regret_bound
 from afspark.bounds.sketch import HeavyKeys
 from afspark.bounds.thresholds import Place, divides_among_copies, realised, threshold
 from afspark.bounds.weights import weights
-from afspark.bounds.windows import Failure, Windowing, decayed, failures_in_force, pane_threshold, strictest
+from afspark.bounds.windows import Failure, Windowing, decayed, failures_in_force
 
 __all__ = [
     "Failure",
     "HeavyKeys",
-    "Loss",
     "Place",
     "Risk",
     "Windowing",
@@ -20,14 +19,9 @@ __all__ = [
     "divides_among_copies",
     "failures_in_force",
     "join_error",
-    "output_bound",
-    "pane_threshold",
     "realised",
-    "realised_outputs",
-    "realised_state",
     "regret_bound",
     "state_bound",
-    "strictest",
     "threshold",
     "weights",
 ]

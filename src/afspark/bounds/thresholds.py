@@ -19,7 +19,8 @@ class Place:
 
     ``workers`` (n) is the number of copies, ``keyed`` whether their keys are disjoint, ``weight`` (w) the
     operator's part of the pipeline's budget, ``fan_out`` (β) the most outputs of one item, and ``downstream``
-    (m-i) the number of operators after it, each of which may multiply a loss by β.
+    (m-i) the number of operators after it, each of which may multiply a loss by β. ``panes`` is the number of
+    panes in a sliding window, whose states share the window's budget.
     """
 
     workers: int = 1
@@ -27,6 +28,7 @@ class Place:
     weight: float = 1.0
     fan_out: float = 1.0
     downstream: int = 0
+    panes: int = 1
 
     def __post_init__(self) -> None:
         ranges = {
@@ -34,6 +36,7 @@ class Place:
             "weight": (self.weight, 0 < self.weight <= 1, "above 0 and at most 1"),
             "fan_out": (self.fan_out, 1 <= self.fan_out < math.inf, "at least 1 and finite"),
             "downstream": (self.downstream, self.downstream >= 0, "at least 0"),
+            "panes": (self.panes, self.panes >= 1, "at least 1"),
         }
         for name, (value, fits, expected) in ranges.items():
             if not fits:
@@ -61,10 +64,11 @@ def threshold(
     divergence: str | None = None,
     decaying: bool = False,
 ) -> float:
-    """Share of ``limit`` one worker may lose at its next failure: w·Θ / (2 · n · β^(m-i) · 2^k).
+    """Share of ``limit`` one worker may lose at its next failure: w·Θ / (2 · n · P · β^(m-i) · 2^k).
 
-    ``divergence`` is that of the state in question, None for numbers of items. ``decaying``: errors fade by
-    themselves, so nothing is held back for later failures: w·Θ / (n · β^(m-i)).
+    ``divergence`` is that of the state in question, None for numbers of items, which are not divided among the P
+    panes of a sliding window. ``decaying``: errors fade by themselves, so nothing is held back for later failures:
+    w·Θ / (n · β^(m-i)).
 
     >>> threshold(10_000)
     5000.0
@@ -77,7 +81,8 @@ def threshold(
         raise ValueError(f"a limit is a number >= 0, not {limit}")
     if failures < 0:
         raise ValueError(f"a number of failures is >= 0, not {failures}")
-    share = place.weight * limit / (place.copies(divergence) * place.amplification)
+    panes = 1 if divergence is None else place.panes
+    share = place.weight * limit / (place.copies(divergence) * panes * place.amplification)
     return share if decaying else math.ldexp(share, -failures - 1)
 
 
@@ -86,7 +91,7 @@ def divides_among_copies(*, keyed: bool, divergence: str) -> bool:
 
     Mergeable shares add up, so their errors do, and so do distances that sum over keys, and numbers of keys
     ("keys"). Only the maximum difference over key-disjoint shares is the maximum of the shares' own
-    differences.
+    differences. ``keyed``: no key is in two shares; that the operator's items are partitioned by key is not enough.
     """
     return not (keyed and divergence == "max")
 

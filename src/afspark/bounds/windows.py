@@ -6,7 +6,7 @@ every pane that was open at its moment, and no other. AF-Stream, section 3.5.2:
 - hopping: a window is one pane. It counts the failures that struck it, so a new window starts with the full
   threshold.
 - sliding: a window is the last ``panes`` panes and its error the sum of theirs, so each pane gets 1/``panes``
-  of a window's threshold. A failure counts while the window reaches back to a pane it struck.
+  of a window's threshold (`Place.panes`). A failure counts while the window reaches back to a pane it struck.
 - decaying: old errors fade, nothing is halved. The promise is then Σ decay^age · θ over the failures.
 - none: one window that never closes; every failure counts.
 """
@@ -18,7 +18,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from afspark.bounds.thresholds import ALONE, Place, threshold
 from afspark.errors import UsageError
 
 
@@ -80,58 +79,23 @@ def failures_in_force(kind: Windowing | str, failures: Iterable[Failure], pane: 
             return 0
 
 
-def strictest(
-    kind: Windowing | str, failures: Iterable[Failure], *, first_open: int, newest: int, panes: int = 1
-) -> int:
-    """k of the open pane with the smallest threshold: for a state that has one threshold for all its panes."""
-    known = list(failures)
-    return max(failures_in_force(kind, known, pane, panes) for pane in range(first_open, newest + 1))
-
-
-def pane_threshold(
-    limit: float,
-    kind: Windowing | str,
-    failures: Iterable[Failure],
-    pane: int,
-    *,
-    panes: int = 1,
-    place: Place = ALONE,
-    divergence: str | None = None,
-) -> float:
-    """θ of one pane of one worker, so that no window loses more than ``limit``.
-
-    >>> pane_threshold(1000, "sliding", [Failure(0, 1)], pane=2, panes=5)
-    50.0
-    """
-    windowing = Windowing.parse(kind)
-    whole = threshold(
-        limit,
-        failures=failures_in_force(windowing, failures, pane, panes),
-        place=place,
-        divergence=divergence,
-        decaying=windowing is Windowing.DECAYING,
-    )
-    return whole / _length(panes) if windowing is Windowing.SLIDING else whole
-
-
 def decayed(losses: Iterable[tuple[float, float]], decay: float) -> float:
     """What is left of losses under a decaying window: Σ decay^age · θ over pairs of (age, θ in force).
+
+    A loss of a later tick (of negative age) weighs more in the units of this one.
 
     >>> decayed([(0, 100.0), (2, 100.0)], decay=0.5)
     125.0
     """
     _check_decay(decay)
-    return math.fsum(theta * decay**age for age, theta in losses)
+    return math.fsum(theta * _faded(decay, age) for age, theta in losses if theta)
 
 
-def decayed_at_most(theta: float, decay: float, gap: float) -> float:
-    """The promise of a decaying window if a worker's failures are at least ``gap`` apart: θ / (1 - decay^gap).
-
-    >>> decayed_at_most(100.0, decay=0.5, gap=1)
-    200.0
-    """
-    _check_decay(decay)
-    return theta / (1 - decay**gap) if gap > 0 and decay < 1 else math.inf
+def _faded(decay: float, age: float) -> float:
+    try:
+        return float(decay**age)
+    except (OverflowError, ZeroDivisionError):
+        return math.inf
 
 
 def _check_decay(decay: float) -> None:

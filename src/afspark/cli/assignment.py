@@ -35,13 +35,14 @@ class Assignment:
     faults: FaultPlan
     checkpoint: str
     lasting: bool = False
+    takeover: bool = False
 
     def start(self, spark: SparkSession) -> Query:
         stream = read_stream(spark).source(self.task.source)
         stateful = self.task.apply(stream, workers=self.workers, tolerance=self.tolerance)
         writer = self.task.write(stateful, self.checkpoint).option("checkpointLocation", self.checkpoint)
         writer = writer.option("batchBytes", self.plan.batch_bytes).trigger(availableNow=True)
-        return writer.inject(self.faults).start()
+        return writer.inject(self.faults).start(takeover=self.takeover)
 
 
 @dataclass(frozen=True)

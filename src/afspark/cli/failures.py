@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from afspark import errors
-from afspark.errors import AfsparkError, UsageError
+from afspark.errors import AfsparkError, AnotherDriver, UsageError
 
 GOES_ON = "The state is kept: the same command goes on from here."
 
@@ -29,8 +29,8 @@ def own_error(error: BaseException) -> AfsparkError | None:
 
 
 def with_hint(error: AfsparkError, hint: str) -> AfsparkError:
-    """The same error whose remedy ends with ``hint``, unless there is nothing to go on from."""
-    if not isinstance(error, UsageError):
+    """The same error whose remedy ends with ``hint``, unless there is nothing to go on from, or another one goes on."""
+    if not isinstance(error, UsageError | AnotherDriver):
         error.remedy = f"{error.remedy} {hint}".strip()
     return error
 

@@ -66,6 +66,7 @@ class RunOptions:
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
     checkpoint: str | None = None
+    takeover: bool = False
     output: str | None = None
     json: str | None = None
     quiet: bool = False
@@ -96,6 +97,7 @@ class InspectOptions:
     segments: str | None = None
     json: str | None = None
     cells: int = 0
+    bad: bool = False
     debug: bool = False
 
 
@@ -271,6 +273,9 @@ def add_common(parser: argparse.ArgumentParser, algorithm: str) -> None:
         "--checkpoint", metavar="DIR", help="where backups go and a later run goes on (default: temporary)"
     )
     group.add_argument(
+        "--takeover", action="store_true", help="go on with a checkpoint that another run uses; that one has to stop"
+    )
+    group.add_argument(
         "--kill", type=values.count_or_zero, metavar="K", default=0, help="let K system failures strike (default: 0)"
     )
     group = parser.add_argument_group("run")
@@ -323,6 +328,7 @@ def _add_inspect(commands: Any) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="folder or URI")
     parser.add_argument("--operator", metavar="NAME", help="show this operator only")
     parser.add_argument("--verify", action="store_true", help="read all backups in use and check them")
+    parser.add_argument("--bad", action="store_true", help="show the items that operators could not take")
     parser.add_argument("--segments", metavar="DIR", help="folder with resident state (default: that of this machine)")
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON")
     parser.add_argument(

@@ -45,6 +45,7 @@ def run(options: RunOptions) -> int:
             faults=faults,
             checkpoint=workspace.checkpoint,
             lasting=workspace.lasting,
+            takeover=options.takeover,
         )
         report = _run(options, assignment, workspace)
     if options.json is not None:

@@ -6,8 +6,8 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from types import FrameType
 
 import pyarrow as pa
@@ -15,19 +15,13 @@ import pyarrow as pa
 from afspark.cli.progressbar import Display, Snapshot, display_for
 from afspark.cli.pumping import Pump
 from afspark.cli.sendoptions import SendOptions
+from afspark.cli.sendsources import Source, counted, source_of
 from afspark.cli.signals import heeding_stops
-from afspark.errors import AfsparkError, InputError
-from afspark.push.adapters.datagrams import Datagrams
-from afspark.push.adapters.netflow import NetFlow
-from afspark.push.adapters.syslog import Syslog
-from afspark.push.adapters.tcplines import TcpLines
+from afspark.errors import AfsparkError
 from afspark.push.errors import ReceiverUnreachable
-from afspark.push.fitting import Rows
-from afspark.push.lines import LineParser
 from afspark.push.link import Dial, fetch_schema, may_pass, short_reason
 from afspark.push.producer import Producer
 from afspark.push.punctuating import Punctuator
-from afspark.push.reading import Input, guess_format, line_parser
 from afspark.push.security import read_token
 from afspark.report.wording import bytes_text, number_text, seconds_text
 
@@ -43,11 +37,12 @@ class Sending(Snapshot):
     taken: int = 0
     resent: int = 0
     bad: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def facts(self) -> str:
-        bad = f" · {self.bad:,} bad" if self.bad else ""
-        return f"{self.items:,} rows acknowledged · {self.taken - self.items:,} under way · {self.resent:,} resent{bad}"
+        sent = f"{self.items:,} rows acknowledged · {self.taken - self.items:,} under way · {self.resent:,} resent"
+        return " · ".join([sent, *counted({"bad": self.bad, **self.left_out})])
 
     def speed(self, total_bytes: int) -> str:
         if total_bytes:
@@ -56,23 +51,13 @@ class Sending(Snapshot):
         return f"{bytes_text(self.bytes)} · {rate:,.0f} rows/s"
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where rows come from. ``stop`` ends it in order; ``notes`` are for the summary."""
-
-    rows: Callable[[pa.Schema], Iterator[Rows]]
-    bytes: int = 0
-    stop: Callable[[], None] = lambda: None
-    notes: Callable[[], list[str]] = list
-
-
 def send(options: SendOptions) -> int:
     """Carries out ``options``; the exit status."""
     token = None if options.token_file is None else read_token(options.token_file).decode()
     dial = Dial(options.address, token, options.tls_ca)
     with contextlib.ExitStack() as stack:
         signals = stack.enter_context(_hearing_signals())
-        source = _source(options, stack)
+        source = source_of(options, stack)
         schema = _schema(dial, options)
         status = _send(options, source, schema, token)
     return 128 + signals[0] if signals else status
@@ -122,7 +107,7 @@ def _send(options: SendOptions, source: Source, schema: pa.Schema, token: str | 
             display.begin("send", source.bytes)
             pump.start()
             try:
-                _follow(pump, producer, display, began)
+                _follow(pump, producer, source, display, began)
             except KeyboardInterrupt:
                 interrupted = True
                 display.note("Stopping after what is under way … (Ctrl-C again: at once)")
@@ -132,7 +117,7 @@ def _send(options: SendOptions, source: Source, schema: pa.Schema, token: str | 
             if options.end and not interrupted and pump.error is None:
                 producer.end()
             producer.close(LEAVE_SECONDS if interrupted else None)
-            _show(pump, producer, display, began)
+            _show(pump, producer, source, display, began)
     except KeyboardInterrupt:
         interrupted = True
         producer.abort()
@@ -152,20 +137,20 @@ def _send(options: SendOptions, source: Source, schema: pa.Schema, token: str | 
     return 0
 
 
-def _follow(pump: Pump, producer: Producer, display: Display, began: float) -> None:
+def _follow(pump: Pump, producer: Producer, source: Source, display: Display, began: float) -> None:
     while pump.is_alive():
         pump.join(POLL_SECONDS)
-        _show(pump, producer, display, began)
+        _show(pump, producer, source, display, began)
     if pump.error is None:
         while producer.unacknowledged:
             with contextlib.suppress(AfsparkError):
                 producer.flush(POLL_SECONDS)
             if not producer.alive:
                 return
-            _show(pump, producer, display, began)
+            _show(pump, producer, source, display, began)
 
 
-def _show(pump: Pump, producer: Producer, display: Display, began: float) -> None:
+def _show(pump: Pump, producer: Producer, source: Source, display: Display, began: float) -> None:
     counters = producer.counters
     display.show(
         Sending(
@@ -176,6 +161,7 @@ def _show(pump: Pump, producer: Producer, display: Display, began: float) -> Non
             taken=counters.taken,
             resent=counters.resent,
             bad=pump.bad,
+            left_out=source.left_out(),
         )
     )
 
@@ -229,53 +215,3 @@ def _schema(dial: Dial, options: SendOptions) -> pa.Schema:
             told = True
         time.sleep(pause)
         pause = min(2 * pause, 1.0)
-
-
-def _source(options: SendOptions, stack: contextlib.ExitStack) -> Source:
-    if options.listen_udp is not None:
-        return _udp(options, stack.enter_context(Datagrams(options.listen_udp)))
-    if options.listen_tcp is not None:
-        return _tcp(options, stack.enter_context(TcpLines(options.listen_tcp)))
-    if options.files.count("-") > 1:
-        raise InputError("Standard input can be read once.", path="-")
-    inputs = [
-        Input(path=path, format=options.format or guess_format(path), header=options.header) for path in options.files
-    ]
-    known = 0 if "-" in options.files else sum(given.bytes for given in inputs)
-    return Source(lambda schema: (rows for given in inputs for rows in given.rows(schema)), known)
-
-
-def _udp(options: SendOptions, datagrams: Datagrams) -> Source:
-    _say(options, "udp", datagrams.address)
-
-    def rows(schema: pa.Schema) -> Iterator[Rows]:
-        if options.format == "netflow":
-            return map(NetFlow(schema).datagrams, datagrams)
-        if options.format in {None, "syslog"}:
-            return map(Syslog(schema).datagrams, datagrams)
-        parse: LineParser = line_parser(options.format or "text", schema)
-        return (parse(b"".join(each.rstrip(b"\r\n") + b"\n" for each in many)) for many in datagrams)
-
-    def notes() -> list[str]:
-        dropped = datagrams.dropped
-        return [f"The kernel dropped {'an unknown number of' if dropped is None else f'{dropped:,}'} datagrams."]
-
-    return Source(rows, stop=datagrams.stop, notes=notes)
-
-
-def _tcp(options: SendOptions, lines: TcpLines) -> Source:
-    _say(options, "tcp", lines.address)
-
-    def rows(schema: pa.Schema) -> Iterator[Rows]:
-        parse = Syslog(schema) if options.format == "syslog" else line_parser(options.format or "text", schema)
-        return map(parse, lines)
-
-    def notes() -> list[str]:
-        return [f"{lines.too_long:,} lines were too long."] if lines.too_long else []
-
-    return Source(rows, stop=lines.stop, notes=notes)
-
-
-def _say(options: SendOptions, kind: str, address: tuple[str, int]) -> None:
-    if not options.quiet:
-        print(f"Listening at {kind}://{address[0]}:{address[1]} (Ctrl-C ends)", file=sys.stderr, flush=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 from argparse import ArgumentTypeError
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from afspark.cli import values
 from afspark.errors import UsageError
+from afspark.push.addresses import split_address
 
 STANDARD_INPUT = "-"
 FILE_FORMATS = ("csv", "jsonl", "parquet", "arrow", "text")
@@ -23,7 +25,7 @@ examples:
   afspark send localhost:7000 flows.csv.gz --rate 100000 --unacked 10000
   afspark send host:7000 flows.csv --token-file token --tls-ca ca.pem
   afspark send localhost:7000 --listen-udp 0.0.0.0:2055 --format netflow
-  afspark send localhost:7000 --listen-tcp localhost:5000 --format text
+  afspark send [::1]:7000 --listen-tcp [::]:5514 --format syslog
 """
 
 
@@ -62,15 +64,25 @@ def add_send(commands: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("address", metavar="ADDRESS", help="of the receiver: HOST:PORT")
+    parser.add_argument("address", metavar="ADDRESS", help="of the receiver: HOST:PORT or [IPV6]:PORT")
     group = parser.add_argument_group("input (files, or one of --listen-udp and --listen-tcp)")
     group.add_argument("files", metavar="FILE", nargs="*", help="in this order; - is standard input")
-    group.add_argument("--listen-udp", type=listen_address, metavar="HOST:PORT", help="take datagrams until Ctrl-C")
-    group.add_argument("--listen-tcp", type=listen_address, metavar="HOST:PORT", help="take lines until Ctrl-C")
+    group.add_argument(
+        "--listen-udp",
+        type=partial(listen_address, "udp"),
+        metavar="HOST:PORT",
+        help="take datagrams until Ctrl-C; [::] takes IPv4 and IPv6",
+    )
+    group.add_argument(
+        "--listen-tcp",
+        type=partial(listen_address, "tcp"),
+        metavar="HOST:PORT",
+        help="take lines until Ctrl-C; syslog may count its octets (RFC 6587) instead",
+    )
     group.add_argument(
         "--format",
         choices=FORMATS,
-        help="default: by the file's name; syslog for UDP, text for TCP (netflow: version 5)",
+        help="default: by the file's name; syslog for UDP, text for TCP (netflow: 5, 9 and IPFIX)",
     )
     group.add_argument(
         "--no-header", dest="header", action="store_false", help="CSV has the receiver's columns, no line of names"
@@ -118,16 +130,16 @@ def add_send(commands: Any) -> None:
     group.add_argument("--debug", action="store_true", help="show the traces of errors")
 
 
-def listen_address(text: str) -> tuple[str, int]:
-    """Where to listen.
+def listen_address(scheme: str, text: str) -> tuple[str, int]:
+    """Where to listen; the scheme may stand before it.
 
-    >>> listen_address("0.0.0.0:2055"), listen_address("[::1]:514")
+    >>> listen_address("udp", "0.0.0.0:2055"), listen_address("udp", "udp://[::1]:514")
     (('0.0.0.0', 2055), ('::1', 514))
     """
-    host, colon, port = text.rpartition(":")
-    if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536):
-        raise ArgumentTypeError(f"{text!r} must be HOST:PORT, like localhost:5000")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    try:
+        return split_address(text.removeprefix(f"{scheme}://"))
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r}: {error}") from None
 
 
 def send_options(chosen: dict[str, Any]) -> SendOptions:

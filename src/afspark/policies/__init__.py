@@ -1,17 +1,21 @@
 """Tolerance policies: pure decisions about what to back up."""
 
 from afspark.policies.fitness import refuse_if_unfit
-from afspark.policies.inforce import Thresholds, thresholds_in_force
+from afspark.policies.inforce import Thresholds, losses_add_up, thresholds_in_force
+from afspark.policies.pushed import ItemLimits, item_limits
 from afspark.policies.tolerance import Approximate, MiniBatch, Nothing, Tolerance, UpstreamBackup, counts_as_failure
 
 __all__ = [
     "Approximate",
+    "ItemLimits",
     "MiniBatch",
     "Nothing",
     "Thresholds",
     "Tolerance",
     "UpstreamBackup",
     "counts_as_failure",
+    "item_limits",
+    "losses_add_up",
     "refuse_if_unfit",
     "thresholds_in_force",
 ]

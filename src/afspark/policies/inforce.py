@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from afspark.bounds.thresholds import Place
+from afspark.bounds.thresholds import Place, divides_among_copies
 from afspark.model.states import StateSpec
 from afspark.policies.tolerance import Approximate, Tolerance
 
@@ -57,8 +57,13 @@ def thresholds_in_force(
     )
 
 
+def losses_add_up(spec: StateSpec, place: Place) -> bool:
+    """Whether the losses of different workers add up in a state, so that they share its budget."""
+    return divides_among_copies(keyed=_seen_by(spec, place).keyed, divergence=spec.distance.value)
+
+
 def _seen_by(spec: StateSpec, place: Place) -> Place:
-    """Shares of arrays and numbers are added up, also where the items of the operator are partitioned by key."""
+    """Shares are disjoint where items are partitioned by key and the state has that key, which few states have."""
     return replace(place, keyed=False) if place.keyed and not spec.disjoint else place
 
 
@@ -80,6 +85,8 @@ def _factors(
     if place.amplification > 1:
         after = "1 operator" if place.downstream == 1 else f"{place.downstream} operators"
         yield f"divided by {place.amplification:g} for {after} downstream with up to {place.fan_out:g} outputs per item"
+    if place.panes > 1:
+        yield f"divided among the {place.panes} panes of a window"
     if decaying:
         yield "not halved by failures because old errors fade"
     elif failures:
@@ -90,11 +97,7 @@ def _factors(
 
 
 def _sharing(states: Mapping[str, StateSpec], place: Place) -> str:
-    apart = [
-        name
-        for name, spec in states.items()
-        if not spec.exact and _seen_by(spec, place).copies(spec.distance.value) < place.workers
-    ]
+    apart = [name for name, spec in states.items() if not spec.exact and not losses_add_up(spec, place)]
     shared = f"shared by {place.workers} copies"
     return f"{shared} except for {' and '.join(apart)}, whose keys are disjoint" if apart else shared
 

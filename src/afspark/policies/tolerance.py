@@ -238,10 +238,10 @@ def _is_limit(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(value, Real) and float(value) >= 0
 
 
-def counts_as_failure(*, completed: int) -> bool:
+def counts_as_failure(*, completed: int, steps: bool = False) -> bool:
     """Whether losing an incarnation costs a halving.
 
-    An incarnation that completed no batch held nothing its backup did not hold, so its end loses nothing;
-    counting it would let a crash loop drive the threshold to zero.
+    An incarnation that completed no batch, and no step of one (``steps``), held nothing its backup did not hold, so
+    its end loses nothing; counting it would let a crash loop drive the threshold to zero.
     """
-    return completed > 0
+    return completed > 0 or steps

@@ -16,9 +16,14 @@ from afspark.push.wire import Ack
 
 
 class Acks:
-    """``write`` sends one message; ``unacked`` tells γ, which goes along when it has changed."""
+    """``write`` sends one message; ``unacked`` tells γ, which goes along when it has changed; ``receipt`` proves the
+    acknowledgement of a lane up to an end.
+    """
 
-    def __init__(self, write: Callable[[bytes], None], unacked: Callable[[], float]) -> None:
+    def __init__(
+        self, write: Callable[[bytes], None], unacked: Callable[[], float], receipt: Callable[[int, int], str]
+    ) -> None:
+        self._receipt = receipt
         self._write = write
         self._unacked = unacked
         self._told = unacked()
@@ -55,16 +60,17 @@ class Acks:
             unacked = self._unacked()
             for lane, end in owed.items():
                 news = None if unacked == self._told else unacked
-                self._write(Ack(lane, end, news).to_bytes())
+                self._write(Ack(lane, end, news, self._receipt(lane, end)).to_bytes())
                 self._told = unacked
             with self._changed:
                 self._sent |= owed
                 self._changed.notify_all()
 
     def wait(self, seconds: float) -> bool:
-        """Waits until everything expected was sent; whether it was."""
+        """Waits until everything expected was sent, or nothing more can be; whether everything was."""
         with self._changed:
-            return self._changed.wait_for(self._is_done, seconds)
+            self._changed.wait_for(lambda: self._closed or self._is_done(), seconds)
+            return self._is_done()
 
     @property
     def closed(self) -> bool:
@@ -82,7 +88,7 @@ class Acks:
             pass
 
     def _is_done(self) -> bool:
-        return self._closed or all(self._sent.get(lane, 0) >= end for lane, end in self._expected.items())
+        return all(self._sent.get(lane, 0) >= end for lane, end in self._expected.items())
 
     def _run(self) -> None:
         while True:

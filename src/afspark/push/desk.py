@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from afspark.errors import StoreError
+from afspark.errors import StoreError, UsageError
+from afspark.push.certificates import check_certificate, check_reachable
 from afspark.push.limits import Limits
 from afspark.push.receiver import Receiver, ReceiverConfig
-from afspark.push.security import Security
+from afspark.push.security import Security, new_secret
 from afspark.push.tenure import Tenure
-from afspark.push.wire import Allowance
+from afspark.push.wire import Allowance, Positions
 from afspark.store import Store, seal, unseal
 
 _ADDRESSES = "addresses"
@@ -24,7 +25,9 @@ _ADDRESSES = "addresses"
 
 @dataclass(frozen=True, kw_only=True)
 class DeskPlan:
-    """What a receiver is to be. ``items``, ``seconds`` and ``unacked`` are those before any failure."""
+    """What a receiver is to be. ``items``, ``seconds`` and ``unacked`` are those before any failure. ``listed``: the
+    recorded positions of its lanes. ``reached_at``: what to call its host, if not ``host``.
+    """
 
     number: int
     lanes: tuple[int, ...]
@@ -38,6 +41,9 @@ class DeskPlan:
     logs_first: bool = False
     limits: Limits = field(default_factory=Limits)
     security: Security | None = None
+    worker_secret: str = field(default_factory=new_secret, repr=False)
+    listed: Mapping[int, Positions] = field(default_factory=dict)
+    reached_at: str = ""
 
     def allow(self, failures: int) -> Allowance:
         """What a lane may hold without backup after so many failures of its receiver."""
@@ -69,8 +75,9 @@ class Desk:
         self.announced: Announced | None = None
 
     def open(self) -> Announced:
-        """Starts to receive, and says where."""
+        """Starts to receive, and says where. `UsageError` if workers could not connect to it."""
         plan = self.plan
+        check_certificate(plan.security, plan.reached_at or plan.host)
         failures = self._tenure.open()
         allow = plan.allow(failures)
         self._receiver = Receiver(
@@ -86,10 +93,18 @@ class Desk:
                 log_first=plan.logs_first,
                 limits=plan.limits,
                 security=plan.security,
-                store=self._store.below("items"),
+                worker_secret=plan.worker_secret,
+                listed=plan.listed,
+                store=item_log(self._store),
             )
         )
-        address = self._receiver.start()
+        address = self._receiver.start(reached_at=plan.reached_at)
+        if plan.security is not None and plan.security.tls:
+            try:
+                check_reachable(address, plan.lanes[0], self._receiver.worker_access)
+            except UsageError:
+                self.close()
+                raise
         self.announced = Announced(plan.number, address, plan.lanes, failures, time.time())
         self._announce(self.announced)
         return self.announced
@@ -101,11 +116,11 @@ class Desk:
             self._receiver = None
             self._tenure.close()
 
-    def crash(self) -> None:
+    def crash(self, listed: Mapping[int, Positions]) -> None:
         """What the death of its process would do: only the log remains. It comes back where producers look for it."""
         if self._receiver is not None:
             self._receiver.stop(save=False)
-            self.plan = replace(self.plan, port=self._receiver.port)
+            self.plan = replace(self.plan, port=self._receiver.port, listed=listed)
             self.open()
 
     def stats(self) -> dict[str, Any]:
@@ -117,6 +132,11 @@ class Desk:
         name = f"{folder}/{time.time_ns():020d}-{secrets.token_hex(4)}"
         self._store.put(name, seal({"kind": "address", "announced": announced.to_json()}, {}))
         self._store.delete(before)
+
+
+def item_log(store: Store) -> Store:
+    """Where the receivers of a source keep items, below its folder."""
+    return store.below("items")
 
 
 def announced(store: Any) -> Iterator[Announced]:

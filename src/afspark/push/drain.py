@@ -11,20 +11,16 @@ from pyarrow import flight
 
 from afspark.push.errors import from_flight
 from afspark.push.security import Access
-from afspark.push.wire import (
-    ATTACH,
-    CONFIRM,
-    SETTLE,
-    STATS,
-    Allowance,
+from afspark.push.wire import ATTACH, CONFIRM, SETTLE, STATS, Allowance, Message, Positions, Punctuation
+from afspark.push.workerwire import (
+    NO_BACKUP,
     Attach,
     Attached,
+    BackupNumber,
     Confirm,
+    Confirmed,
     EntryTag,
-    Message,
-    Positions,
     Pull,
-    Punctuation,
     Settle,
     Settled,
 )
@@ -63,7 +59,8 @@ class Pulled:
 class Drain:
     """A connection of one worker to the lane it drains. Calls raise `PushError`; none is repeated by itself.
 
-    `Superseded`: a newer incarnation has the lane. `ReceiverUnreachable`: the receiver does not answer within
+    `Superseded`: a newer incarnation has the lane, or another process of the same one (``owner``) that has attached
+    since. `ReceiverUnreachable`: the receiver does not answer within
     ``timeout`` seconds beyond what the call waits for on purpose.
     """
 
@@ -74,20 +71,20 @@ class Drain:
         *,
         incarnation: int,
         fence: int,
+        owner: str = "",
         access: Access | None = None,
         timeout: float = 30.0,
     ) -> None:
         access = access or Access()
         self._address = address
-        self._claim = (lane, incarnation, fence)
+        self._claim = (lane, incarnation, fence, owner)
         self._timeout = timeout
         self._headers = access.headers()
         self._client = access.connect(address, generic_options=_CHANNEL)
 
-    def attach(self, positions: Positions | None = None, allow: Allowance | None = None) -> dict[str, int]:
+    def attach(self, positions: Positions | None = None, allow: Allowance | None = None) -> Attached:
         """Takes the lane over from older incarnations. What the receiver knows to be confirmed on it."""
-        answer = self._act(ATTACH, Attach(*self._claim, positions=positions, allow=allow))
-        return dict(Attached.from_bytes(answer).positions)
+        return Attached.from_bytes(self._act(ATTACH, Attach(*self._claim, positions=positions, allow=allow)))
 
     def pull(
         self,
@@ -97,13 +94,22 @@ class Drain:
         max_bytes: int = 16 << 20,
         wait: float = 0.0,
         allow: Allowance | None = None,
+        durable: BackupNumber = NO_BACKUP,
     ) -> list[Pulled]:
         """Entries above ``confirmed`` and ``after``, the oldest first; empty if none came within ``wait`` seconds.
 
         What is below ``confirmed`` is released for good. What is below ``after`` stays pending and is merely not
         handed out this time. About ``max_bytes`` come at once, at least one entry.
         """
-        ticket = Pull(*self._claim, confirmed=confirmed, after=after or {}, bytes=max_bytes, wait=wait, allow=allow)
+        ticket = Pull(
+            *self._claim,
+            confirmed=confirmed,
+            after=after or {},
+            bytes=max_bytes,
+            wait=wait,
+            allow=allow,
+            durable=durable,
+        )
         try:
             reader = self._client.do_get(flight.Ticket(ticket.to_bytes()), self._options(wait))
             return _read(reader)
@@ -114,9 +120,10 @@ class Drain:
         """What is below the positions becomes final now, and is not logged any more; whether some of it is."""
         return Settled.from_bytes(self._act(SETTLE, Settle(*self._claim, positions=positions))).logged
 
-    def confirm(self, positions: Positions) -> None:
-        """What is below the positions is final: the receiver forgets it."""
-        self._act(CONFIRM, Confirm(*self._claim, positions=positions))
+    def confirm(self, positions: Positions, durable: BackupNumber = NO_BACKUP) -> Confirmed:
+        """What is below the positions is final: the receiver forgets it, and says which of them need not be kept."""
+        message = Confirm(*self._claim, positions=positions, durable=durable)
+        return Confirmed.from_bytes(self._act(CONFIRM, message))
 
     def stats(self) -> dict[str, Any]:
         """The receiver's counters."""

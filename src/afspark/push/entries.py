@@ -61,6 +61,11 @@ class Entry:
         return self.record is not None and self.record.mark and not (self.durable or self.logged)
 
     @property
+    def only_opens(self) -> bool:
+        """Whether it merely tells of its session, as whatever follows does."""
+        return self.record is not None and self.record.mark and not self.end
+
+    @property
     def belongs_in_log(self) -> bool:
         # A mark that is not final is said again by the next hello.
         return self.durable or (self.record is not None and not self.record.mark)

@@ -48,7 +48,19 @@ class UnsoundBatch(PushError):
 
 
 class NotAllowed(PushError):
-    """The token is missing or wrong."""
+    """The token is missing or wrong, or it is not one for what was asked."""
+
+
+class UnknownSession(PushError):
+    """No receiver of this source has opened that session. Fields: ``producer``."""
+
+
+class SessionOver(PushError):
+    """The session has ended, or was away for so long that it was forgotten. Fields: ``producer``."""
+
+
+class Unproven(PushError):
+    """A producer says that items were acknowledged, without a receipt. Fields: ``producer``, ``lane``, ``end``."""
 
 
 class UnknownLane(PushError):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from afspark.push.errors import WireError
 
+T = TypeVar("T")
+
 _NAME = re.compile(r"[^/\x00-\x1f\x7f]{1,200}")
-_SESSION = re.compile(r"[0-9a-f]{8,64}")
+_SESSION = re.compile(r"([0-9a-f]{8,64})?")
+_RECEIPT = re.compile(r"[0-9a-f]{0,128}")
 _LARGEST = (1 << 63) - 1
 
 #: sequence numbers end here: every JSON library reads them, and sums of a thousand such fit 64 bits
@@ -77,8 +80,15 @@ def producer_name(value: Any) -> str:
 
 
 def session_name(value: Any) -> str:
+    """The name of a session; empty for one that has none yet."""
     if not (isinstance(value, str) and _SESSION.fullmatch(value)):
-        raise wrong("session", "8 to 64 hexadecimal digits")
+        raise wrong("session", "what the receiver has answered: 8 to 64 hexadecimal digits")
+    return value
+
+
+def receipt(value: Any, what: str) -> str:
+    if not (isinstance(value, str) and _RECEIPT.fullmatch(value)):
+        raise wrong(what, "a text of at most 128 hexadecimal digits")
     return value
 
 
@@ -94,17 +104,18 @@ def positions(value: Any, what: str) -> dict[str, int]:
     return {text(name, what): count(end, what) for name, end in json_object(value, what).items()}
 
 
-def lane_ends(value: Any, what: str) -> dict[int, int]:
-    ends = {}
-    for lane, end in json_object(value, what).items():
+def by_lane(value: Any, what: str, check: Callable[[Any, str], T]) -> dict[int, T]:
+    """An object from lanes to values, each of which is checked."""
+    found = {}
+    for lane, each in json_object(value, what).items():
         if not (lane.isascii() and lane.isdigit() and len(lane) < 10):
-            raise wrong(what, "an object from lanes to numbers")
-        ends[int(lane)] = sequence_number(end, what)
-    return ends
+            raise wrong(what, "an object with numbers of lanes as names")
+        found[int(lane)] = check(each, what)
+    return found
 
 
-def from_ends(ends: Mapping[int, int]) -> dict[str, int]:
-    return {str(lane): end for lane, end in ends.items()}
+def from_lanes(values: Mapping[int, T]) -> dict[str, T]:
+    return {str(lane): value for lane, value in values.items()}
 
 
 def null_for_inf(value: float) -> float | None:

@@ -23,3 +23,9 @@ def footprint(batch: pa.RecordBatch) -> int:
                 whole = parent
             kept[whole.address] = max(whole.size, kept.get(whole.address, 0))
     return max(shown, sum(kept.values()))
+
+
+def was_compressed(batch: pa.RecordBatch) -> bool:
+    """Whether a batch from the wire came compressed: then its buffers are no views of the message."""
+    buffers = (buffer for column in batch.columns for buffer in column.buffers())
+    return any(buffer is not None and buffer.size and buffer.parent is None for buffer in buffers)

@@ -15,6 +15,8 @@ from afspark.push.errors import LimitExceeded, ReceiverStopped, UnknownLane
 from afspark.push.limits import Limits
 from afspark.push.registry import Registry
 from afspark.push.service import GLANCE_SECONDS, LaneService
+from afspark.push.sessions import Sessions
+from afspark.push.wire import Hello, producer_id
 
 
 @dataclass
@@ -24,6 +26,7 @@ class Hub:
     schema: pa.Schema
     lanes: Mapping[int, LaneService]
     registry: Registry
+    sessions: Sessions
     limits: Limits
     unacked: float
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -31,6 +34,7 @@ class Hub:
     _turn: int = 0
     _streams: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _entering: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def largest_batch(self) -> int:
@@ -49,6 +53,31 @@ class Hub:
         with self._lock:
             self._turn += 1
             return sorted(self.lanes)[self._turn % len(self.lanes)]
+
+    def enter(self, said: Hello) -> str:
+        """Lets a producer's session in, a new one if it has no name yet; its name.
+
+        `UnknownSession` and `SessionOver` if it is not to be continued here; `Unproven` if it says that more was
+        acknowledged than this receiver knows, and cannot prove it.
+        """
+        acked = {number: end for number, end in said.acked.items() if end and number in self.lanes}
+        if said.session:
+            self.sessions.check(said.producer, said.session)
+        claims = {number: end for number, end in acked.items() if end > self.lanes[number].acked(said.id)}
+        self.sessions.check_receipts(said.id, claims, said.receipts)
+        # Sessions come to all lanes in the order in which they began.
+        with self._entering:
+            session = said.session or self.sessions.begin(said.producer)
+            producer = producer_id(said.producer, session)
+            if said.session:
+                for lane in self.lanes.values():
+                    lane.check_open(producer)
+            self.registry.admit(said.producer, producer)
+            for lane in self.lanes.values():
+                lane.open(producer, begins=not said.session)
+        for number, end in acked.items():
+            self.lanes[number].mark(producer, end)
+        return session
 
     @contextlib.contextmanager
     def stream(self) -> Iterator[None]:

@@ -11,13 +11,16 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from afspark.push.entries import ENTRY_BYTES, Counters, Entry, Handout, Record, Session, in_order
-from afspark.push.errors import OutOfOrder, Superseded
+from afspark.push.errors import OutOfOrder
+from afspark.push.listing import Listing
 from afspark.push.logobjects import LogObjects
+from afspark.push.ownership import LaneOwnership
 from afspark.push.wire import Allowance, Positions
+from afspark.push.workerwire import NO_BACKUP, Attached, BackupNumber
 
 
 class Lane:
-    """Entries of one lane in order of arrival.
+    """Entries of one lane in order of arrival. ``listing``: which sessions its worker lists.
 
     ``logs``: there is an item log. Without it nothing is ever planned, and nothing waits for it.
     ``ack_when_confirmed``: the producer keeps an entry until the worker has confirmed it; nothing is logged.
@@ -33,6 +36,7 @@ class Lane:
         logs: bool = True,
         ack_when_confirmed: bool = False,
         log_first: bool = False,
+        listing: Listing | None = None,
     ) -> None:
         self.number = number
         self.allow = allow
@@ -45,10 +49,12 @@ class Lane:
         self._logs = logs and not ack_when_confirmed
         self._late_acks = ack_when_confirmed
         self._log_first = log_first and self._logs
-        self._claim = (0, 0)
+        self.ownership = LaneOwnership(number)
+        self._durable = NO_BACKUP
         self._order = 0
         self._sessions: dict[str, Session] = {}
-        self._confirmed: dict[str, int] = {}
+        self.listing = listing or Listing()
+        self._confirmed = self.listing.confirmed
         self._pending: deque[Entry] = deque()
         self._waiting: deque[Entry] = deque()
         #: neither logged nor being written nor settling, in order of arrival
@@ -74,13 +80,21 @@ class Lane:
         session = self._sessions.get(producer)
         return end > (self._confirmed.get(producer, 0) if session is None else session.end)
 
+    def open(self, producer: str, now: float, *, begins: bool) -> None:
+        """A session may send from now on; the worker is told of one that it may not know. ``begins``: a new one."""
+        if self.listing.open(producer, begins=begins) and producer not in self._sessions:
+            # It takes no room: there are no more of these than sessions, which are limited.
+            opening = Record(producer, 0, 0, mark=True)
+            self._append(self._session(producer), opening, 0, now, stays_open=False).acked = True
+
     def arrive(self, record: Record, nbytes: int, now: float) -> bool:
         """Takes an entry; False if it came before. `OutOfOrder` if it overlaps or leaves a hole."""
         session = self._session(record.producer)
         if record.end <= session.end:
             self.counters.duplicates += record.span
             return False
-        if record.start != session.end and not session.fresh:
+        # What this receiver has not seen itself may be cut elsewhere, but none may be missing without a receipt.
+        if record.start > session.end or (record.start < session.end and not session.fresh):
             raise OutOfOrder.of(record.producer, lane=self.number, expected=session.end, found=record.start)
         if not record.span:
             return False
@@ -139,8 +153,7 @@ class Lane:
             if not (entry.logged or entry.released):
                 self.exposed += entry.span
             self.counters.acknowledged += entry.span
-            session = self._sessions.get(entry.producer)
-            if session is not None:
+            if (session := self._sessions.get(entry.producer)) is not None:
                 session.acked = max(session.acked, entry.end)
                 self._forget(entry.producer)
             ends[entry.producer] = entry.end
@@ -205,8 +218,7 @@ class Lane:
 
     def deleted(self, names: Iterable[str]) -> None:
         for producer in self._objects.deleted(names):
-            session = self._sessions.get(producer)
-            if session is not None:
+            if (session := self._sessions.get(producer)) is not None:
                 session.objects -= 1
                 self._forget(producer)
 
@@ -218,6 +230,9 @@ class Lane:
         names: dict[Entry, str] = {}
         needless: dict[str, None] = {}
         for name, record, nbytes in in_order(records):
+            if self.listing.is_over(record.producer):
+                needless[name] = None
+                continue
             session = self._session(record.producer)
             session.over = session.over or record.mark
             if record.end <= session.end:
@@ -235,20 +250,8 @@ class Lane:
 
     # --- what workers do
 
-    def claim(self, incarnation: int, fence: int) -> bool:
-        """Whether the lane changes hands; `Superseded` if a newer worker has it."""
-        if (incarnation, fence) < self._claim:
-            raise Superseded(
-                f"Lane {self.number} belongs to incarnation {self._claim[0]}, fence {self._claim[1]}; "
-                f"({incarnation}, {fence}) is older.",
-                lane=self.number,
-            )
-        changes = (incarnation, fence) > self._claim
-        self._claim = (incarnation, fence)
-        return changes
-
-    def attach(self, positions: Positions) -> dict[str, int]:
-        """A worker whose state has ``positions`` begins; what is known to be confirmed.
+    def attach(self, positions: Positions) -> Attached:
+        """A worker whose state has ``positions`` begins; what is known to be confirmed, and by which backup.
 
         What another worker was about to make final and is not below the positions counts as pending again.
         """
@@ -260,13 +263,15 @@ class Lane:
                 if self._logs and not (entry.logged or entry.writing) and entry.belongs_in_log:
                     opened.append(entry)
         self._reopen(sorted(opened, key=lambda entry: entry.order))
-        return dict(self._confirmed)
+        return Attached(dict(self._confirmed), self._durable)
 
-    def confirm(self, positions: Positions) -> None:
-        """Releases what is below the positions."""
+    def confirm(self, positions: Positions, durable: BackupNumber = NO_BACKUP) -> None:
+        """Releases what is below the positions; ``durable`` is the newest backup of the state they belong to."""
+        self._durable = max(self._durable, durable)
         for producer, position in positions.items():
-            if position <= self._confirmed.get(producer, 0):
+            if position <= self._confirmed.get(producer, -1):
                 continue
+            self._confirmed.pop(producer, None)  # the one that was heard of last comes last
             self._confirmed[producer] = position
             session = self._sessions.get(producer)
             if session is None:
@@ -281,6 +286,7 @@ class Lane:
         while self._pending and self._pending[0].released:
             self._pending.popleft()
         self._trim()
+        self.listing.advance()
 
     def settle(self, positions: Positions) -> bool:
         """What is below the positions is not logged any more; whether any of it is in the log."""
@@ -300,7 +306,7 @@ class Lane:
         found: list[Handout] = []
         size = 0
         for entry in self._pending:
-            position = after.get(entry.producer, 0)
+            position = after.get(entry.producer, -1)
             if entry.record is None or (entry.end <= position):
                 continue
             if self._is_held(entry):
@@ -315,7 +321,7 @@ class Lane:
         """Whether `handouts` would give anything."""
         # What is held comes after all that is not; else the newest is the first to be found.
         entries = self._pending if self._log_first else reversed(self._pending)
-        new = (entry for entry in entries if entry.record is not None and entry.end > after.get(entry.producer, 0))
+        new = (entry for entry in entries if entry.record is not None and entry.end > after.get(entry.producer, -1))
         first = next(new, None)
         return first is not None and not self._is_held(first)
 
@@ -350,13 +356,6 @@ class Lane:
         if self.idle(producer):
             self._sessions.pop(producer, None)
 
-    def forget_positions(self, keep: int) -> None:
-        """Drops the oldest positions of sessions that are not known any more, beyond ``keep``."""
-        surplus = len(self._confirmed) - keep
-        if surplus > 0:
-            for producer in [name for name in self._confirmed if name not in self._sessions][:surplus]:
-                del self._confirmed[producer]
-
     # --- inside
 
     def _is_held(self, entry: Entry) -> bool:
@@ -380,6 +379,8 @@ class Lane:
         durable: bool = False,
         stays_open: bool = True,
     ) -> Entry:
+        if session.pending and session.pending[-1].only_opens:
+            self._release(session.pending.pop())
         entry = Entry(record, record.producer, record.end, record.span, nbytes, now, self._order, durable)
         self._order += 1
         session.pending.append(entry)
@@ -487,3 +488,4 @@ class Lane:
         session = self._sessions.get(producer)
         if session is not None and session.over and self.idle(producer):
             del self._sessions[producer]
+            self.listing.end(producer)

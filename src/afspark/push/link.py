@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from afspark.errors import AfsparkError, UsageError
+from afspark.push.addresses import split_address
 from afspark.push.errors import NotAllowed, PushError, ReceiverStopped, ReceiverUnreachable, from_flight
 from afspark.push.unacked import Piece
 from afspark.push.wire import AUTHORIZATION, BEARER, BYE, HELLO, Ack, Bye, Hello, PutHeader, Welcome
@@ -33,14 +34,19 @@ _CHANNEL = [
 def location_of(address: str, *, tls: bool) -> str:
     """The address as Flight wants it.
 
-    >>> location_of("localhost:7000", tls=False), location_of("grpc+tls://host:1", tls=True)
-    ('grpc://localhost:7000', 'grpc+tls://host:1')
+    >>> location_of("localhost:7000", tls=False), location_of("grpc+tls://[::1]:1", tls=True)
+    ('grpc://localhost:7000', 'grpc+tls://[::1]:1')
     """
     scheme, mark, rest = address.rpartition("://")
     if mark and scheme not in {"grpc", "grpc+tcp", "grpc+tls"}:
         raise UsageError(f"{address!r} is no address of a receiver.", remedy="Write HOST:PORT or grpc+tls://HOST:PORT.")
-    host, colon, port = rest.rpartition(":")
-    if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
+    try:
+        _, port = split_address(rest)
+    except ValueError as error:
+        raise UsageError(
+            f"{address!r} is no address with a port: {error}.", remedy="Write HOST:PORT or [IPV6]:PORT."
+        ) from error
+    if not port:
         raise UsageError(f"{address!r} has no port.", remedy="Write HOST:PORT, as in localhost:7000.")
     return f"{scheme or ('grpc+tls' if tls else 'grpc')}://{rest}"
 
@@ -105,7 +111,7 @@ def fetch_schema(dial: Dial, timeout: float = CALL_SECONDS) -> pa.Schema:
     """The schema of the items that a receiver takes."""
     client = dial.open()
     try:
-        descriptor = flight.FlightDescriptor.for_command(PutHeader("schema", "0" * 8).to_bytes())
+        descriptor = flight.FlightDescriptor.for_command(PutHeader("schema").to_bytes())
         return client.get_schema(descriptor, dial.options(timeout)).schema
     except (pa.ArrowException, OSError) as error:
         raise dial.error(error) from error
@@ -120,7 +126,7 @@ def found_by(dial: Dial, name: str) -> Dial:
     """
     client = dial.open()
     try:
-        descriptor = flight.FlightDescriptor.for_command(PutHeader(name, "0" * 8).to_bytes())
+        descriptor = flight.FlightDescriptor.for_command(PutHeader(name).to_bytes())
         endpoints = client.get_flight_info(descriptor, dial.options(CALL_SECONDS)).endpoints
     except pa.ArrowNotImplementedError:
         return dial

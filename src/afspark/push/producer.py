@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 import random
-import secrets
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,12 +26,19 @@ from typing import Self
 import pyarrow as pa
 
 from afspark.errors import AfsparkError, UsageError
-from afspark.push.errors import LimitExceeded, PushError, ReceiverUnreachable, SchemaMismatch
+from afspark.push.errors import (
+    LimitExceeded,
+    PushError,
+    ReceiverUnreachable,
+    SchemaMismatch,
+    SessionOver,
+    UnknownSession,
+)
 from afspark.push.fitting import no_rows
 from afspark.push.latency import Latencies
 from afspark.push.link import Dial, Stream, found_by, may_pass, say_bye, say_hello, short_reason
 from afspark.push.unacked import Lost, NotAcknowledged, Piece, Unacked
-from afspark.push.wire import Ack, Bye, Hello, Punctuation, PutHeader, Welcome
+from afspark.push.wire import Ack, Bye, Ends, Hello, Punctuation, PutHeader, Receipts, Welcome
 
 BATCH_ROWS = 65_536
 UNACKED_BYTES = 64 << 20
@@ -88,7 +95,7 @@ class Producer:
         if batch_rows < 1 or unacked_bytes < 1 or (unacked is not None and unacked < 0):
             raise UsageError("batch_rows and unacked_bytes must be at least 1, unacked at least 0.")
         self._dial = Dial(address, token, root_certificates)
-        self._header = PutHeader.from_bytes(PutHeader(name, secrets.token_hex(8)).to_bytes())
+        self._header = PutHeader.from_bytes(PutHeader(name).to_bytes())
         self.schema = schema.remove_metadata()
         self._own_limit = math.inf if unacked is None else unacked
         self._batch_rows, self._bytes_limit, self._give_up = batch_rows, unacked_bytes, give_up
@@ -108,8 +115,10 @@ class Producer:
 
     @property
     def id(self) -> str:
-        """``name/session``, as receivers and ledgers call this producer."""
-        return self._header.id
+        """``name/session``, as receivers and ledgers call this producer; waits for the first connection."""
+        with self._changed:
+            self._wait(lambda: self._welcome is not None)
+            return self._header.id
 
     @property
     def counters(self) -> Counters:
@@ -237,7 +246,7 @@ class Producer:
                 return batch
             piece = self._give_out(some, size)
             if self._limit < 1:
-                self._wait(lambda: self._unacked.acked.get(piece.lane, 0) >= piece.end)
+                self._wait(lambda: not self._unacked.holds(piece))
         return batch.slice(some.num_rows)
 
     def _mark(self, punctuation: Punctuation) -> None:
@@ -316,6 +325,8 @@ class Producer:
                 break
             except (pa.ArrowException, OSError, AfsparkError) as error:
                 told = self._dial.error(error)
+                if self._begins_anew(told):
+                    continue
             except Exception as error:  # noqa: BLE001 - a thread that dies silently would hang its callers
                 told = PushError(f"{type(error).__name__}: {error}")
             with self._changed:
@@ -329,6 +340,16 @@ class Producer:
         with self._changed:
             self._done = True
             self._changed.notify_all()
+
+    def _begins_anew(self, error: AfsparkError) -> bool:
+        """Whether nothing can be counted twice if another session goes on with what is unacknowledged."""
+        with self._changed:
+            # Another query has got nothing of it, and nobody what was never sent.
+            fresh = isinstance(error, SessionOver) and not self._unacked.written
+            if not (isinstance(error, UnknownSession) or fresh):
+                return False
+            self._header, self._unacked = replace(self._header, session=""), self._unacked.renumbered()
+            return True
 
     def _gives_up(self, error: AfsparkError) -> bool:
         away = 0.0 if self._away_since is None else time.monotonic() - self._away_since
@@ -351,18 +372,20 @@ class Producer:
         """From hello to good-bye on one connection; returns when the producer is over, else raises."""
         client = found_by(self._dial, self._header.producer).open()
         try:
-            with self._changed:
-                hello = Hello(self._header.producer, self._header.session, self._unacked.acked)
-            self._resume(say_hello(client, self._dial, hello))
-            stream = Stream(client, self._dial, self._header, self.schema, acknowledged=self._take, ended=self._notify)
+            self._resume(say_hello(client, self._dial, Hello(*self._standing())))
+            take, header = partial(self._take, self._unacked), PutHeader(*self._standing())
+            stream = Stream(client, self._dial, header, self.schema, acknowledged=take, ended=self._notify)
             if self._write_until_closed(stream):
                 stream.finish()
-                bye = Bye(self._header.producer, self._header.session, self._unacked.ends)
-                say_bye(client, self._dial, bye)
+                say_bye(client, self._dial, Bye(*self._standing()))
             else:
                 stream.drop()
         finally:
             client.close()
+
+    def _standing(self) -> tuple[str, str, Ends, Receipts]:
+        with self._changed:
+            return self._header.producer, self._header.session, self._unacked.acked, self._unacked.receipts
 
     def _resume(self, welcome: Welcome) -> None:
         with self._changed:
@@ -374,6 +397,7 @@ class Producer:
             # the hello did, and whoever has it already drops it and acknowledges it again.
             self._queue = deque(self._unacked.pending(welcome.lanes))
             self._welcome = welcome
+            self._header = replace(self._header, session=welcome.session)
             self._limit = min(self._own_limit, welcome.unacked)
             if not self._queue:
                 self._away_since = None
@@ -407,13 +431,14 @@ class Producer:
         with self._changed:
             self._changed.notify_all()
 
-    def _take(self, ack: Ack) -> None:
+    def _take(self, unacked: Unacked, ack: Ack) -> None:
         with self._changed:
-            if self._aborted:  # what abort() called lost stays so
+            # What abort() called lost stays so, and another session has numbers of its own.
+            if self._aborted or unacked is not self._unacked:
                 return
             if ack.unacked is not None:
                 self._limit = min(self._own_limit, ack.unacked)
-            self._release(self._unacked.acknowledge(ack.lane, ack.end))
+            self._release(self._unacked.acknowledge(ack.lane, ack.end, ack.receipt))
             self._away_since = None
             self._changed.notify_all()
 

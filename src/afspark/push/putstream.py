@@ -1,9 +1,13 @@
-"""One DoPut: batches of one producer come in, acknowledgements go out."""
+"""One DoPut: batches of one producer come in, acknowledgements go out.
+
+If the stream's command names a session, all batches carry their numbers. If not, they are numbered here, in a session
+that begins with the first of them and ends with the stream.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import secrets
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +16,7 @@ from afspark.push.acks import Acks
 from afspark.push.entries import ENTRY_BYTES, Record
 from afspark.push.errors import LimitExceeded, PushError, ReceiverStopped, SchemaMismatch, WireError
 from afspark.push.fields import sequence_number
-from afspark.push.footprint import footprint
+from afspark.push.footprint import footprint, was_compressed
 from afspark.push.hub import Hub
 from afspark.push.service import GLANCE_SECONDS
 from afspark.push.soundness import check_batch
@@ -29,27 +33,26 @@ class PutStream:
         self._hub = hub
         self._context = context
         self._reader = reader
-        header = _header(descriptor)
-        # Batches without numbers are numbered here, in a session that ends with the stream.
-        self._own = PutHeader(header.producer if header else "plain", secrets.token_hex(8))
-        self._header = header
-        self._numbered: bool | None = None
+        self._header = _header(descriptor)
+        self._numbered = bool(self._header.session)
         self._next: dict[int, int] = {}
-        self._acks = Acks(lambda data: writer.write(pa.py_buffer(data)), lambda: hub.unacked)
+        self._acks = Acks(
+            lambda data: writer.write(pa.py_buffer(data)),
+            lambda: hub.unacked,
+            lambda lane, end: hub.sessions.receipt(self._header.id, lane, end),
+        )
 
     def run(self) -> None:
         self._check_schema()
         try:
-            if self._header is not None:
-                self._connect(self._header)
+            if self._numbered:
+                self._connect()
             while (chunk := self._read()) is not None:
                 self._take(chunk)
             self._see_off()
         finally:
             # No acknowledgement may be under way when Flight takes the stream down.
-            for header in (self._header, self._own):
-                if header is not None:
-                    self._hub.registry.disconnect(header.id, self._acks)
+            self._hub.registry.disconnect(self._header.id, self._acks)
             self._acks.close()
             self._finish_own(wait=False)
 
@@ -66,11 +69,12 @@ class PutStream:
                 found=found.to_string(),
             )
 
-    def _connect(self, header: PutHeader) -> None:
-        self._hub.registry.connect(header.producer, header.id, self._acks)
+    def _connect(self) -> None:
+        self._header = replace(self._header, session=self._hub.enter(self._header))
+        self._hub.registry.connect(self._header.producer, self._header.id, self._acks)
         # What was acknowledged while the session was not connected.
         for number, lane in self._hub.lanes.items():
-            if end := lane.acked(header.id):
+            if end := lane.acked(self._header.id):
                 self._acks.owe(number, end, from_reader=True)
         self._acks.flush()
 
@@ -86,6 +90,13 @@ class PutStream:
         batch = chunk.data
         if batch is None:
             raise WireError("A message without a batch came.", what="batch")
+        if was_compressed(batch):
+            # Flight unpacks a message before anybody can look at it, whatever it unpacks to. So no second one is read.
+            raise WireError(
+                "A compressed batch came.",
+                remedy="Send record batches without body compression.",
+                what="compression",
+            )
         nbytes = batch.get_total_buffer_size()
         held = footprint(batch)
         # Padding and a header belong to every message.
@@ -101,11 +112,11 @@ class PutStream:
         number, record = self._record(batch, chunk.app_metadata)
         check_batch(batch, record.producer)
         lane = self._hub.lane(number)
-        delay = self._hub.registry.delay(self._own.producer, batch.num_rows)
+        delay = self._hub.registry.delay(self._header.producer, batch.num_rows)
         if delay:
             self._hub.pause(delay, self._alive)
         end = lane.put(record, held + ENTRY_BYTES, self._alive)
-        if self._numbered is False:
+        if not self._numbered:
             self._next[number] = record.end
         self._acks.expect(number, record.end)
         if end:
@@ -113,22 +124,17 @@ class PutStream:
             self._acks.flush()
 
     def _record(self, batch: pa.RecordBatch, metadata: Any) -> tuple[int, Record]:
-        numbered = metadata is not None
-        if self._numbered is None:
-            self._numbered = numbered
-            if not numbered:
-                self._hub.registry.connect(self._own.producer, self._own.id, self._acks)
-        if numbered != self._numbered:
-            raise WireError("Either all batches of a stream carry metadata or none.", what="metadata")
-        if not numbered:
-            lane = self._hub.next_lane()
-            return lane, Record(self._own.id, self._next.get(lane, 0), batch.num_rows, batch)
-        if self._header is None:
+        if (metadata is not None) != self._numbered:
             raise WireError(
-                "Batches with numbers need a producer.",
-                remedy='Give the stream the command {"version":1,"producer":...,"session":...}.',
-                what="producer",
+                "A batch lacks its numbers." if self._numbered else "A batch with numbers came without a session.",
+                remedy="Say hello, name the session in the stream's command, and send numbers with all batches.",
+                what="metadata",
             )
+        if not self._numbered:
+            if not self._header.session:
+                self._connect()
+            lane = self._hub.next_lane()
+            return lane, Record(self._header.id, self._next.setdefault(lane, 0), batch.num_rows, batch)
         tag = BatchTag.from_bytes(metadata)
         sequence_number(tag.start + max(1, batch.num_rows), "start")
         if tag.punctuation is None:
@@ -138,28 +144,30 @@ class PutStream:
         return tag.lane, Record(self._header.id, tag.start, 1, punctuation=tag.punctuation)
 
     def _see_off(self) -> None:
-        """The producer has sent all it wants to; it still gets its acknowledgements."""
-        mine = self._own if self._numbered is False else self._header
+        """The producer has sent all it wants to; the stream ends well only once everything was acknowledged to it."""
         while not self._acks.wait(GLANCE_SECONDS):
             if self._hub.stopping.is_set():
                 raise ReceiverStopped("The receiver stops.", remedy="Send again what was not acknowledged.")
-            if not self._alive() or (mine is not None and not self._hub.registry.is_current(mine.id, self._acks)):
-                return
-        if self._alive():
-            self._finish_own(wait=True)
+            if not (self._alive() and self._hub.registry.is_current(self._header.id, self._acks)):
+                raise ReceiverStopped(
+                    "The stream is gone, or another one of the same session has taken its acknowledgements.",
+                    remedy="Use one stream at a time for a session.",
+                )
+        self._finish_own(wait=True)
 
     def _finish_own(self, *, wait: bool) -> None:
         ends, self._next = self._next, {}
-        for number, end in ends.items():
+        if not ends:
+            return
+        for number, lane in self._hub.lanes.items():
             with contextlib.suppress(PushError):
-                self._hub.lanes[number].finish(self._own.id, end, self._alive if wait else None)
-        if ends:
-            self._hub.registry.leave(self._own.id)
+                lane.finish(self._header.id, ends.get(number, 0), self._alive if wait else None)
+        self._hub.registry.leave(self._header.id)
 
 
-def _header(descriptor: Any) -> PutHeader | None:
+def _header(descriptor: Any) -> PutHeader:
     command = descriptor.command
-    return PutHeader.from_bytes(command) if command else None
+    return PutHeader.from_bytes(command) if command else PutHeader("plain")
 
 
 def _columns(schema: pa.Schema, limit: int = 300) -> str:

@@ -6,21 +6,25 @@ import atexit
 import math
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from afspark.errors import UsageError
+from afspark.push.addresses import bracketed
 from afspark.push.hub import Hub
 from afspark.push.itemlog import ItemLog
 from afspark.push.lane import Lane
 from afspark.push.limits import Limits
+from afspark.push.listing import KEPT_AWAY, Listing
 from afspark.push.registry import Registry
-from afspark.push.security import Security, check_exposure
+from afspark.push.security import Access, Security, check_exposure, new_secret
 from afspark.push.server import FlightEndpoint, sever
 from afspark.push.service import LaneService
-from afspark.push.wire import Allowance
+from afspark.push.sessions import Sessions
+from afspark.push.wire import Allowance, Positions
 from afspark.store import Store
 
 _SEVER_SECONDS = 0.2
@@ -34,7 +38,8 @@ class ReceiverConfig:
     items per lane that may be acknowledged without backup, and how old they may be, until a worker says otherwise.
     ``store``: the folder of the item log; without one nothing is backed up. ``ack_when_confirmed``: producers keep
     everything until a worker has confirmed it, and nothing is backed up here. ``log_first``: everything is in the log
-    before a worker gets it.
+    before a worker gets it. ``worker_secret``: what workers show. ``listed``: the positions of each lane that are
+    recorded, so that sessions which are over are recognised before a worker comes.
     """
 
     schema: pa.Schema
@@ -49,6 +54,8 @@ class ReceiverConfig:
     log_first: bool = False
     limits: Limits = field(default_factory=Limits)
     security: Security | None = None
+    worker_secret: str = field(default_factory=new_secret, repr=False)
+    listed: Mapping[int, Positions] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.lanes or len(set(self.lanes)) != len(self.lanes) or min(self.lanes) < 0:
@@ -93,6 +100,7 @@ class Receiver:
         self._config = config
         self._lanes: dict[int, LaneService] = {}
         registry = Registry(config.limits, self._lanes)
+        sessions = Sessions.open(config.store)
         for number in config.lanes:
             lane = Lane(
                 number,
@@ -101,10 +109,11 @@ class Receiver:
                 logs=config.store is not None,
                 ack_when_confirmed=config.ack_when_confirmed,
                 log_first=config.log_first,
+                listing=Listing(sessions.tenure, config.listed.get(number), keep=KEPT_AWAY + config.limits.producers),
             )
             log = None if config.store is None else ItemLog(config.store, number, config.schema)
             self._lanes[number] = LaneService(lane, log, registry.deliver, self._step_down)
-        self._hub = Hub(config.schema, self._lanes, registry, config.limits, config.unacked)
+        self._hub = Hub(config.schema, self._lanes, registry, sessions, config.limits, config.unacked)
         self._server: FlightEndpoint | None = None
         self._address = ""
         self._port = 0
@@ -120,14 +129,20 @@ class Receiver:
     def port(self) -> int:
         return self._port
 
-    def start(self) -> str:
-        """Loads what the item log holds, then listens. The address."""
+    @property
+    def worker_access(self) -> Access:
+        """What its workers show and trust."""
+        security = self._config.security or Security()
+        return Access(root_certs_file=security.cert_file, worker_secret=self._config.worker_secret)
+
+    def start(self, *, reached_at: str = "") -> str:
+        """Loads what the item log holds, then listens. The address, with ``reached_at`` for a host if given."""
         if self._server is not None:
             raise UsageError("A receiver can be started once.", remedy="Make a new one.")
         config = self._config
         security = config.security or Security()
         scheme = "grpc+tls" if security.tls else "grpc"
-        host = f"[{config.host}]" if ":" in config.host else config.host
+        host = bracketed(config.host)
         for lane in self._lanes.values():
             lane.start()
         try:
@@ -136,18 +151,18 @@ class Receiver:
                 f"{scheme}://{host}:{config.port}",
                 self.stats,
                 tls_certificates=security.certificates(),
-                middleware=security.middleware(),
+                middleware=security.middleware(config.worker_secret),
             )
         except (pa.ArrowException, OSError) as error:
             self._end_lanes(save=False)
             raise UsageError(
-                f"The receiver cannot listen at {config.host}:{config.port}: {str(error).splitlines()[0]}.",
+                f"The receiver cannot listen at {host}:{config.port}: {str(error).splitlines()[0]}.",
                 remedy="Choose a free port, 0 for any, and an address of this host.",
                 host=config.host,
                 port=config.port,
             ) from error
         self._port = self._server.port
-        self._address = f"{scheme}://{host}:{self._port}"
+        self._address = f"{scheme}://{bracketed(reached_at) or host}:{self._port}"
         # A process with connected producers could not end otherwise.
         atexit.register(self.stop)
         return self._address

@@ -1,11 +1,17 @@
-"""Who may reach a receiver: tokens and certificates from files, and nothing but loopback without both."""
+"""Who may reach a receiver, and as what: producers with a token, workers with a secret of the query's own.
+
+Tokens and certificates come from files, and nothing but loopback is served without both. The workers' secret is made
+when receivers are started, kept in memory, and goes to receivers and tasks only.
+"""
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
+import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +22,21 @@ from afspark.push.errors import NotAllowed, to_flight
 from afspark.push.wire import AUTHORIZATION, BEARER
 
 _SHORTEST_TOKEN = 16
+
+#: under which name Flight's server keeps who calls
+CALLER = "caller"
+
+
+class Role(StrEnum):
+    """What a caller may do: send items, or take and release them."""
+
+    PRODUCER = "producer"
+    WORKER = "worker"
+
+
+def new_secret() -> str:
+    """A secret for the workers of one start of a query."""
+    return secrets.token_hex(32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,17 +71,19 @@ class Security:
             return None
         return [(_read(self.cert_file, "certificate"), _read(self.key_file, "key"))]
 
-    def middleware(self) -> dict[str, flight.ServerMiddlewareFactory] | None:
-        """What Flight's server takes as ``middleware``."""
-        return None if self.token_file is None else {"token": TokenCheck(read_token(self.token_file))}
+    def middleware(self, worker_secret: str | None = None) -> dict[str, flight.ServerMiddlewareFactory]:
+        """What Flight's server takes as ``middleware``; without a secret nobody is taken for a worker."""
+        token = None if self.token_file is None else read_token(self.token_file)
+        return {CALLER: CallerCheck(token, None if worker_secret is None else worker_secret.encode())}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """What a client shows and trusts: a token, and the root certificates of the receiver's."""
+    """What a client shows and trusts: a token or the workers' secret, and the root certificates of the receiver's."""
 
     token_file: str | None = None
     root_certs_file: str | None = None
+    worker_secret: str | None = field(default=None, repr=False)
 
     def connect(self, address: str, **options: Any) -> flight.FlightClient:
         """A client of the receiver at ``address``; it connects with its first call."""
@@ -70,27 +93,52 @@ class Access:
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """What goes into the ``headers`` of every call's options."""
+        if self.worker_secret is not None:
+            return [(AUTHORIZATION, BEARER + self.worker_secret.encode())]
         return [] if self.token_file is None else [(AUTHORIZATION, BEARER + read_token(self.token_file))]
 
 
-class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Turns away every call without the token."""
+class Caller(flight.ServerMiddleware):  # type: ignore[misc]
+    """Who has made a call."""
 
-    def __init__(self, token: bytes) -> None:
+    def __init__(self, role: Role) -> None:
         super().__init__()
-        self._expected = BEARER + token
+        self.role = role
 
-    def start_call(self, info: Any, headers: Mapping[str, list[Any]]) -> None:
+
+class CallerCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Finds out who calls. Without a ``token`` everybody is a producer who does not show the workers' ``secret``;
+    with one, every other call is turned away.
+    """
+
+    def __init__(self, token: bytes | None, secret: bytes | None) -> None:
+        super().__init__()
+        credentials = {Role.WORKER: secret, Role.PRODUCER: token}
+        self._expected = {role: BEARER + given for role, given in credentials.items() if given is not None}
+
+    def start_call(self, info: Any, headers: Mapping[str, list[Any]]) -> Caller:
         shown = [value for name, values in headers.items() if name.lower() == "authorization" for value in values]
         for value in shown:
             given = value.encode() if isinstance(value, str) else bytes(value)
-            if hmac.compare_digest(given, self._expected):
-                return
+            for role, expected in self._expected.items():
+                if hmac.compare_digest(given, expected):
+                    return Caller(role)
+        if Role.PRODUCER not in self._expected:
+            return Caller(Role.PRODUCER)
         raise to_flight(
             NotAllowed(
                 "The token is wrong." if shown else "A token is needed.",
                 remedy="Give the file that holds the receiver's token.",
             )
+        )
+
+
+def check_role(context: Any, needed: Role) -> None:
+    """`NotAllowed` unless the call was made by one of that role."""
+    if context.get_middleware(CALLER).role is not needed:
+        raise NotAllowed(
+            f"Only {needed}s may do that.",
+            remedy="Producers show the receiver's token if it has one; workers get their secret from the driver.",
         )
 
 
@@ -102,6 +150,18 @@ def check_exposure(host: str, security: Security | None) -> None:
             remedy="Give a token file, a certificate and its key, or bind it to 127.0.0.1.",
             host=host,
         )
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether it stands for all addresses of a host, so that nobody can be told to connect to it.
+
+    >>> is_wildcard("0.0.0.0"), is_wildcard("[::]"), is_wildcard("127.0.0.1"), is_wildcard("example.org")
+    (True, True, False, False)
+    """
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return False
 
 
 def is_loopback(host: str) -> bool:

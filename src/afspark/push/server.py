@@ -13,56 +13,47 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from afspark.errors import AfsparkError
+from afspark.push.answers import Unserved, answering
 from afspark.push.directory import flight_info
 from afspark.push.entries import Handout
-from afspark.push.errors import PushError, WireError, to_flight
+from afspark.push.errors import SessionOver, WireError
+from afspark.push.fitting import no_rows
 from afspark.push.hub import Hub
 from afspark.push.putstream import PutStream
-from afspark.push.wire import (
-    ATTACH,
-    BYE,
-    CONFIRM,
-    HELLO,
-    SETTLE,
-    STATS,
-    Attach,
-    Attached,
-    Bye,
-    Confirm,
-    EntryTag,
-    Hello,
-    Pull,
-    Settle,
-    Settled,
-    Welcome,
-)
+from afspark.push.security import Role, check_role
+from afspark.push.wire import ATTACH, BYE, CONFIRM, HELLO, SETTLE, STATS, WAITING, Bye, Hello, Welcome, producer_id
+from afspark.push.workerwire import Attach, Confirm, EntryTag, Pull, Settle, Settled
 
 _ACTIONS = {
     HELLO: "a producer introduces itself",
     BYE: "a producer's session is over",
+    WAITING: "whether there is anything for workers",
     ATTACH: "a worker takes a lane",
     SETTLE: "a worker is about to make entries final",
     CONFIRM: "entries are final",
     STATS: "counters as JSON",
 }
+_FOR_PRODUCERS = (HELLO, BYE)
+_FOR_WORKERS = (ATTACH, SETTLE, CONFIRM, STATS)
 
 
-class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
+class FlightEndpoint(Unserved):
     """Serves a hub. It listens as soon as it is made; every call runs in a thread of Flight's."""
 
     def __init__(self, hub: Hub, location: str, stats: Callable[[], dict[str, Any]], **options: Any) -> None:
         super().__init__(location, **options)
         self._hub = hub
         self._stats = stats
-        self._empty = _empty(hub.schema)
+        self._empty = no_rows(hub.schema)
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         with self._answering(), self._hub.stream():
+            check_role(context, Role.PRODUCER)
             PutStream(self._hub, context, descriptor, reader, writer).run()
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         with self._answering():
+            check_role(context, Role.WORKER)
             message = Pull.from_bytes(ticket.ticket)
             handouts = self._hub.lane(message.lane).pull(message, lambda: not context.is_cancelled())
             return flight.GeneratorStream(self._hub.schema, self._stream(handouts))
@@ -70,7 +61,9 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
         """No other place: whoever asks sends here."""
-        return flight_info(self._hub.schema, descriptor, ())
+        with self._answering():
+            return flight_info(self._hub.schema, descriptor, ())
+        raise AssertionError  # _answering never swallows
 
     def get_schema(self, context: Any, descriptor: Any) -> Any:
         """The schema that producers must send; for clients that want to know."""
@@ -78,6 +71,10 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_action(self, context: Any, action: Any) -> list[Any]:
         with self._answering():
+            if action.type in _FOR_PRODUCERS:
+                check_role(context, Role.PRODUCER)
+            if action.type in _FOR_WORKERS:
+                check_role(context, Role.WORKER)
             body = b"" if action.body is None else action.body.to_pybytes()
             answer = self._act(action.type, body, lambda: not context.is_cancelled())
             return [flight.Result(pa.py_buffer(answer))]
@@ -94,33 +91,34 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
             return b"{}"
         if kind == ATTACH:
             attach = Attach.from_bytes(body)
-            return Attached(self._hub.lane(attach.lane).attach(attach)).to_bytes()
+            return self._hub.lane(attach.lane).attach(attach).to_bytes()
         if kind == SETTLE:
             settle = Settle.from_bytes(body)
             return Settled(self._hub.lane(settle.lane).settle(settle)).to_bytes()
         if kind == CONFIRM:
             confirm = Confirm.from_bytes(body)
-            self._hub.lane(confirm.lane).confirm(confirm)
-            return b"{}"
+            return self._hub.lane(confirm.lane).confirm(confirm).to_bytes()
         if kind == STATS:
             return json.dumps(self._stats()).encode()
+        if kind == WAITING:
+            return json.dumps({"waiting": any(lane.waits() for lane in self._hub.lanes.values())}).encode()
         raise WireError(f"There is no action {kind[:40]!r}.", what="action")
 
     def _hello(self, hello: Hello) -> Welcome:
         hub = self._hub
-        hub.registry.admit(hello.producer, hello.id)
-        for number, end in hello.acked.items():
-            if end and number in hub.lanes:
-                hub.lanes[number].mark(hello.id, end)
-        ends = {number: lane.received(hello.id) for number, lane in hub.lanes.items()}
+        session = hub.enter(hello)
+        ends = {number: lane.received(producer_id(hello.producer, session)) for number, lane in hub.lanes.items()}
         received = {number: end for number, end in ends.items() if end}
-        return Welcome(tuple(sorted(hub.lanes)), hub.unacked, hub.largest_batch, received)
+        return Welcome(session, tuple(sorted(hub.lanes)), hub.unacked, hub.largest_batch, received)
 
     def _bye(self, bye: Bye, alive: Callable[[], bool]) -> None:
+        try:
+            self._hub.enter(bye)
+        except SessionOver:
+            return  # it has said so before, and did not hear the answer
         # It ends on all lanes, also on those it does not name.
         for number, lane in self._hub.lanes.items():
-            if number in bye.ends or lane.received(bye.id) is not None:
-                lane.finish(bye.id, bye.ends.get(number, 0), alive)
+            lane.finish(bye.id, bye.acked.get(number, 0), alive)
         self._hub.registry.leave(bye.id)
 
     def _stream(self, handouts: list[Handout]) -> Iterator[tuple[pa.RecordBatch, bytes]]:
@@ -129,28 +127,8 @@ class FlightEndpoint(flight.FlightServerBase):  # type: ignore[misc]
             tag = EntryTag(record.producer, record.start, handout.logged, record.punctuation, record.mark)
             yield self._empty if record.batch is None else record.batch, tag.to_bytes()
 
-    @contextlib.contextmanager
-    def _answering(self) -> Iterator[None]:
-        try:
-            yield
-        except AfsparkError as error:
-            self._hub.count_refusal(type(error).__name__)
-            raise to_flight(error) from error
-        except UnicodeDecodeError as error:
-            # Flight leaves the names of columns and actions to be decoded when they are looked at.
-            self._hub.count_refusal(WireError.__name__)
-            raise to_flight(WireError("A name is not UTF-8.", what="utf-8")) from error
-        except (pa.ArrowException, OSError):
-            # The connection broke, or Flight could not make sense of what came.
-            self._hub.count_refusal("broken")
-            raise
-        except Exception as error:
-            self._hub.count_refusal("internal")
-            raise to_flight(PushError(f"The receiver failed: {type(error).__name__}: {error}.")) from error
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], column.type) for column in schema], schema=schema)
+    def _answering(self) -> contextlib.AbstractContextManager[None]:
+        return answering(self._hub.count_refusal)
 
 
 def sever(port: int) -> int:

@@ -17,7 +17,8 @@ from afspark.push.entries import Entry, Handout, Record, joined
 from afspark.push.errors import LimitExceeded, ReceiverStopped, Replaced
 from afspark.push.itemlog import ItemLog
 from afspark.push.lane import Lane
-from afspark.push.wire import Allowance, Attach, Claim, Confirm, Positions, Pull, Settle
+from afspark.push.wire import Allowance, Positions
+from afspark.push.workerwire import Attach, Attached, BackupNumber, Claim, Confirm, Confirmed, Pull, Settle
 
 #: how often a waiting call looks whether its caller is still there
 GLANCE_SECONDS = 0.1
@@ -26,7 +27,6 @@ _RETRY_SECONDS = (0.05, 5.0)
 _DELETE_SECONDS = 1.0
 _LOOK_SECONDS = 0.005
 _DELETE_BATCH = 64
-_POSITIONS_KEPT = 10_000
 _PULLS_AT_ONCE = 64
 
 Deliver = Callable[[int, dict[str, int]], None]
@@ -93,6 +93,18 @@ class LaneService:
 
     # --- producers
 
+    def check_open(self, producer: str) -> None:
+        """`SessionOver` if nothing of the session may be taken any more."""
+        with self._lock:
+            if self._lane.received(producer) is None:
+                self._lane.listing.check(producer)
+
+    def open(self, producer: str, *, begins: bool) -> None:
+        """Lets a session send; ``begins``: it is a new one."""
+        with self._lock:
+            self._lane.open(producer, time.monotonic(), begins=begins)
+            self._news.notify_all()
+
     def put(self, record: Record, nbytes: int, alive: Alive) -> int:
         """Takes an entry, waiting for room while ``alive``. The end up to which its session is acknowledged."""
         lane = self._lane
@@ -157,20 +169,22 @@ class LaneService:
 
     # --- workers
 
-    def attach(self, message: Attach) -> dict[str, int]:
+    def attach(self, message: Attach) -> Attached:
         with self._lock:
-            self._lane.claim(message.incarnation, message.fence)
-            positions = self._lane.attach(message.positions or {})
+            self._claim(message, takes_over=True)
+            if message.positions is not None:
+                self._lane.listing.forget(message.positions)
+            attached = self._lane.attach(message.positions or {})
             self._set_allow(message.allow)
             acked = self._after_release()
             self._news.notify_all()
         self._deliver(self._lane.number, acked)
-        return positions
+        return attached
 
     def pull(self, ticket: Pull, alive: Alive) -> list[Handout]:
         """Releases what is confirmed, then waits for entries above ``after`` and ``confirmed``."""
         with self._lock:
-            acked = self._confirm(ticket, ticket.confirmed)
+            acked = self._confirm(ticket, ticket.confirmed, ticket.durable)
             self._set_allow(ticket.allow)
         self._deliver(self._lane.number, acked)
         above = dict(self._lane_positions(ticket))
@@ -191,7 +205,7 @@ class LaneService:
                     if remaining <= 0 or not alive():
                         return []
                     self._news.wait(min(remaining, GLANCE_SECONDS))
-                    self._lane.claim(ticket.incarnation, ticket.fence)
+                    self._claim(ticket)
                     if self._stopping:
                         raise _stopped()
             finally:
@@ -201,13 +215,22 @@ class LaneService:
 
     def settle(self, message: Settle) -> bool:
         with self._lock:
-            self._lane.claim(message.incarnation, message.fence)
+            self._claim(message)
             return self._lane.settle(message.positions)
 
-    def confirm(self, message: Confirm) -> None:
+    def confirm(self, message: Confirm) -> Confirmed:
+        """Releases what is confirmed; which of the positions need not be kept for the next batch."""
         with self._lock:
-            acked = self._confirm(message, message.positions)
+            acked = self._confirm(message, message.positions, message.durable)
+            listing = self._lane.listing
+            answer = Confirmed(tuple(listing.forgettable(message.positions, self._lane.sessions)), listing.tenures)
         self._deliver(self._lane.number, acked)
+        return answer
+
+    def waits(self) -> bool:
+        """Whether there is anything for a worker."""
+        with self._lock:
+            return self._lane.pending_entries > 0
 
     def stats(self) -> dict[str, Any]:
         """Counters of the lane; items unless the name says otherwise."""
@@ -248,14 +271,16 @@ class LaneService:
             above[producer] = max(end, above.get(producer, 0))
         return above
 
-    def _confirm(self, claim: Claim, positions: Positions) -> dict[str, int]:
-        if self._lane.claim(claim.incarnation, claim.fence):
+    def _claim(self, claim: Claim, *, takes_over: bool = False) -> bool:
+        return self._lane.ownership.claim(claim.incarnation, claim.fence, claim.owner, takes_over=takes_over)
+
+    def _confirm(self, claim: Claim, positions: Positions, durable: BackupNumber) -> dict[str, int]:
+        if self._claim(claim):
             self._news.notify_all()
-        self._lane.confirm(positions)
+        self._lane.confirm(positions, durable)
         return self._after_release()
 
     def _after_release(self) -> dict[str, int]:
-        self._lane.forget_positions(_POSITIONS_KEPT)
         self._room.notify_all()
         if self._lane.unacknowledged:
             self._work.notify()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from afspark.push.errors import PushError, UnknownLane, WireError
-from afspark.push.wire import BatchTag, Ends, Punctuation
+from afspark.push.wire import BatchTag, Ends, Punctuation, Receipts
 
 
 @dataclass(slots=True)
@@ -84,6 +84,8 @@ class Unacked:
         self._pieces: dict[int, deque[Piece]] = {}
         self._next: dict[int, int] = {}
         self._acked: dict[int, int] = {}
+        #: what proves the newest acknowledgement of each lane
+        self._receipts: dict[int, str] = {}
         self._order = 0
         self.rows = 0
         self.items = self.bytes = 0
@@ -94,9 +96,9 @@ class Unacked:
         return {lane: end for lane, end in self._acked.items() if end}
 
     @property
-    def ends(self) -> Ends:
-        """Per lane the end of what was given out."""
-        return dict(self._next)
+    def receipts(self) -> Receipts:
+        """Per lane what proves that to a later receiver."""
+        return dict(self._receipts)
 
     def has_room(self, rows: int, *, items: float, size: int, bytes_limit: float) -> bool:
         """Whether another piece may be given out; one always may if there is none."""
@@ -115,7 +117,26 @@ class Unacked:
         self.bytes += size
         return piece
 
-    def acknowledge(self, lane: int, end: int) -> list[Piece]:
+    @property
+    def written(self) -> bool:
+        """Whether some of it was handed to a connection, so that it may have arrived."""
+        return any(piece.written is not None for pieces in self._pieces.values() for piece in pieces)
+
+    def renumbered(self) -> Unacked:
+        """What is unacknowledged as the first that another session sends, to the same lanes."""
+        again = Unacked()
+        for piece in self.pending(self._pieces):
+            piece.start = again._next.get(piece.lane, 0)
+            again._next[piece.lane] = piece.end
+            again._pieces.setdefault(piece.lane, deque()).append(piece)
+        again._order, again.rows, again.items, again.bytes = self._order, self.rows, self.items, self.bytes
+        return again
+
+    def holds(self, piece: Piece) -> bool:
+        """Whether some of it is unacknowledged."""
+        return any(each.order == piece.order for each in self._pieces.get(piece.lane, ()))
+
+    def acknowledge(self, lane: int, end: int, receipt: str = "") -> list[Piece]:
         """Forgets what is below ``end`` on that lane; what was forgotten."""
         if end > self._next.get(lane, 0):
             raise WireError(f"Lane {lane} acknowledged {end}, but {self._next.get(lane, 0)} were sent.", what="end")
@@ -123,7 +144,8 @@ class Unacked:
         pieces = self._pieces.get(lane, deque())
         while pieces and pieces[0].end <= end:
             released.append(pieces.popleft())
-        self._acked[lane] = max(end, self._acked.get(lane, 0))
+        if end >= self._acked.get(lane, 0):
+            self._acked[lane], self._receipts[lane] = end, receipt
         if pieces and pieces[0].start < end:
             whole = pieces[0]
             pieces[0] = whole.after(end)

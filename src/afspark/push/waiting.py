@@ -10,7 +10,7 @@ from pyarrow import flight
 
 from afspark.push.desk import announced
 from afspark.push.security import Access
-from afspark.push.wire import STATS
+from afspark.push.wire import WAITING
 
 #: How long to wait for something before Spark is told that there is nothing.
 PATIENCE_SECONDS = 0.2
@@ -40,9 +40,8 @@ class Watch:
             self._clients[address] = self._access.connect(address)
         options = flight.FlightCallOptions(timeout=2.0, headers=self._access.headers())
         try:
-            (answer,) = self._clients[address].do_action(flight.Action(STATS, b""), options)
+            (answer,) = self._clients[address].do_action(flight.Action(WAITING, b""), options)
         except flight.FlightError:
             self._clients.pop(address).close()
             return False
-        lanes = json.loads(answer.body.to_pybytes())["lanes"]
-        return any(lane["pending_entries"] for lane in lanes.values())
+        return bool(json.loads(answer.body.to_pybytes())["waiting"])

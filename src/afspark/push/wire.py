@@ -17,26 +17,26 @@ from typing import Any, ClassVar, Self
 
 from afspark.push.errors import WireError
 from afspark.push.fields import (
+    by_lane,
     count,
-    flag,
-    from_ends,
+    from_lanes,
     is_number,
     json_object,
-    lane_ends,
     limit_or_inf,
     null_for_inf,
     parse,
-    positions,
     producer_name,
+    receipt,
+    sequence_number,
     session_name,
-    text,
     wrong,
 )
 
-VERSION = 1
+VERSION = 2
 
 #: names of the actions
-HELLO, BYE, ATTACH, SETTLE, CONFIRM, STATS = "hello", "bye", "attach", "settle", "confirm", "stats"
+HELLO, BYE, WAITING = "hello", "bye", "waiting"
+ATTACH, SETTLE, CONFIRM, STATS = "attach", "settle", "confirm", "stats"
 
 #: the header that carries a token, as in ``authorization: Bearer <token>``
 AUTHORIZATION, BEARER = b"authorization", b"Bearer "
@@ -47,6 +47,7 @@ TAG_BYTES, MESSAGE_BYTES = 4096, 1 << 22
 
 Positions = Mapping[str, int]
 Ends = Mapping[int, int]
+Receipts = Mapping[int, str]
 
 
 def producer_id(name: str, session: str) -> str:
@@ -131,71 +132,77 @@ class Message:
 
 
 @dataclass(frozen=True)
-class PutHeader(Message):
-    """The command of a DoPut: who sends."""
-
-    producer: str
-    session: str
-
-    required = frozenset({"producer", "session"})
-
-    @property
-    def id(self) -> str:
-        return producer_id(self.producer, self.session)
-
-    def _fields(self) -> dict[str, Any]:
-        return {"producer": self.producer, "session": self.session}
-
-    @classmethod
-    def _read(cls, fields: dict[str, Any]) -> Self:
-        return cls(producer_name(fields["producer"]), session_name(fields["session"]))
-
-
-@dataclass(frozen=True)
 class Hello(Message):
-    """A producer's session introduces itself; ``acked``: per lane the end of what was acknowledged to it."""
+    """A producer introduces itself, for a new session or with the one it has.
+
+    ``acked``: per lane the end of what was acknowledged to the session, with the receipt that proves it.
+    """
 
     producer: str
-    session: str
+    session: str = ""
     acked: Ends = field(default_factory=dict)
+    receipts: Receipts = field(default_factory=dict)
 
-    required = frozenset({"producer", "session"})
-    optional = frozenset({"acked"})
+    required = frozenset({"producer"})
+    optional = frozenset({"session", "acked", "receipts"})
 
     @property
     def id(self) -> str:
         return producer_id(self.producer, self.session)
 
     def _fields(self) -> dict[str, Any]:
-        return {"producer": self.producer, "session": self.session, "acked": from_ends(self.acked)}
+        return {
+            "producer": self.producer,
+            "session": self.session,
+            "acked": from_lanes(self.acked),
+            "receipts": from_lanes(self.receipts),
+        }
 
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
         return cls(
             producer_name(fields["producer"]),
-            session_name(fields["session"]),
-            lane_ends(fields.get("acked", {}), "acked"),
+            session_name(fields.get("session", "")),
+            by_lane(fields.get("acked", {}), "acked", sequence_number),
+            by_lane(fields.get("receipts", {}), "receipts", receipt),
         )
 
 
 @dataclass(frozen=True)
-class Welcome(Message):
-    """The answer to `Hello`. ``unacked`` is γ; ``received``: per lane the end of what came from that session."""
+class PutHeader(Hello):
+    """The command of a DoPut: who sends, said again because another receiver may have taken the hello.
 
+    Without a session, batches have no numbers.
+    """
+
+
+@dataclass(frozen=True)
+class Bye(Hello):
+    """A session is over, and ``acked`` is all that it sent. Answered when that is durable."""
+
+
+@dataclass(frozen=True)
+class Welcome(Message):
+    """The answer to `Hello`. ``session``: how the session is called from now on. ``unacked`` is γ; ``received``: per
+    lane the end of what came from that session.
+    """
+
+    session: str
     lanes: tuple[int, ...]
     unacked: float = math.inf
     max_bytes: int = 1 << 26
     received: Ends = field(default_factory=dict)
 
     versioned = False
-    required = frozenset({"lanes", "unacked", "max_bytes", "received"})
+    required = frozenset({"session", "lanes", "unacked", "max_bytes", "received"})
 
     def _fields(self) -> dict[str, Any]:
         return {
+            "session": self.session,
             "lanes": list(self.lanes),
             "unacked": null_for_inf(self.unacked),
             "max_bytes": self.max_bytes,
-            "received": from_ends(self.received),
+            "received": from_lanes(self.received),
         }
 
     @classmethod
@@ -204,10 +211,11 @@ class Welcome(Message):
         if not isinstance(lanes, list):
             raise wrong("lanes", "a list of numbers")
         return cls(
+            session_name(fields["session"]),
             tuple(count(lane, "lanes") for lane in lanes),
             limit_or_inf(fields["unacked"], "unacked"),
             count(fields["max_bytes"], "max_bytes"),
-            lane_ends(fields["received"], "received"),
+            by_lane(fields["received"], "received", sequence_number),
         )
 
 
@@ -230,229 +238,36 @@ class BatchTag(Message):
 
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
-        return cls(count(fields["lane"], "lane"), count(fields["start"], "start"), _punctuation(fields))
+        return cls(count(fields["lane"], "lane"), count(fields["start"], "start"), punctuation_of(fields))
 
 
 @dataclass(frozen=True)
 class Ack(Message):
-    """All of the session below ``end`` is acknowledged on that lane. ``unacked``: γ from now on, if it changed."""
+    """All of the session below ``end`` is acknowledged on that lane; ``receipt`` proves it to a later receiver.
+
+    ``unacked``: γ from now on, if it changed.
+    """
 
     lane: int
     end: int
     unacked: float | None = None
+    receipt: str = ""
 
     versioned = False
     limit = TAG_BYTES
     required = frozenset({"lane", "end"})
-    optional = frozenset({"unacked"})
+    optional = frozenset({"unacked", "receipt"})
 
     def _fields(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {"lane": self.lane, "end": self.end}
+        fields: dict[str, Any] = {"lane": self.lane, "end": self.end, "receipt": self.receipt}
         return fields if self.unacked is None else fields | {"unacked": null_for_inf(self.unacked)}
 
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
         unacked = limit_or_inf(fields["unacked"], "unacked") if "unacked" in fields else None
-        return cls(count(fields["lane"], "lane"), count(fields["end"], "end"), unacked)
+        proof = receipt(fields.get("receipt", ""), "receipt")
+        return cls(count(fields["lane"], "lane"), count(fields["end"], "end"), unacked, proof)
 
 
-@dataclass(frozen=True)
-class Bye(Message):
-    """A session is over; ``ends``: per lane the end of what it sent. Answered when that is durable."""
-
-    producer: str
-    session: str
-    ends: Ends = field(default_factory=dict)
-
-    required = frozenset({"producer", "session"})
-    optional = frozenset({"ends"})
-
-    @property
-    def id(self) -> str:
-        return producer_id(self.producer, self.session)
-
-    def _fields(self) -> dict[str, Any]:
-        return {"producer": self.producer, "session": self.session, "ends": from_ends(self.ends)}
-
-    @classmethod
-    def _read(cls, fields: dict[str, Any]) -> Self:
-        return cls(
-            producer_name(fields["producer"]),
-            session_name(fields["session"]),
-            lane_ends(fields.get("ends", {}), "ends"),
-        )
-
-
-@dataclass(frozen=True)
-class Claim(Message):
-    """Base of what a worker or its driver says: which lane, and on whose behalf."""
-
-    lane: int
-    incarnation: int
-    fence: int
-
-    required = frozenset({"lane", "incarnation", "fence"})
-
-    def _fields(self) -> dict[str, Any]:
-        return {"lane": self.lane, "incarnation": self.incarnation, "fence": self.fence}
-
-    @classmethod
-    def _claim(cls, fields: dict[str, Any]) -> tuple[int, int, int]:
-        return (
-            count(fields["lane"], "lane"),
-            count(fields["incarnation"], "incarnation"),
-            count(fields["fence"], "fence"),
-        )
-
-
-@dataclass(frozen=True)
-class Pull(Claim):
-    """The ticket of a DoGet: entries above ``confirmed``, the oldest first, about ``bytes`` of them.
-
-    ``after``: what the worker has in hand already; it stays pending but is not handed out this time.
-    """
-
-    confirmed: Positions = field(default_factory=dict)
-    after: Positions = field(default_factory=dict)
-    bytes: int = 1 << 24
-    wait: float = 0.0
-    allow: Allowance | None = None
-
-    required = Claim.required | {"confirmed"}
-    optional = frozenset({"after", "bytes", "wait", "allow"})
-
-    def _fields(self) -> dict[str, Any]:
-        fields = super()._fields() | {"confirmed": dict(self.confirmed), "bytes": self.bytes, "wait": self.wait}
-        if self.after:
-            fields["after"] = dict(self.after)
-        return fields if self.allow is None else fields | {"allow": self.allow.to_json()}
-
-    @classmethod
-    def _read(cls, fields: dict[str, Any]) -> Self:
-        wait = fields.get("wait", 0)
-        if not (is_number(wait) and wait >= 0):
-            raise wrong("wait", "seconds >= 0")
-        return cls(
-            *cls._claim(fields),
-            confirmed=positions(fields["confirmed"], "confirmed"),
-            after=positions(fields.get("after", {}), "after"),
-            bytes=count(fields.get("bytes", 1 << 24), "bytes"),
-            wait=float(wait),
-            allow=_allow(fields),
-        )
-
-
-@dataclass(frozen=True)
-class EntryTag(Message):
-    """Beside each batch of a DoGet. A ``mark`` has no rows: below ``start`` everything was acknowledged."""
-
-    producer: str
-    start: int
-    logged: bool
-    punctuation: Punctuation | None = None
-    mark: bool = False
-
-    versioned = False
-    limit = TAG_BYTES
-    required = frozenset({"producer", "start", "logged"})
-    optional = frozenset({"punctuation", "mark"})
-
-    def _fields(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {"producer": self.producer, "start": self.start, "logged": self.logged}
-        if self.punctuation is not None:
-            fields["punctuation"] = self.punctuation.to_json()
-        return fields | ({"mark": True} if self.mark else {})
-
-    @classmethod
-    def _read(cls, fields: dict[str, Any]) -> Self:
-        return cls(
-            text(fields["producer"], "producer"),
-            count(fields["start"], "start"),
-            flag(fields["logged"], "logged"),
-            _punctuation(fields),
-            flag(fields.get("mark", False), "mark"),
-        )
-
-
-@dataclass(frozen=True)
-class Attach(Claim):
-    """A worker takes a lane over. ``positions``: what its state has, None if it does not know."""
-
-    positions: Positions | None = None
-    allow: Allowance | None = None
-
-    optional = frozenset({"positions", "allow"})
-
-    def _fields(self) -> dict[str, Any]:
-        positions = None if self.positions is None else dict(self.positions)
-        fields = super()._fields() | {"positions": positions}
-        return fields if self.allow is None else fields | {"allow": self.allow.to_json()}
-
-    @classmethod
-    def _read(cls, fields: dict[str, Any]) -> Self:
-        given = fields.get("positions")
-        known = None if given is None else positions(given, "positions")
-        return cls(*cls._claim(fields), positions=known, allow=_allow(fields))
-
-
-@dataclass(frozen=True)
-class Attached(Message):
-    """The answer to `Attach`: what the receiver knows to be confirmed on the lane."""
-
-    positions: Positions
-
-    versioned = False
-    required = frozenset({"positions"})
-
-    def _fields(self) -> dict[str, Any]:
-        return {"positions": dict(self.positions)}
-
-    @classmethod
-    def _read(cls, fields: dict[str, Any]) -> Self:
-        return cls(positions(fields["positions"], "positions"))
-
-
-@dataclass(frozen=True)
-class Settle(Claim):
-    """What is below ``positions`` becomes final now: it needs no backup any more."""
-
-    positions: Positions = field(default_factory=dict)
-
-    required = Claim.required | {"positions"}
-
-    def _fields(self) -> dict[str, Any]:
-        return super()._fields() | {"positions": dict(self.positions)}
-
-    @classmethod
-    def _read(cls, fields: dict[str, Any]) -> Self:
-        return cls(*cls._claim(fields), positions=positions(fields["positions"], "positions"))
-
-
-@dataclass(frozen=True)
-class Confirm(Settle):
-    """What is below ``positions`` is final and may be forgotten."""
-
-
-@dataclass(frozen=True)
-class Settled(Message):
-    """The answer to `Settle`: whether any of these entries is in the item log."""
-
-    logged: bool
-
-    versioned = False
-    required = frozenset({"logged"})
-
-    def _fields(self) -> dict[str, Any]:
-        return {"logged": self.logged}
-
-    @classmethod
-    def _read(cls, fields: dict[str, Any]) -> Self:
-        return cls(flag(fields["logged"], "logged"))
-
-
-def _punctuation(fields: dict[str, Any]) -> Punctuation | None:
+def punctuation_of(fields: dict[str, Any]) -> Punctuation | None:
     return Punctuation.from_json(fields["punctuation"]) if "punctuation" in fields else None
-
-
-def _allow(fields: dict[str, Any]) -> Allowance | None:
-    return Allowance.from_json(fields["allow"]) if fields.get("allow") is not None else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 
@@ -20,11 +21,14 @@ def inspection(found: Inspection, operators: Sequence[OperatorInspection]) -> Re
     parts: list[RenderableType] = [_query(found)]
     for operator in operators:
         parts.append(_workers(operator))
+        parts += _bad(operator)
         if any(worker.residents for worker in operator.workers):
             parts.append(_states(operator))
         parts += _cells(operator)
     if found.ledger:
         parts.append(_ledger(found))
+    if found.bad_items:
+        parts.append(_quarantine(found))
     if found.damaged:
         parts.append(_damage(found))
     return Group(*parts)
@@ -65,7 +69,8 @@ def _workers(operator: OperatorInspection) -> RenderableType:
         table.add_column(name, justify="left" if name == "host" else "right")
     for worker in operator.workers:
         table.add_row(str(worker.worker), *_worker_row(worker))
-    return Group(titled(f"Operator {operator.name}: {_operator_text(operator)}", table), *_windows(operator))
+    title = f"Operator {operator.name}: {_operator_text(operator)}"
+    return Group(titled(title, table), *_bounds(operator), *_windows(operator))
 
 
 def _worker_row(worker: WorkerInspection) -> list[Text | str]:
@@ -102,6 +107,17 @@ def _operator_text(operator: OperatorInspection) -> str:
     return ", ".join(parts)
 
 
+def _bounds(operator: OperatorInspection) -> list[RenderableType]:
+    if operator.bounds is None:
+        return []
+    parts = [
+        f"{name} by anything (no bound holds)" if math.isinf(bound) else f"{name} by at most {number_text(bound)}"
+        for name, bound in operator.bounds.items()
+    ]
+    lost = f"; {number_text(operator.lost_items)} pushed items lost" if operator.lost_items else ""
+    return [Text(f"  failures can have changed {', '.join(parts) or 'no state'}{lost}\n")]
+
+
 def _windows(operator: OperatorInspection) -> list[RenderableType]:
     agenda = operator.agenda
     if agenda is None:
@@ -113,6 +129,27 @@ def _windows(operator: OperatorInspection) -> list[RenderableType]:
             f"{number_text(operator.unplaced)} without a usable time\n"
         )
     ]
+
+
+def _bad(operator: OperatorInspection) -> list[RenderableType]:
+    if not operator.bad:
+        return []
+    counts = ", ".join(
+        f"{number_text(count.items)} of {count.source or 'the source'} ({count.kind})" for count in operator.bad
+    )
+    return [Text(f"  bad items, left out: {counts}\n")]
+
+
+def _quarantine(found: Inspection) -> RenderableType:
+    table = plain_table()
+    for name in ("batch", "operator", "source", "producer", "number", "place", "error", "row"):
+        table.add_column(name, justify="right" if name in ("batch", "number") else "left", overflow="fold")
+    for item in found.bad_items[-_SHOWN:]:
+        texts = (item.operator, item.source, item.producer, item.number, item.place, item.error, dict(item.row))
+        table.add_row(str(item.batch), *(text_cell("–" if text in (None, "") else text) for text in texts))
+    if len(found.bad_items) > _SHOWN:
+        table.caption = f"{len(found.bad_items) - _SHOWN} earlier ones are left out; --json lists them all"
+    return titled(f"Items in quarantine ({len(found.bad_items)})", table)
 
 
 def _states(operator: OperatorInspection) -> RenderableType:
@@ -162,15 +199,15 @@ def _cells(operator: OperatorInspection) -> list[RenderableType]:
 
 
 def _ledger(found: Inspection) -> RenderableType:
-    table = plain_table()
+    table, known = plain_table(), {operator.name for operator in found.operators}
     for name in ("batch", "operator", "worker", "counted", "recovery", "cells\nrestored", "covered", "cause"):
         table.add_column(name, justify="left" if name in ("operator", "cause") else "right")
     for entry in found.ledger[-_SHOWN:]:
         loss, recovery = entry.loss, entry.recovery
         table.add_row(
             str(loss.batch),
-            text_cell(loss.operator),
-            str(loss.worker),
+            text_cell(loss.operator if loss.operator in known else f"({loss.operator})"),
+            "all" if loss.worker < 0 else str(loss.worker),
             "yes" if loss.counted else "no",
             seconds_text(recovery.seconds) if recovery else "open",
             number_text(recovery.restored_cells if recovery else None),

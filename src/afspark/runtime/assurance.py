@@ -9,8 +9,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from afspark.bounds import state_bound
 from afspark.model.windows import Decaying
+from afspark.runtime.coverage import uncovered
 from afspark.runtime.crew import Crew
+from afspark.store import Entry
 
 START = "window_start"
 
@@ -18,11 +21,16 @@ START = "window_start"
 def realised(crew: Crew, window: int | None = None) -> dict[str, float]:
     """Per state, the most that failures so far can have changed it (in one window); 0 before any.
 
+    Infinite if nobody knows, because a backup or a record that a recovery needed could not be read, or because the
+    ledger has lost entries.
     With panes and without ``window``: all panes that failures have struck and that still matter, taken together.
     What operators upstream have lost is in their bounds, not in this one.
     """
     terms, strikes = crew.workforce.terms, [member.strikes for member in crew.workforce.members]
     kind = crew.node.window
+    # A lost entry of the ledger may have told of a loss that nothing covers.
+    if crew.workforce.ledger.missing or uncovered(crew, window):
+        return dict.fromkeys(terms.states, math.inf)
     if window is not None:
         return terms.realised(strikes, window=window)
     if isinstance(kind, Decaying):
@@ -34,15 +42,27 @@ def realised(crew: Crew, window: int | None = None) -> dict[str, float]:
     return terms.pane_sum(strikes)
 
 
+def told(crew: Crew, window: int | None = None) -> dict[str, float]:
+    """What users are told: `realised`, and what the pushed items that the operator lost can amount to.
+
+    Those may have belonged to any window.
+    """
+    return with_items(realised(crew, window), crew.lost_items(), crew.node.operator.alpha)
+
+
+def told_facts(crew: Crew) -> dict[str, Any]:
+    """What the commit record keeps of it, for whoever looks into the checkpoint."""
+    return {"bounds": told(crew), "lost_items": crew.lost_items()}
+
+
 def with_items(bounds: dict[str, float], items: int, alpha: float | None) -> dict[str, float]:
     """Bounds of an operator that has also lost so many items, each of which changes a state by at most ``alpha``.
 
     >>> with_items({"counts": 10.0}, 3, 2.0), with_items({"counts": 10.0}, 0, None)
     ({'counts': 16.0}, {'counts': 10.0})
     """
-    if not items:
-        return bounds
-    return {name: bound + (math.inf if alpha is None else alpha * items) for name, bound in bounds.items()}
+    each = math.inf if alpha is None else alpha
+    return {name: state_bound(bound, items=items, alpha=each) for name, bound in bounds.items()}
 
 
 def with_lost_items(crew: Crew, worker: int, missing: dict[str, float]) -> dict[str, float]:
@@ -52,12 +72,15 @@ def with_lost_items(crew: Crew, worker: int, missing: dict[str, float]) -> dict[
     alpha, tolerance = crew.node.operator.alpha, crew.workforce.terms.tolerance
     if alpha is None or not tolerance.recovers:
         return missing
-    return with_items(missing, crew.lost_items[worker], alpha)
+    return with_items(missing, crew.lost_items(worker), alpha)
 
 
 def in_force(crew: Crew) -> list[dict[str, Any]]:
-    """θ, l and γ of every worker, and why; with panes also those of the panes that failures have struck."""
-    terms = crew.workforce.terms
+    """θ, l and γ of every worker, and why; with panes also those of the panes that failures have struck.
+
+    ``covered``: whether a bound holds for all losses of the operator so far.
+    """
+    terms, unknown = crew.workforce.terms, uncovered(crew)
     entries = []
     for member in crew.workforce.members:
         entry: dict[str, Any] = {
@@ -67,7 +90,9 @@ def in_force(crew: Crew) -> list[dict[str, Any]]:
             "incarnation": member.incarnation,
             "failures": member.failures,
             **terms.thresholds(member.strikes).to_json(),
+            "covered": not unknown,
         }
+        entry["why"] += "".join(map(_no_bound, unknown))
         if terms.paned:
             entry["panes"] = {
                 pane: terms.thresholds(member.strikes, pane).to_json() for pane in terms.pane_thetas(member.strikes)
@@ -76,20 +101,21 @@ def in_force(crew: Crew) -> list[dict[str, Any]]:
     return entries
 
 
-def with_bounds(frame: DataFrame, crew: Crew, items: int = 0) -> DataFrame:
-    """The rows with the bound of their operator (and window): column ``bound``, or one per state.
+def _no_bound(entry: Entry) -> str:
+    unread = ", ".join(entry.recovery.damaged) if entry.recovery else ""
+    return f"; no bound holds since batch {entry.loss.batch}, because {unread} could not be read"
 
-    ``items`` the operator has lost may have belonged to any window.
-    """
-    alpha = crew.node.operator.alpha
+
+def with_bounds(frame: DataFrame, crew: Crew) -> DataFrame:
+    """The rows with the bound of their operator (and window): column ``bound``, or one per state."""
     names = list(crew.workforce.terms.states)
     columns = {name: "bound" if len(names) == 1 else f"bound_{name}" for name in names}
     kind = crew.node.window
     if kind is None or START not in frame.columns:
-        bounds = with_items(realised(crew), items, alpha)
+        bounds = told(crew)
         return frame.withColumns({columns[name]: F.lit(float(bounds[name])) for name in names})
     closings = [step.punctuation for step in crew.workforce.programme if step.own and not step.punctuation.last]
-    by_window = {float(one.start): with_items(realised(crew, one.window), items, alpha) for one in closings}
+    by_window = {float(one.start): told(crew, one.window) for one in closings}
     for name, column in columns.items():
         pairs = [(F.lit(start), F.lit(float(bounds[name]))) for start, bounds in by_window.items()]
         frame = frame.withColumn(column, F.create_map(*chain.from_iterable(pairs))[F.col(START)])

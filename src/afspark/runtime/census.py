@@ -22,7 +22,7 @@ CENSUS_TRIES = 5
 def take_census(
     sc: SparkContext, *, hosts: Sequence[str], query_id: str, segments: str | None, driver_host: str
 ) -> list[Survivor]:
-    """The query's segments on all hosts; those of dead applications are removed on the way."""
+    """The query's segments on all hosts; those that nobody can want any more are removed on the way."""
 
     def look(_: int) -> list[tuple[str, list[Survivor]]]:
         host = spark_host(driver_host)
@@ -68,6 +68,7 @@ def muster(
         elif not terms.tolerance.recovers:
             expected = max([expected, *(s.incarnation for s in usable)])
         strikes = _strikes(record, own_losses)
+        lowered = batch > 0 and _lowered(record, terms.theta(strikes))
         member = Member(
             worker=worker,
             home=next((s.host for s in usable if s.incarnation == expected and s.host in slots), ""),
@@ -78,7 +79,8 @@ def muster(
             previous=record.previous if record else (),
             waiting=record.waiting if record and record.incarnation == expected else 0,
             lost_items=sum(loss.items for loss in own_losses if record and loss.incarnation >= record.incarnation),
-            recheck=batch > 0 and _lowered(record, terms.theta(strikes)),
+            recheck=lowered,
+            older_theta=record.theta if lowered and record is not None else None,
         )
         if member.home:
             member = replace(member, hint=Hint.RESUME)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +14,14 @@ from afspark.model.windows import Agenda, Decaying, Punctuation
 from afspark.runtime.orders import Calendar, Mission, Report
 from afspark.runtime.pipeline import Node
 from afspark.runtime.progress import Counters
+from afspark.runtime.quarantining import BadTally
 from afspark.runtime.segment.reading import Residents
 from afspark.runtime.stages import Work
 from afspark.runtime.workforce import Workforce
+from afspark.store import Entry
+from afspark.store.quarantine import BadBatch, sum_counts
+
+LOG = logging.getLogger("afspark")
 
 
 @dataclass
@@ -26,8 +33,13 @@ class Crew:
     agenda: Agenda = field(default_factory=Agenda)
     counters: Counters = field(default_factory=Counters)
     reports: Sequence[Report] = ()
-    #: pushed items that failures have taken, by worker
-    lost_items: Counter[int] = field(default_factory=Counter)
+    #: those that take pushed items off the lanes for it: itself, or relays
+    entrances: Sequence[Crew] = ()
+    #: pushed items that failures have taken off its lanes: (batch, worker) -> items
+    gaps: dict[tuple[int, int], int] = field(default_factory=dict)
+    #: how many of them receivers can have lost on one lane; any beyond went with a state, and are counted there
+    most_lost_items: float = math.inf
+    bad_so_far: BadTally = field(default_factory=BadTally)
 
     @property
     def name(self) -> str:
@@ -48,6 +60,34 @@ class Crew:
     @property
     def homes(self) -> tuple[str, ...]:
         return tuple(self.workforce.homes)
+
+    # --- pushed items ---------------------------------------------------------------------------------------
+
+    def take_stock(self, batch: int) -> list[Entry]:
+        """Once all workers have applied ``batch``: counts what was missing on its lanes, and completes recoveries."""
+        for report in self.reports:
+            missing = sum(gap["end"] - gap["first"] for gap in report.gaps)
+            if missing or (batch, report.worker) in self.gaps:
+                self.gaps[batch, report.worker] = missing
+        return self.workforce.complete(batch, self.reports)
+
+    def lost_items(self, worker: int | None = None) -> int:
+        """How many pushed items failures have taken from the operator; or can have taken from one of its workers."""
+
+        def reaches(lane: int) -> bool:
+            return worker is None or self.node.keyed or lane % self.node.workers == worker
+
+        lost = [found for entrance in self.entrances for found in entrance._lost_by_lane().items()]
+        return sum(items for lane, items in lost if reaches(lane))
+
+    def _lost_by_lane(self) -> dict[int, int]:
+        return {lane: math.floor(min(items, self.most_lost_items)) for lane, items in self._missing_by_lane().items()}
+
+    def _missing_by_lane(self) -> Counter[int]:
+        missing: Counter[int] = Counter()
+        for (_, lane), items in list(self.gaps.items()):
+            missing[lane] += items
+        return missing
 
     # --- windows --------------------------------------------------------------------------------------------
 
@@ -80,12 +120,12 @@ class Crew:
 
     def close_day(self) -> None:
         """After the batch was committed."""
+        self.counters = self._counted()
         window, calendar = self.node.window, self.workforce.calendar
         if window is None:
             return
         seen = [report.panes for report in self.reports if report.panes is not None]
         self.agenda = calendar.agenda.after(window, seen)
-        self.counters = self._counted()
 
     def _counted(self) -> Counters:
         """The counters with the batch at work."""
@@ -93,7 +133,19 @@ class Crew:
         return Counters(
             late=self.counters.late + sum(report.late for report in seen),
             unplaced=self.counters.unplaced + sum(report.unplaced for report in seen),
+            bad=sum_counts((*self.counters.bad, *(count for one in self.left_out for count in one.counts))),
+            quarantined=self.counters.quarantined + sum(one.bytes for one in self.left_out),
         )
+
+    @property
+    def quarantine_room(self) -> int:
+        """How many bytes of bad items each worker may keep in the batch at work."""
+        return max(0, self.mission.bad.most_bytes - self.counters.quarantined) // self.node.workers
+
+    @property
+    def left_out(self) -> list[BadBatch]:
+        """What the batch at work has left out."""
+        return [bad for report in self.reports for bad in report.bad]
 
     @property
     def latest_tick(self) -> int | None:
@@ -119,7 +171,25 @@ class Crew:
         agenda = self.agenda
         if window is not None:
             agenda = calendar.agenda.after(window, [one.panes for one in self.reports if one.panes is not None])
-        return {"agenda": agenda.to_json(), **self._counted().to_json()}
+        return {
+            "agenda": agenda.to_json(),
+            "items_lost": {str(lane): items for lane, items in sorted(self._missing_by_lane().items())},
+            **self._counted().to_json(),
+        }
+
+    def recount(self, found: Mapping[str, Any] | None) -> None:
+        """Lost items that the record knows and their ledger does not are lost all the same."""
+        known = self._missing_by_lane()
+        recorded = Counter({int(lane): items for lane, items in (found or {}).get("items_lost", {}).items()})
+        for lane, items in (recorded - known).items():
+            self.gaps[-1, lane] = items
+        if not recorded <= known:
+            LOG.warning(
+                "The ledger of items that %s has lost knows %d, its commit record %d: entries are damaged or gone.",
+                self.name,
+                known.total(),
+                recorded.total(),
+            )
 
     def restore(self, found: Mapping[str, Any] | None) -> None:
         window = self.node.window

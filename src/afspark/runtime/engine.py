@@ -18,32 +18,38 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
-from afspark.errors import CheckpointError, StoreError, UsageError, WorkerFailed
+from afspark.errors import CheckpointError, UsageError, WorkerFailed
 from afspark.model.windows import Punctuation
+from afspark.runtime.assurance import told_facts
+from afspark.runtime.clock import Clock
+from afspark.runtime.coverage import declare_unread_records
 from afspark.runtime.crew import Crew
+from afspark.runtime.ending import ending_batch, intended, is_intended, refuse_if_unfinished
 from afspark.runtime.faults import Phase
 from afspark.runtime.inlets import Inlets, Slices
-from afspark.runtime.offsets import batch_time
-from afspark.runtime.orders import Mission, Order, Report
+from afspark.runtime.missions import mission_of
+from afspark.runtime.offsets import batch_time, newest_of
+from afspark.runtime.orders import Order, Report
 from afspark.runtime.pipeline import Node, Pipeline, RunOptions
 from afspark.runtime.placement import driver_host
 from afspark.runtime.programme import programmes
 from afspark.runtime.progress import BatchProgress, summarise
+from afspark.runtime.quarantining import note_bad
 from afspark.runtime.reception import Reception
 from afspark.runtime.roster import digests_agree
-from afspark.runtime.sources import Planner, Pushed, Source
+from afspark.runtime.sources import Planner, Source
 from afspark.runtime.stages import run_orders, run_stage, strike_workers
-from afspark.runtime.worker import Clock
 from afspark.runtime.workforce import Workforce
-from afspark.store import CommitRecord, Ledger, QueryIdentity, RecordLog, Store, ThrottledStore, seal, unseal
-from afspark.store.epochs import newest_batch, read_history
+from afspark.store import CommitRecord, Entry, Ledger, QueryIdentity, RecordLog, Store, ThrottledStore
+from afspark.store.epochs import newest_batch
+from afspark.store.identity import attached
 from afspark.store.itemlosses import ItemLosses
+from afspark.store.lease import Lease
+from afspark.store.naming import FOLDER
+from afspark.store.quarantine import Quarantine
 
 #: How often a batch is tried before the query gives up; Spark has retried its tasks before.
 BATCH_TRIES = 12
-
-#: Folder of the store that holds something once the stream is being ended.
-ENDING = "ending"
 
 #: Room for taken-back batches below the epoch's number in a fence.
 FENCE_BITS = 20
@@ -56,13 +62,15 @@ class Engine:
         self, sc: SparkContext, pipeline: Pipeline, options: RunOptions, identity: QueryIdentity, checkpoint: Store
     ) -> None:
         self.sc, self.pipeline, self.options, self.identity = sc, pipeline, options, identity
-        self.checkpoint = checkpoint
-        self.store = checkpoint.below("afspark")
+        self.checkpoint = attached(checkpoint, options.store_wait_seconds)
+        self.store = self.checkpoint.below(FOLDER)
         if options.throttle is not None:
             self.store = ThrottledStore(self.store, options.throttle)
         self.ledger = Ledger(self.store)
         self.log = RecordLog(self.store)
+        self.lease = Lease(self.store, self.log, seconds=options.lease_seconds)
         self.item_losses = ItemLosses(self.store)
+        self.quarantine = Quarantine(self.store)
         self.planners = {
             name: source.planner(self.store.below(source_folder(name)))
             for name, source in pipeline.sources.items()
@@ -71,14 +79,16 @@ class Engine:
         self.reception = Reception(
             sc, pipeline, {name: self.store.below(source_folder(name)) for name in pipeline.sources}
         )
-        self.inlets = Inlets(pipeline, self.planners, checkpoint, self.reception)
+        self.inlets = Inlets(pipeline, self.planners, self.checkpoint, self.reception)
         self.crews: list[Crew] = []
         #: an earlier start has begun a batch; Spark may run that one again
-        self.resumed = self._newest_of("offsets") >= 0
+        self.resumed = newest_of(checkpoint, "offsets") is not None
         self.totals = {"items": 0, "bytes": 0}
         #: every operator was told that the stream has ended
         self.told = False
         self._committed: int | None = None
+        #: what workers said last
+        self._last: Sequence[Report | None] = ()
 
     # --- for a pipeline of one operator ---------------------------------------------------------------------
 
@@ -91,16 +101,21 @@ class Engine:
         return next(iter(self.planners.values()), None)
 
     def crew(self, name: str | None = None) -> Crew:
-        """The crew of an operator; without a name that of the last one."""
-        for crew in self.crews:
-            if crew.name == name:
-                return crew
-        if name is not None or not self.crews:
+        """The crew of a node; without a name that of the last one."""
+        return self._chosen(self.crews, name)
+
+    def operator(self, name: str | None = None) -> Crew:
+        """The crew of an operator that the user has written; without a name that of the last one."""
+        return self._chosen([crew for crew in self.crews if not crew.node.internal], name)
+
+    def _chosen(self, crews: Sequence[Crew], name: str | None) -> Crew:
+        found = [crew for crew in crews if name in (None, crew.name)]
+        if not found:
             raise UsageError(
                 f"There is no operator {name!r} at work.",
-                remedy=f"The pipeline has {', '.join(node.name for node in self.pipeline.nodes)}.",
+                remedy=f"The pipeline has {', '.join(node.name for node in self.pipeline.operators)}.",
             )
-        return self.crews[-1]
+        return found[-1]
 
     # --- batches --------------------------------------------------------------------------------------------
 
@@ -111,7 +126,7 @@ class Engine:
         batch was lost before they were read.
         """
         first = not self.crews
-        if self.ended or (first and self.store.list(ENDING)):
+        if self.ended or (first and is_intended(self.store)):
             raise CheckpointError(
                 "The stream of this checkpoint has been ended.", remedy="Start with a new checkpoint.", batch=batch
             )
@@ -126,10 +141,10 @@ class Engine:
         of Spark, which will run none any more.
         """
         done: list[BatchProgress] = []
-        self._refuse_if_unfinished()
+        refuse_if_unfinished(self.checkpoint)
         batch = self._next_batch()
         self._ready(batch)
-        now = self._intended(batch)
+        now = intended(self.store, batch)
         while not self.ended:
             # From the last record alone it must follow what this batch is, so that a killed driver can repeat it.
             last = not self.told and not any(crew.waits for crew in self.crews)
@@ -141,35 +156,6 @@ class Engine:
     def ended(self) -> bool:
         """Every operator was told, and what they sent then has left its windows."""
         return self.told and not any(crew.waits for crew in self.crews)
-
-    def _intended(self, batch: int) -> float:
-        """Makes the end durable before it begins: from here on Spark must not run a batch of that number.
-
-        Returns the time of all batches that end the stream: that of the first attempt.
-        """
-        written = self.store.list(ENDING)
-        for name in sorted(written):
-            try:
-                return float(unseal(self.store.get(name)).meta["time"])
-            except StoreError:
-                continue  # a driver died while it wrote this one, so nothing followed from it
-        now = time.time()
-        self.store.put(f"{ENDING}/{len(written):04d}", seal({"kind": "ending", "batch": batch, "time": now}, {}))
-        return now
-
-    def _refuse_if_unfinished(self) -> None:
-        """A batch that Spark has begun must be finished by Spark, or its number would mean two things."""
-        begun, committed = self._newest_of("offsets"), self._newest_of("commits")
-        if begun > committed:
-            raise CheckpointError(
-                f"Batch {begun} was begun and not finished.",
-                remedy="Start the query again, let it end, and then end the stream.",
-                batch=begun,
-            )
-
-    def _newest_of(self, folder: str) -> int:
-        names = [name.rsplit("/", 1)[-1] for name in self.checkpoint.list(folder)]
-        return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def ready(self) -> list[Crew]:
         """The workers at rest, all with their state: those that lost it meanwhile are recovered first.
@@ -187,18 +173,11 @@ class Engine:
     def _next_batch(self) -> int:
         if self._committed is not None:
             return self._committed + 1
-        spark = self._newest_of("commits")
         # Batches that ended the stream are ours alone; Spark knows nothing of them.
-        ending = self._ending_batch()
-        return 1 + (spark if ending is None else ending)
-
-    def _ending_batch(self) -> int | None:
-        """The newest batch, if it was one that ended the stream."""
-        newest = newest_batch(self.store)
-        if newest is None:
-            return None
-        found = read_history(self.store, newest).records.get(newest)
-        return newest if found is not None and found[1].extra.get("ending") else None
+        last = ending_batch(self.store)
+        if last is None:
+            last = newest_of(self.checkpoint, "commits")
+        return 0 if last is None else last + 1
 
     def _run(
         self,
@@ -217,9 +196,10 @@ class Engine:
         self._open_day(now, ending=ending, last=last)
         clock = Clock({})
         apply = partial(self._apply, batch, frame, slices)
-        tries = self._delivered(apply, deliver, batch, clock)
+        tries, recovered = self._delivered(apply, deliver, batch, clock)
         self._strike(batch, Phase.COMMITTING)
-        recovered = [entry for crew in self.crews for entry in crew.workforce.advance(crew.reports)]
+        for crew in self.crews:
+            crew.workforce.advance(crew.reports)
         entrances = [crew for crew in self.crews if self.inlets.reads_source(crew.node)]
         for name in self.totals:
             self.totals[name] += sum(getattr(report, name) for crew in entrances for report in crew.reports)
@@ -258,11 +238,19 @@ class Engine:
         for name, programme in programmes(inputs, closings).items():
             self.crew(name).workforce.programme = programme
 
-    def _delivered(self, apply: Callable[[], int], deliver: Callable[[int], None], batch: int, clock: Clock) -> int:
-        """Applies and delivers. A failed delivery is tried again only if a worker turns out to be lost."""
+    def _delivered(
+        self, apply: Callable[[], int], deliver: Callable[[int], None], batch: int, clock: Clock
+    ) -> tuple[int, list[Entry]]:
+        """Applies and delivers; the number of tries, and the recoveries that are complete with it.
+
+        A failed delivery is tried again only if a worker turns out to be lost.
+        """
+        recovered: list[Entry] = []
         while True:
             started = time.perf_counter()
             tries = apply()
+            # Before any row is handed on: its bound must know what it lacks.
+            recovered += [entry for crew in self.crews for entry in crew.take_stock(batch)]
             started = clock.lap("stages", started)
             losses = len(self.ledger.entries())
             try:
@@ -273,7 +261,7 @@ class Engine:
                     raise
                 continue
             clock.lap("sinks", started)
-            return tries
+            return tries, recovered
 
     def _apply(self, batch: int, frame: DataFrame | None, slices: Slices) -> int:
         """Runs all stages until every worker has applied the batch; the number of tries."""
@@ -288,7 +276,7 @@ class Engine:
 
     def _advance(self, crew: Crew, batch: int, frame: DataFrame | None, slices: Slices) -> bool:
         """One try of one operator's stage; True if all of its workers have applied the batch."""
-        orders = crew.workforce.orders(batch)
+        orders = [replace(order, quarantine_room=crew.quarantine_room) for order in crew.workforce.orders(batch)]
         inlets = self.inlets.of(crew, self.crews, batch, frame, slices)
         job = partial(run_stage, self.sc, crew.mission, crew.work, orders, inlets)
         reports = self._reports(orders, job)
@@ -305,20 +293,30 @@ class Engine:
         """Brings all workers to the batch before, or leaves them where they have applied it already."""
         for crew in self.crews:
             for attempt in range(1, BATCH_TRIES + 1):
+                if crew.mission.stepped:
+                    self._shut_out(crew, batch)
                 orders = [replace(order, apply=False) for order in crew.workforce.orders(batch)]
                 job = partial(run_orders, self.sc, crew.mission, crew.work, orders)
                 reports = self._reports(orders, job)
                 if crew.workforce.settle(batch, reports):
                     if complete:
-                        crew.workforce.rest([report for report in reports if report is not None])
+                        crew.workforce.rest(batch, [report for report in reports if report is not None])
                     break
                 time.sleep(0.1 * (attempt - 1))
             else:
                 raise self._gave_up(batch)
 
+    def _shut_out(self, crew: Crew, batch: int) -> None:
+        """Takes the lanes of workers that may have to be restored: no task sent before confirms anything any more."""
+        crew.workforce.raise_fence()
+        for edge in crew.node.inputs:
+            if edge.origin in self.reception.sources:
+                self.reception.take_over(edge.origin, crew.workforce.last_orders(batch))
+
     def _gave_up(self, batch: int) -> WorkerFailed:
+        details = sorted({report.detail for report in self._last if report is not None and report.detail})
         return WorkerFailed(
-            f"Batch {batch} could not be applied in {BATCH_TRIES} tries.",
+            f"Batch {batch} could not be applied in {BATCH_TRIES} tries{': ' if details else '.'}{' '.join(details)}",
             remedy="See the executors' logs.",
             batch=batch,
         )
@@ -334,6 +332,7 @@ class Engine:
             return reports
         for report in found:
             reports[report.worker] = report
+        self._last = reports
         return reports
 
     def _roll_back(self, crew: Crew, batch: int) -> None:
@@ -343,7 +342,19 @@ class Engine:
 
     # --- opening and committing -----------------------------------------------------------------------------
 
+    def take_lease(self) -> None:
+        """Makes this process the query's driver; `AnotherDriver` if another one is."""
+        self.lease.take(takeover=self.options.takeover)
+
+    def close(self) -> None:
+        """Ends the receivers and the lease: no batch follows, or another driver will run it."""
+        self.reception.close()
+        self.lease.release()
+
     def _ready(self, batch: int) -> None:
+        self.take_lease()
+        # Before anything is touched: what a newer driver does next may build on the last batch, not on this one.
+        self.log.refuse_if_superseded()
         if not self.crews:
             self._open(batch)
 
@@ -352,41 +363,34 @@ class Engine:
         record = self.log.open_epoch(batch - 1)
         passed_over = self._passed_over(batch, record)
         extra = record.extra if record is not None else {}
+        self.ledger.expect(extra.get("ledger", ()))
         crews = [self._crew(node) for node in self.pipeline.nodes]
         for crew in crews:
             crew.restore(extra.get("operators", {}).get(crew.name))
             crew.open_day(0.0)
             crew.workforce.gather(batch, record, passed_over)
+            declare_unread_records(self.ledger, crew, batch, passed_over)
         self.totals = {name: int(extra.get(name, 0)) for name in self.totals}
         self.told = bool(extra.get("told", False))
         self.reception.restore(extra.get("lanes", {}))
         self.crews = crews
-        for loss in self.item_losses.entries():
-            if loss.batch < batch:  # one that runs again finds its own once more
-                self.crew(loss.operator).lost_items[loss.worker] += loss.items
+        for crew in crews:
+            crew.entrances = [self.crew(node.name) for node in self.pipeline.entrances(crew.node)]
+            if crew.mission.stepped and not crew.mission.exact:
+                crew.most_lost_items = 2 * self.pipeline.item_limits(crew.node).items
+            # A batch that runs again finds its own once more.
+            crew.gaps = self.item_losses.by_batch_and_worker(crew.name, before=batch)
+            crew.recount(extra.get("operators", {}).get(crew.name))
 
     def _crew(self, node: Node) -> Crew:
-        pushed = any(isinstance(self.pipeline.sources.get(edge.origin), Pushed) for edge in node.inputs)
-        mission = Mission(
-            query_id=self.identity.query_id,
-            fingerprint=self.identity.fingerprint,
-            operator_name=node.name,
-            workers=node.workers,
-            checkpoint=self.options.checkpoint,
+        mission = mission_of(
+            node,
+            self.pipeline,
+            self.options,
+            self.identity,
             store=self.store,
             epoch=self.log.epoch,
             driver_host=driver_host(self.sc),
-            segments=self.options.segments,
-            emit=node.emits,
-            faults=self.options.faults,
-            window=node.window,
-            successors=tuple(
-                one.name for one in self.pipeline.nodes if node.name in {edge.origin for edge in one.inputs}
-            ),
-            appends=node.appends,
-            feeds_back=node.feeds_back,
-            pushed=pushed,
-            losable_items=self.pipeline.losable_items(node) if pushed else 0.0,
         )
         workforce = Workforce(
             self.sc,
@@ -412,26 +416,13 @@ class Engine:
 
     def _passed_over(self, batch: int, record: CommitRecord | None) -> list[str]:
         """What is missing between the record found and the batch before ``batch``."""
-        if not self._recovers or (record.batch if record else -1) >= batch - 1:
+        if not self.pipeline.keeps_records or (record.batch if record else -1) >= batch - 1:
             return []
         return [damage.name for damage in self.log.damaged] or [f"record of batch {batch - 1}"]
 
-    @property
-    def _recovers(self) -> bool:
-        """Whether any operator keeps backups, so that records are needed."""
-        return any(node.tolerance.recovers for node in self.pipeline.nodes) or self._needs_records
-
-    @property
-    def _needs_records(self) -> bool:
-        """Windows and feedback have to go on where they were, with or without backups of state."""
-        return (
-            len(self.pipeline.nodes) > 1
-            or bool(self.reception.sources)
-            or any(node.window is not None for node in self.pipeline.nodes)
-        )
-
     def _commit(self, batch: int, *, ending: bool) -> None:
-        if not self._recovers:
+        if not self.pipeline.keeps_records:
+            self.log.refuse_if_superseded()
             return
         operators = {
             crew.name: tuple(member.record(crew.workforce.terms) for member in crew.workforce.members)
@@ -439,30 +430,31 @@ class Engine:
         }
         extra = {
             **self.totals,
-            "operators": {crew.name: crew.to_json() for crew in self.crews},
+            "operators": {crew.name: crew.to_json() | told_facts(crew) for crew in self.crews},
             "ending": ending,
             "told": self.told,
             "lanes": self.reception.to_json(),
+            "ledger": self.ledger.heads,
         }
         self.log.write(CommitRecord(batch, self.log.epoch, operators, extra))
         if self._committed is None:
             # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
             self.log.sweep()
+            self.quarantine.tidy(batch)
         self.log.prune()
 
     def _take_note(self, batch: int) -> None:
-        """How far receivers were drained, and what was missing."""
+        """How far receivers were drained, what was missing, and what operators could not take."""
+        note_bad(self.quarantine, batch, self.crews, first=self._committed is None)
         for name, crew in self._drained():
             self.reception.advance(name, crew.reports)
             for report in crew.reports:
                 if report.gaps:
-                    crew.lost_items[report.worker] += self.item_losses.note(
-                        batch, crew.name, report.worker, report.gaps
-                    )
+                    self.item_losses.note(batch, crew.name, report.worker, report.gaps)
 
     def _let_go(self, batch: int) -> None:
         for name, crew in self._drained():
-            self.reception.confirm(name, crew, batch)
+            self.reception.confirm(name, crew.workforce.last_orders(batch), stepped=crew.mission.stepped)
 
     def _drained(self) -> list[tuple[str, Crew]]:
         return [

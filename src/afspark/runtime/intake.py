@@ -14,14 +14,22 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from afspark.errors import BackupLost
+from afspark.push.listing import is_tenure
 from afspark.push.wire import Punctuation as Mark
+from afspark.push.workerwire import NO_BACKUP, Attached, BackupNumber
+from afspark.runtime.baditems import RawItems
 from afspark.runtime.exchange import Packet, Parcel
 from afspark.runtime.ingest import Ingest
+from afspark.runtime.isolation import Chooser, Rows
 from afspark.runtime.shift import Feed, Settled, Sign, always_settled
 from afspark.runtime.steps import Gap, Passage, Positions
 
 #: How long a worker waits for items before it looks at the clock again.
 WAIT_SECONDS = 0.05
+
+#: How long a worker that has to be restored waits for its receiver to answer.
+CLAIM_SECONDS = 5.0
 
 #: How much is taken at once: a step is small enough to be confirmed often, and large enough for the kernels.
 PORTION_BYTES = 16_000_000
@@ -47,14 +55,31 @@ class Pulled(Protocol):
 class Lane(Protocol):
     """What a worker asks of its receiver; `LaneAway` if nobody answers."""
 
-    def attach(self, positions: Positions | None) -> Positions: ...
-    def pull(self, after: Positions, confirmed: Positions, *, size: int, wait: float) -> Sequence[Pulled]: ...
+    def attach(self, positions: Positions | None) -> Attached: ...
+    def pull(
+        self, after: Positions, confirmed: Positions, durable: BackupNumber, *, size: int, wait: float
+    ) -> Sequence[Pulled]: ...
     def settle(self, positions: Positions) -> bool: ...
-    def confirm(self, positions: Positions) -> None: ...
 
 
 class LaneAway(Exception):
     """The receiver does not answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """Where a worker takes up its lane in a batch."""
+
+    #: the newest durable backup that is in the state
+    durable: BackupNumber
+    #: some of the batch is in the state already
+    resumed: bool = False
+    #: nothing of the batch has been applied to this state yet: all it has, it was restored with
+    restored: bool = True
+    #: a loss of state, in which confirmed items may have gone, is counted
+    losses_counted: bool = False
+    #: damaged objects were passed over while it was restored
+    damaged: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +88,8 @@ class Portion:
 
     items: tuple[pa.RecordBatch, ...] = ()
     punctuation: tuple[tuple[int, Mark], ...] = ()
+    #: of each batch: its producer, and the number of its first item
+    origins: tuple[tuple[str, int], ...] = ()
 
 
 class Intake:
@@ -75,15 +102,33 @@ class Intake:
         self._deadline: float | None = None
         self._attached = False
         self._confirmed: Positions = {}
+        self._durable = NO_BACKUP
+        self._start: Start | None = None
         self.positions: dict[str, int] = {}
         self.gaps: tuple[Gap, ...] = ()
         self.bytes = 0
+        #: items that the receiver has released and the state does not have: they went with an earlier incarnation
+        self.behind = 0
+        #: the state begins before a backup that was durable, and damage is the reason
+        self.misses_backup = False
 
-    def resume(self, passage: Passage, *, resumed: bool) -> None:
+    def claim(self) -> None:
+        """Shuts out whoever has the lane, before anything is looked for in the store. `LaneAway` if nobody answers."""
+        deadline = self._clock() + CLAIM_SECONDS
+        while True:
+            try:
+                self._lane.attach(None)
+                return
+            except LaneAway:
+                if self._clock() >= deadline:
+                    raise
+                time.sleep(WAIT_SECONDS)
+
+    def resume(self, passage: Passage, start: Start) -> None:
         """Goes on from there. A batch that was under way already takes no more than is waiting."""
         self.positions, self.gaps, self.bytes = dict(passage.positions), passage.gaps, passage.bytes
-        self._confirmed = dict(passage.positions)
-        self._deadline = self._clock() + (0.0 if resumed else self._seconds)
+        self._confirmed, self._durable, self._start = dict(passage.positions), start.durable, start
+        self._deadline = self._clock() + (0.0 if start.resumed else self._seconds)
 
     @property
     def over(self) -> bool:
@@ -109,24 +154,45 @@ class Intake:
             # What it has logged it will hand out again, unless the position is durable.
             return True
 
-    def confirm(self, positions: Positions) -> None:
+    def confirm(self, positions: Positions, durable: BackupNumber) -> None:
         """What is below the positions is in the state for good; the receiver hears of it with the next pull."""
-        self._confirmed = dict(positions)
+        self._confirmed, self._durable = dict(positions), durable
 
     def _pull(self, wait: float) -> Sequence[Pulled]:
         if not self._attached:
-            known = self._lane.attach(self._confirmed)
+            self._meet(self._lane.attach(self._confirmed))
             self._attached = True
-            for producer, end in known.items():
-                # Confirmed by an incarnation that is gone: its loss is one of state, not of items.
-                self.positions[producer] = max(self.positions.get(producer, 0), end)
         assert self._deadline is not None
         left = max(0.0, self._deadline - self._clock())
-        return self._lane.pull(self.positions, self._confirmed, size=self._size, wait=min(wait, left))
+        return self._lane.pull(self.positions, self._confirmed, self._durable, size=self._size, wait=min(wait, left))
+
+    def _meet(self, known: Attached) -> None:
+        """Compares what the receiver has released with what the state has.
+
+        Whoever confirms items has a durable backup, or may lose them within its bound. So a state that was restored
+        begins at the newest backup that anything was confirmed for, and what was confirmed beyond it is a loss of
+        state that has been counted; anything else breaks the promise, and must not go on in silence. Under an exact
+        policy nothing is confirmed beyond a backup.
+        """
+        start, behind = self._start, 0
+        assert start is not None
+        for producer, end in known.positions.items():
+            at = self.positions.get(producer, 0)
+            behind += 0 if is_tenure(producer) else max(0, end - at)
+            self.positions[producer] = max(at, end)
+        self._start = replace(start, restored=False)
+        if not start.restored:
+            return
+        self.behind += behind
+        if known.durable > start.durable or (behind and not start.losses_counted):
+            if not start.damaged:
+                raise BackupLost.of(f"{behind} items were confirmed that it lacks", known.durable, start.durable)
+            self.misses_backup = True
 
     def _new(self, entries: Iterable[Pulled]) -> Portion:
         batches: list[pa.RecordBatch] = []
         punctuation: list[tuple[int, Mark]] = []
+        origins: list[tuple[str, int]] = []
         for entry in entries:
             at = self.positions.get(entry.producer, 0)
             if entry.start > at:
@@ -140,7 +206,8 @@ class Intake:
                 fresh = entry.batch.slice(max(0, at - entry.start))
                 self.bytes += fresh.nbytes
                 batches.append(fresh)
-        return Portion(tuple(batches), tuple(punctuation))
+                origins.append((entry.producer, max(at, entry.start)))
+        return Portion(tuple(batches), tuple(punctuation), tuple(origins))
 
 
 class LaneFeed(Feed):
@@ -160,23 +227,29 @@ class LaneFeed(Feed):
         #: the lane's positions in the last record
         self.start = start
         self._before = 0
-        self._portion: Portion | None = None
+        #: what was taken since the last step, the part of it that is given out (None: all), and whether more may come
+        self._portions: list[Portion] = []
+        self._chosen: list[Portion] | None = None
+        self._more = True
         self._ingested: list[Ingest] = []
         self.stepped = False
 
-    def resume(self, passage: Passage, *, resumed: bool, stepped: bool) -> None:
+    def resume(self, passage: Passage, start: Start, *, stepped: bool) -> None:
         self._before, self.stepped = passage.items, stepped
-        self.intake.resume(passage, resumed=resumed)
+        self.intake.resume(passage, start)
 
     def advance(self, settled: Settled = always_settled) -> bool:
         """Takes the next portion; False if this is the last one."""
         self._before, self._ingested = self.items, []
+        self._portions, self._chosen, self._more = [], None, not self.stepped
         if not self.stepped:
             return False
-        self._portion = self._next(settled)
-        while self._portion == Portion() and not self.intake.over:
-            self._portion = self._next(settled)
-        return self._portion is not None
+        portion = self._next(settled)
+        while portion == Portion() and not self.intake.over:
+            portion = self._next(settled)
+        if portion is not None:
+            self._portions.append(portion)
+        return portion is not None
 
     def _next(self, settled: Settled) -> Portion | None:
         """Producers may wait for what a write under way holds up, so that nothing comes before it has ended."""
@@ -205,17 +278,32 @@ class LaneFeed(Feed):
 
     def rest(self) -> Iterator[tuple[str, Packet | Sign]]:
         yield from super().rest()
-        if self.stepped:
-            if self._portion is not None:
-                yield from self._given(self._portion)
-            return
-        while (portion := self.intake.portion()) is not None:
+        for portion in list(self._portions) if self._chosen is None else self._chosen:
             yield from self._given(portion)
+        while self._more and (taken := self.intake.portion()) is not None:
+            if taken != Portion():
+                self._portions.append(taken)
+            yield from self._given(taken)
+
+    def hold(self) -> list[RawItems]:
+        return super().hold() + [
+            RawItems(self.name, batch, producer, first)
+            for portion in self._portions
+            for batch, (producer, first) in zip(portion.items, portion.origins, strict=True)
+        ]
+
+    def select(self, rows: Rows, *, more: bool) -> None:
+        chosen = Chooser(rows)
+        self._choose(chosen)
+        self._chosen = [
+            replace(portion, items=tuple(chosen.of(batch) for batch in portion.items)) for portion in self._portions
+        ]
+        self._ingested, self._more = [], more and not self.stepped
 
     def _given(self, portion: Portion) -> Iterator[tuple[str, Packet | Sign]]:
         start = 0
         for end, mark in (*portion.punctuation, (len(portion.items), None)):
-            ingest = self._ingest(Packet(batch) for batch in portion.items[start:end])
+            ingest = self._ingest([Packet(batch) for batch in portion.items[start:end] if batch.num_rows])
             self._ingested.append(ingest)
             for packet in ingest:
                 yield self.name, packet

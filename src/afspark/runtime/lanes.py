@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -9,9 +10,10 @@ from afspark.errors import SegmentError
 from afspark.push.drain import Drain, Pulled
 from afspark.push.errors import ReceiverStopped, ReceiverUnreachable, Superseded
 from afspark.push.wire import Allowance
+from afspark.push.workerwire import Attached, BackupNumber, Confirmed
 from afspark.runtime.intake import LaneAway
 from afspark.runtime.orders import Order
-from afspark.runtime.sources import Chunk, Pushed
+from afspark.runtime.sources import Chunk
 
 T = TypeVar("T")
 
@@ -22,19 +24,25 @@ class RemoteLane:
     def __init__(self, drain: Drain, allow: Allowance) -> None:
         self._drain, self._allow = drain, allow
 
-    def attach(self, positions: Mapping[str, int] | None) -> Mapping[str, int]:
+    def attach(self, positions: Mapping[str, int] | None) -> Attached:
         return self._asked(lambda: self._drain.attach(positions, self._allow))
 
     def pull(
-        self, after: Mapping[str, int], confirmed: Mapping[str, int], *, size: int, wait: float
+        self,
+        after: Mapping[str, int],
+        confirmed: Mapping[str, int],
+        durable: BackupNumber,
+        *,
+        size: int,
+        wait: float,
     ) -> Sequence[Pulled]:
-        return self._asked(lambda: self._drain.pull(confirmed, after=after, max_bytes=size, wait=wait))
+        return self._asked(lambda: self._drain.pull(confirmed, after=after, durable=durable, max_bytes=size, wait=wait))
 
     def settle(self, positions: Mapping[str, int]) -> bool:
         return self._asked(lambda: self._drain.settle(positions))
 
-    def confirm(self, positions: Mapping[str, int]) -> None:
-        self._asked(lambda: self._drain.confirm(positions))
+    def confirm(self, positions: Mapping[str, int]) -> Confirmed:
+        return self._asked(lambda: self._drain.confirm(positions))
 
     def close(self) -> None:
         self._drain.close()
@@ -49,9 +57,14 @@ class RemoteLane:
             raise LaneAway from error
 
 
-def open_lane(source: Pushed, order: Order, chunk: Chunk) -> RemoteLane:
-    """The lane of a chunk that `Reception.claim` has made complete."""
+def open_lane(order: Order, chunk: Chunk) -> RemoteLane:
+    """The lane of a chunk that `Reception.claim` has made complete, for this process alone."""
     drain = Drain(
-        chunk["address"], chunk["lane"], incarnation=order.incarnation, fence=order.fence, access=source.access()
+        chunk["address"],
+        chunk["lane"],
+        incarnation=order.incarnation,
+        fence=order.fence,
+        owner=secrets.token_hex(8),
+        access=chunk["access"],
     )
     return RemoteLane(drain, Allowance.from_json(chunk["allow"]))

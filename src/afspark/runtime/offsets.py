@@ -31,6 +31,12 @@ def batch_time(checkpoint: Store, batch: int) -> float:
     return float((_line(checkpoint, batch, 1) or {}).get("batchTimestampMs", 0)) / 1000
 
 
+def newest_of(checkpoint: Store, folder: str) -> int | None:
+    """The newest batch that Spark has in one of its folders ("offsets": begun, "commits": done); None: none."""
+    names = [name.rsplit("/", 1)[-1] for name in checkpoint.list(folder)]
+    return max((int(name) for name in names if name.isdigit()), default=None)
+
+
 def _line(checkpoint: Store, batch: int, number: int) -> Any:
     try:
         line = checkpoint.get(f"offsets/{batch}").decode().splitlines()[number]

@@ -9,10 +9,12 @@ from typing import Any
 
 from afspark.errors import AfsparkError
 from afspark.model.windows import Agenda, PaneReport, Window
+from afspark.runtime.baditems import BadRules
 from afspark.runtime.faults import FaultPlan
 from afspark.runtime.lifecycle import Hint
 from afspark.runtime.programme import Programme
 from afspark.store import ObjectRef, Store
+from afspark.store.quarantine import BadBatch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,15 @@ class Calendar:
     exposed: frozenset[int] = frozenset()
     now: float = 0.0
     needed_from: int | None = None
+
+    def panes_at_risk(self, *, known: bool) -> tuple[int | None, int | None]:
+        """First and last pane that a state lost before the batch at work can have held; None where nobody knows.
+
+        ``known``: the last commit tells which panes hold items, and nothing has been processed since.
+        """
+        if not known:
+            return self.needed_from, None
+        return (min(self.exposed), max(self.exposed)) if self.exposed else (0, -1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +68,16 @@ class Order:
     #: the first batch of a new incarnation: what the failure before it may have taken, by state; else None
     lost: Mapping[str, float] | None = None
     lost_items: int = 0
+    #: whoever loses this incarnation will count that, whatever it has done in this batch
+    counts: bool = False
+    #: counted losses by incarnation: the panes they were counted for
+    counted: Mapping[int, frozenset[int]] = field(default_factory=dict)
     #: False: only bring the state to the version before the batch
     apply: bool = True
     programme: Programme = ()
     calendar: Calendar = field(default_factory=Calendar)
+    #: bytes of bad items that this worker may still keep
+    quarantine_room: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +97,8 @@ class Mission:
     emit: bool
     faults: FaultPlan
     window: Window | None = None
+    #: items come to the worker that owns their key
+    keyed: bool = False
     #: the operators that what it sends goes to; none: nothing is kept
     successors: tuple[str, ...] = ()
     #: a sink takes what it sends
@@ -88,8 +107,32 @@ class Mission:
     feeds_back: tuple[str, ...] = ()
     #: items come from receivers, so that a batch cannot be applied anew
     pushed: bool = False
+    #: the tolerance lets no failure change anything, so that none has to be counted
+    exact: bool = False
     #: how many of them one worker can lose to all failures together
     losable_items: float = 0.0
+    bad: BadRules = field(default_factory=BadRules)
+    #: the operator as it was before it met any item, pickled; b"": whatever it raises is raised
+    pristine: bytes = b""
+
+    @property
+    def stepped(self) -> bool:
+        """Whether parts of a batch become final before it ends; what others will read of it is complete when it is."""
+        return self.pushed and not (self.emit or self.appends or self.successors or self.feeds_back)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What the store has of an incarnation in a batch that no record names: it may have confirmed items of it, so its
+    loss has to be counted, for what it had ``seen`` of panes and time.
+    """
+
+    incarnation: int
+    seen: PaneReport | None = None
+
+    @property
+    def panes(self) -> frozenset[int]:
+        return frozenset() if self.seen is None else self.seen.panes
 
 
 class Status(StrEnum):
@@ -117,6 +160,8 @@ class Report:
     #: what came from a receiver: how far its lane has been taken, and what was missing
     positions: Mapping[str, int] | None = None
     gaps: tuple[Mapping[str, Any], ...] = ()
+    #: what was left out because the operator could not take it
+    bad: tuple[BadBatch, ...] = ()
     #: what of each map partition was applied: partition -> digest
     consumed: Mapping[str, str] = field(default_factory=dict)
     #: digests of what it keeps for others: port -> digest
@@ -135,15 +180,20 @@ class Report:
     seconds: Mapping[str, float] = field(default_factory=dict)
     damaged: tuple[str, ...] = ()
     restored_cells: int = 0
+    #: items that went with an earlier incarnation, after its newest backup
+    behind: int = 0
+    #: with `Status.MISSING`: an incarnation whose loss nobody has counted
+    trace: Trace | None = None
     detail: str = ""
     error: AfsparkError | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Everything a retried task needs to answer the same."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "error"}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("error", "trace")}
         return values | {
             "backups": [ref.to_json() for ref in self.backups],
             "panes": self.panes.to_json() if self.panes else None,
+            "bad": [bad.to_json() for bad in self.bad],
         }
 
     @classmethod
@@ -156,5 +206,6 @@ class Report:
                 "gaps": tuple(data.get("gaps", ())),
                 "backups": tuple(ObjectRef(*ref) for ref in data.get("backups", ())),
                 "panes": PaneReport.from_json(data["panes"]) if data["panes"] else None,
+                "bad": tuple(BadBatch.from_json(bad) for bad in data.get("bad", ())),
             }
         )

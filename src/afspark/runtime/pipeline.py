@@ -8,7 +8,7 @@ import math
 import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,14 +17,18 @@ from pyspark.sql import DataFrame
 
 from afspark.bounds import Place, weights
 from afspark.errors import UsageError
+from afspark.model.onbad import SKIP, STOP, OnBad, check_on_bad
 from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Agenda, Decaying, Sliding, Window, check_decayable
-from afspark.policies import MiniBatch, Tolerance, refuse_if_unfit
+from afspark.policies import ItemLimits, MiniBatch, Tolerance, item_limits, refuse_if_unfit
+from afspark.runtime.baditems import BAD_LIMIT, QUARANTINE_BYTES
 from afspark.runtime.faults import FaultPlan
 from afspark.runtime.sources import Pushed, Source
 from afspark.runtime.sources.pushed import PLACE_OF_RECEIVER
 from afspark.runtime.terms import Terms
 from afspark.store import Throttle
+from afspark.store.lease import LEASE_SECONDS
+from afspark.store.outage import WAIT_SECONDS
 
 DEFAULT_BATCH_BYTES = 40_000_000
 
@@ -59,12 +63,22 @@ class Node:
     emits: bool = False
     #: keeps what it sends, for a sink in append mode
     appends: bool = False
+    #: inserted by the runtime: no operator of the user's, so without a part of the budget
+    internal: bool = False
+    #: what happens to bad items; None: as the operator or the source has it
+    on_bad: OnBad | None = None
+    #: how many items of one batch a worker may find bad one by one
+    bad_limit: int = BAD_LIMIT
 
     def __post_init__(self) -> None:
         if self.workers < 1:
             raise UsageError(
                 f"Operator {self.name!r} needs at least one worker, not {self.workers}.", workers=self.workers
             )
+        if self.on_bad is not None:
+            check_on_bad(self.on_bad)
+        if self.bad_limit < 0:
+            raise UsageError(f"bad_limit must be at least 0, not {self.bad_limit}.", bad_limit=self.bad_limit)
         if self.keyed and not self.operator.key:
             raise UsageError(
                 f"{type(self.operator).__name__} has no key, so its state cannot be partitioned by key.",
@@ -90,10 +104,9 @@ class Node:
         _check_picklable(self.name, self.operator)
 
     def settings(self) -> dict[str, Any]:
-        """What the checkpoint is bound to."""
+        """What the checkpoint is bound to, besides where the items come from."""
         return {
             "operator": self.operator.fingerprint(),
-            "inputs": [edge.origin for edge in self.inputs],
             "workers": self.workers,
             "keyed": self.keyed,
             "window": self.window.to_json() if self.window else None,
@@ -113,7 +126,7 @@ class Pipeline:
             raise UsageError("A pipeline needs at least one operator.")
         _refuse_twins([node.name for node in self.nodes])
         object.__setattr__(self, "nodes", tuple(_in_order(self.nodes, set(self.sources))))
-        weights([node.weight for node in self.nodes])
+        self._weights  # noqa: B018 - refused here rather than in the first batch
         for node in self.nodes:
             self._refuse_uneven_counts(node)
         for node in self.nodes:
@@ -128,6 +141,17 @@ class Pipeline:
                 "A pipeline reads either one DataFrame or any number of files and generators.",
                 remedy="Union the DataFrames with Spark before the pipeline begins.",
             )
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether a query needs commit records: for backups, or because windows, feedback and positions of receivers
+        have to go on where they were, with or without backups of state.
+        """
+        return (
+            len(self.nodes) > 1
+            or any(isinstance(source, Pushed) for source in self.sources.values())
+            or any(node.tolerance.recovers or node.window is not None for node in self.nodes)
+        )
 
     def _refuse_uneven_counts(self, node: Node) -> None:
         """A window by count ends when every worker has had its share, which only even shares can promise."""
@@ -167,24 +191,79 @@ class Pipeline:
     def downstream_of(self, name: str) -> list[str]:
         return [node.name for node in self.nodes if name in self.ancestors[node.name]]
 
+    @property
+    def operators(self) -> list[Node]:
+        """The operators that the user has written."""
+        return [node for node in self.nodes if not node.internal]
+
+    @cached_property
+    def _weights(self) -> dict[str, float]:
+        found = weights([node.weight for node in self.operators])
+        return {node.name: weight for node, weight in zip(self.operators, found, strict=True)}
+
     def place(self, node: Node) -> Place:
-        """What divides the budget of an operator."""
-        weight = weights([one.weight for one in self.nodes])[self.nodes.index(node)]
+        """What divides the budget of an operator; an internal node has none that could be divided."""
+        if node.internal:
+            return Place(workers=node.workers)
         below = self.downstream_of(node.name)
         fan_out = max([self.node(name).operator.fan_out for name in below] + [node.operator.fan_out])
         return Place(
-            workers=node.workers, keyed=node.keyed, weight=weight, fan_out=fan_out, downstream=self._depth(node.name)
+            workers=node.workers,
+            keyed=node.keyed,
+            weight=self._weights[node.name],
+            fan_out=fan_out,
+            downstream=self._depth(node.name),
         )
+
+    # --- pushed items ---------------------------------------------------------------------------------------
+
+    def readers(self, node: Node) -> list[Node]:
+        """The user's operators that a node takes items off the lanes for: itself, or those behind a relay."""
+        return [one for one in self.nodes if node.name in _origins(one)] if node.internal else [node]
+
+    def entrances(self, node: Node) -> list[Node]:
+        """The nodes that take pushed items off the lanes for an operator: itself, or relays; none for other items.
+
+        A relay that it reads from twice is there twice, because it loses an item twice.
+        """
+        if any(isinstance(self.sources.get(origin), Pushed) for origin in _origins(node)):
+            return [node]
+        relays = {one.name: one for one in self.nodes if one.internal}
+        return [relays[edge.origin] for edge in node.inputs if edge.origin in relays]
+
+    def item_limits(self, entrance: Node) -> ItemLimits:
+        """What the receiver may hold of the items that ``entrance`` takes, by the tolerance of all their readers."""
+        readers = self.readers(entrance)
+        lanes = [sum(one.workers for one in self.entrances(reader)) for reader in readers]
+        return item_limits(
+            (reader.tolerance, replace(self.place(reader), workers=number))
+            for reader, number in zip(readers, lanes, strict=True)
+        )
+
+    def on_bad(self, node: Node) -> dict[str, OnBad]:
+        """What happens to bad items of an operator, by input."""
+        chosen = node.on_bad or node.operator.on_bad
+        return {edge.origin: chosen or self._inherited(edge.origin) for edge in node.inputs}
+
+    def _inherited(self, origin: str) -> OnBad:
+        """Pushed items cannot be mended and read again, so they are left out unless their source says otherwise."""
+        above = {origin, *self.ancestors.get(origin, ())}
+        entering = {edge.origin for node in self.nodes if node.name in above for edge in node.inputs} | {origin}
+        pushed = [source for name in entering if isinstance(source := self.sources.get(name), Pushed)]
+        return SKIP if pushed and all(source.on_bad != STOP for source in pushed) else STOP
 
     def losable_items(self, node: Node) -> float:
         """How many pushed items one worker can lose to all failures together; 0 where no number limits it."""
-        first = node.tolerance.items_allowance(failures=0, place=self.place(node))
-        # Every failure halves what the next one can take.
-        return 2 * first if math.isfinite(first) and not isinstance(node.window, Decaying) else 0.0
+        total = 0.0
+        for entrance in self.entrances(node):
+            lanes = entrance.workers if node.keyed else math.ceil(entrance.workers / node.workers)
+            # Every failure halves what the next one can take.
+            total += 2 * lanes * self.item_limits(entrance).items
+        return total if math.isfinite(total) and not isinstance(node.window, Decaying) else 0.0
 
     def _depth(self, name: str) -> int:
         """Operators on the longest way from ``name`` to a sink."""
-        followers = [node.name for node in self.nodes if name in {edge.origin for edge in node.inputs}]
+        followers = [node.name for node in self.nodes if name in _origins(node)]
         return max((1 + self._depth(follower) for follower in followers), default=0)
 
     def terms(self, node: Node) -> Terms:
@@ -196,18 +275,33 @@ class Pipeline:
         """What a checkpoint is bound to: other values need another checkpoint."""
         return {
             "sources": {name: _source_settings(source) for name, source in self.sources.items()},
-            "operators": {node.name: node.settings() for node in self.nodes},
+            "operators": {
+                node.name: node.settings() | {"inputs": [self._written_origin(edge) for edge in node.inputs]}
+                for node in self.operators
+            },
         }
+
+    def _written_origin(self, edge: Edge) -> str:
+        """Where the user has an operator read from."""
+        internal = [node for node in self.nodes if node.internal and node.name == edge.origin]
+        return internal[0].inputs[0].origin if internal else edge.origin
 
     def fingerprint(self) -> str:
         text = json.dumps(self.settings(), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+def _origins(node: Node) -> set[str]:
+    return {edge.origin for edge in node.inputs}
+
+
 def _source_settings(source: Source | DataFrame) -> dict[str, Any]:
     settings = source.to_json() if isinstance(source, Source) else {"kind": "dataframe"}
     # Chunks found so far are in the log with the size they had; where a receiver listens binds nobody.
     free = {"chunk_bytes", *(PLACE_OF_RECEIVER if isinstance(source, Pushed) else ())}
+    if "on_bad" in settings:
+        # It may change as well; the word is the one that checkpoints have had here from the beginning.
+        settings["on_bad"] = "keep"
     return {name: value for name, value in settings.items() if name not in free}
 
 
@@ -264,7 +358,17 @@ class RunOptions:
     faults: FaultPlan = field(default_factory=FaultPlan)
     #: makes the backup store as slow as a remote one, for experiments
     throttle: Throttle | None = None
+    #: start although another driver runs the query: that one has to stop
+    takeover: bool = False
+    #: how long a driver on another machine may be silent before it counts as dead
+    lease_seconds: float = LEASE_SECONDS
+    #: how long the backup store may be away before the query gives up
+    store_wait_seconds: float = WAIT_SECONDS
+    #: how many bytes of bad items are kept, for each operator
+    quarantine_bytes: int = QUARANTINE_BYTES
 
     def __post_init__(self) -> None:
+        if self.quarantine_bytes < 0:
+            raise UsageError(f"quarantineBytes must be at least 0, not {self.quarantine_bytes}.")
         if self.batch_bytes < 1:
             raise UsageError(f"A batch needs a size of at least one byte, not {self.batch_bytes}.")

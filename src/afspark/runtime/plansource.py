@@ -16,6 +16,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 
 from afspark.runtime.sources import source_from_json
 from afspark.store import open_store
+from afspark.store.identity import attached
+from afspark.store.naming import FOLDER
 
 FORMAT = "afspark-plan"
 
@@ -25,7 +27,8 @@ class PlanReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: dict[str, str]) -> None:
         source = source_from_json(json.loads(options["source"]))
-        self.planner = source.planner(open_store(options["checkpoint"]).below("afspark").below(options["folder"]))
+        checkpoint = attached(open_store(options["checkpoint"]), float(options["wait_seconds"]))
+        self.planner = source.planner(checkpoint.below(FOLDER).below(options["folder"]))
         self.batch_bytes = int(options["batch_bytes"])
         self.target: dict[str, Any] | None = None
 

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,12 +14,14 @@ from typing import Any
 from pyspark import SparkContext
 
 from afspark.errors import WorkerFailed
-from afspark.push.desk import Announced, Desk, DeskPlan, announced
+from afspark.push.certificates import check_certificate, check_reachable
+from afspark.push.desk import Announced, Desk, DeskPlan, announced, item_log
 from afspark.push.directory import Directory
 from afspark.push.drain import Drain
 from afspark.push.errors import PushError
-from afspark.push.security import Access
-from afspark.push.wire import Allowance
+from afspark.push.security import Access, is_wildcard
+from afspark.push.sessions import session_key
+from afspark.push.wire import Allowance, Positions
 from afspark.runtime.host import spark_host
 from afspark.runtime.placement import anchor, driver_host, slots_by_host, spread
 from afspark.store import Store, seal
@@ -33,12 +35,17 @@ AWAY_SECONDS = 30.0
 _GLANCE_SECONDS = 0.5
 _CLOSING = "closing"
 
+#: the recorded positions of some lanes
+Listed = Callable[[Sequence[int]], Mapping[int, Positions]]
+
 
 class Posts(ABC):
-    """The receivers of one source."""
+    """The receivers of one source. ``access``: what workers show them."""
 
-    def __init__(self, sc: SparkContext, plans: Sequence[DeskPlan], store: Store, access: Access) -> None:
-        self.sc, self.plans, self.store, self.access = sc, plans, store, access
+    def __init__(
+        self, sc: SparkContext, plans: Sequence[DeskPlan], store: Store, access: Access, listed: Listed
+    ) -> None:
+        self.sc, self.plans, self.store, self.access, self.listed = sc, plans, store, access, listed
 
     #: hosts on which they take task slots
     homes: list[str] = []  # noqa: RUF012 (each kind sets its own)
@@ -76,9 +83,17 @@ class DriverPosts(Posts):
     """In this process."""
 
     def open(self) -> None:
-        self._desks = [Desk(plan, self.store) for plan in self.plans]
-        for desk in self._desks:
-            desk.open()
+        self._desks = [Desk(self._plan(plan), self.store) for plan in self.plans]
+        try:
+            for desk in self._desks:
+                desk.open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _plan(self, plan: DeskPlan) -> DeskPlan:
+        reached_at = driver_host(self.sc) if is_wildcard(plan.host) else ""
+        return replace(plan, listed=self.listed(plan.lanes), reached_at=reached_at)
 
     def close(self) -> None:
         for desk in self._desks:
@@ -86,7 +101,7 @@ class DriverPosts(Posts):
 
     def crash(self) -> None:
         for desk in self._desks:
-            desk.crash()
+            desk.crash(self.listed(desk.plan.lanes))
 
     def announced(self) -> Sequence[Announced]:
         return [desk.announced for desk in self._desks if desk.announced is not None]
@@ -99,17 +114,36 @@ class ExecutorPosts(Posts):
     """As tasks of Spark jobs of their own, each pinned to a host, so that they leave room for workers elsewhere."""
 
     def open(self) -> None:
+        # Made here: receivers that start at the same moment would make one each.
+        session_key(item_log(self.store))
         self._since = time.time()
         self._closing = f"{_CLOSING}/{time.time_ns():020d}"
         self._closed = threading.Event()
         placed = spread(range(len(self.plans)), slots_by_host(self.sc))
         self.homes = [placed[number] for number in range(len(self.plans))]
+        for plan, home in zip(self.plans, self.homes, strict=True):
+            check_certificate(plan.security, home)
+        self._directory: Directory | None = None
         self._threads = [
             threading.Thread(target=self._keep, args=(number,), name=f"afspark-receiver-{number}", daemon=True)
             for number in range(len(self.plans))
         ]
         for thread in self._threads:
             thread.start()
+        try:
+            self._await_all()
+            plan = self.plans[0]
+            if plan.security is not None and plan.security.tls:
+                for one in self.announced():
+                    check_reachable(one.address, one.lanes[0], self.access)
+            self._directory = Directory(
+                plan.schema, self._places, host=plan.host, port=plan.port, security=plan.security
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def _await_all(self) -> None:
         deadline = time.monotonic() + START_SECONDS
         while len(self.announced()) < len(self.plans):
             if time.monotonic() >= deadline:
@@ -118,15 +152,14 @@ class ExecutorPosts(Posts):
                     remedy="Receivers need a task slot each, besides those of the workers.",
                 )
             time.sleep(0.1)
-        plan = self.plans[0]
-        self._directory = Directory(plan.schema, self._places, host=plan.host, port=plan.port, security=plan.security)
 
     def close(self) -> None:
         self._closed.set()
         self.store.put(self._closing, seal({"kind": _CLOSING}, {}))
         for thread in self._threads:
             thread.join(START_SECONDS)
-        self._directory.shutdown()
+        if self._directory is not None:
+            self._directory.shutdown()
 
     def crash(self) -> None:
         """Nothing to do: they die with the executors that the same failure kills."""
@@ -136,7 +169,7 @@ class ExecutorPosts(Posts):
 
     def addresses(self) -> list[str]:
         """Of the directory, which stays where it is while receivers move."""
-        return [self._directory.address]
+        return [] if self._directory is None else [self._directory.address]
 
     def stats(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -155,7 +188,8 @@ class ExecutorPosts(Posts):
         """Runs one receiver, again and again, until it was closed."""
         while not self._closed.is_set():
             home = self._home(number)
-            task = partial(_receive, driver_host(self.sc), home, self.store, self._closing, self.plans[number])
+            plan = replace(self.plans[number], listed=self.listed(self.plans[number].lanes))
+            task = partial(_receive, driver_host(self.sc), home, self.store, self._closing, plan)
             try:
                 anchor(self.sc, [home]).foreachPartition(task)
             except Exception:

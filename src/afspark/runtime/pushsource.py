@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -38,9 +38,9 @@ OPTIONS = {
 class LaneRange(InputPartition):
     """What of a lane belongs to a batch: what is above ``start`` and up to ``end``, by producer."""
 
-    def __init__(self, address: str, lane: int, start: Mapping[str, int], end: Mapping[str, int]) -> None:
+    def __init__(self, address: str, access: Any, lane: int, start: Mapping[str, int], end: Mapping[str, int]) -> None:
         super().__init__(lane)
-        self.address, self.lane, self.start, self.end = address, lane, start, end
+        self.address, self.access, self.lane, self.start, self.end = address, access, lane, start, end
 
 
 class PushReader(DataSourceStreamReader):
@@ -51,6 +51,8 @@ class PushReader(DataSourceStreamReader):
         self.lanes = int(self._option("lanes", "2"))
         self.port = self._port()
         self._desk: Any = None
+        #: by lane, sessions that need not be in the next offset
+        self._over: dict[str, Sequence[str]] = {}
 
     def initialOffset(self) -> dict[str, Any]:
         return {str(lane): {} for lane in range(self.lanes)}
@@ -59,25 +61,27 @@ class PushReader(DataSourceStreamReader):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        lanes = self._receiver().stats()["lanes"]
-        return {lane: _furthest(start.get(lane, {}), found) for lane, found in lanes.items()}
+        lanes = self._receiver(start).stats()["lanes"]
+        return {lane: _furthest(start.get(lane, {}), found, self._over.get(lane, ())) for lane, found in lanes.items()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        address = self._receiver().announced.address
-        return [LaneRange(address, int(lane), start.get(lane, {}), ends) for lane, ends in end.items()]
+        address = self._receiver(start).announced.address
+        return [LaneRange(address, self._access(), int(lane), start.get(lane, {}), ends) for lane, ends in end.items()]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, LaneRange)
         from afspark.push.drain import Drain
+        from afspark.push.listing import is_tenure
 
+        ends = {name: end for name, end in partition.end.items() if not is_tenure(name)}
         position = dict(partition.start)
-        with Drain(partition.address, partition.lane, incarnation=0, fence=0, access=self._access()) as drain:
-            while any(position.get(producer, 0) < end for producer, end in partition.end.items()):
+        with Drain(partition.address, partition.lane, incarnation=0, fence=0, access=partition.access) as drain:
+            while any(position.get(producer, 0) < end for producer, end in ends.items()):
                 pulled = drain.pull({}, after=position)
                 if not pulled:
                     return  # lost with a receiver before this one
                 for entry in pulled:
-                    at, end = position.get(entry.producer, 0), partition.end.get(entry.producer, 0)
+                    at, end = position.get(entry.producer, 0), ends.get(entry.producer, 0)
                     position[entry.producer] = max(at, entry.end)
                     if entry.batch is not None and at < entry.end <= end:
                         yield entry.batch.slice(max(0, at - entry.start))
@@ -86,10 +90,11 @@ class PushReader(DataSourceStreamReader):
         from afspark.push.drain import Drain
 
         for lane, positions in end.items():
-            with Drain(
-                self._receiver().announced.address, int(lane), incarnation=0, fence=0, access=self._access()
-            ) as drain:
-                drain.confirm(positions)
+            address = self._receiver(end).announced.address
+            with Drain(address, int(lane), incarnation=0, fence=0, access=self._access()) as drain:
+                # What the offset has dropped is dropped there.
+                drain.attach(positions)
+                self._over[lane] = drain.confirm(positions).over
 
     def stop(self) -> None:
         if self._desk is not None:
@@ -98,16 +103,17 @@ class PushReader(DataSourceStreamReader):
 
     # --- the receiver ---------------------------------------------------------------------------------------
 
-    def _receiver(self) -> Any:
-        """The receiver of this process, which is only started where Spark asks for offsets."""
+    def _receiver(self, known: Mapping[str, Any]) -> Any:
+        """The receiver of this process, which is only started where Spark asks for offsets; ``known``: one of them."""
         if self._desk is None:
             from afspark.push.desk import Desk
 
-            self._desk = Desk(self._plan(), self._store())
-            self._desk.open()
+            desk = Desk(self._plan({int(lane): positions for lane, positions in known.items()}), self._store())
+            desk.open()
+            self._desk = desk
         return self._desk
 
-    def _plan(self) -> Any:
+    def _plan(self, listed: Mapping[int, Any]) -> Any:
         from afspark.push.desk import DeskPlan
         from afspark.push.limits import Limits
         from afspark.push.security import Security
@@ -122,6 +128,7 @@ class PushReader(DataSourceStreamReader):
             items=self._items() / (2 * self.lanes),
             seconds=None if seconds is None else float(seconds) / 2,
             unacked=float(self._option("unacked", "1000000")),
+            listed=listed,
             limits=Limits(buffer_bytes=int(self._option("bufferBytes", "256000000"))),
             security=Security(
                 token_file=self.options.get("tokenfile"),
@@ -156,18 +163,19 @@ class PushReader(DataSourceStreamReader):
     def _access(self) -> Any:
         from afspark.push.security import Access
 
-        return Access(token_file=self.options.get("tokenfile"), root_certs_file=self.options.get("certificatefile"))
+        secret = self._desk.plan.worker_secret
+        return Access(root_certs_file=self.options.get("certificatefile"), worker_secret=secret)
 
     def _option(self, name: str, default: str) -> str:
         return self.options.get(name.lower(), default)
 
 
-def _furthest(start: Mapping[str, int], lane: Mapping[str, Any]) -> dict[str, int]:
-    """How far a lane goes; a receiver that was started anew may know less than Spark."""
+def _furthest(start: Mapping[str, int], lane: Mapping[str, Any], over: Collection[str]) -> dict[str, int]:
+    """How far a lane goes, without sessions that are ``over``; a new receiver may know less than Spark."""
     ends = dict(start)
     for producer, end in [*lane["positions"].items(), *lane["received"].items()]:
         ends[producer] = max(end, ends.get(producer, 0))
-    return ends
+    return {producer: end for producer, end in ends.items() if producer not in over}
 
 
 class PushSource(DataSource):

@@ -13,9 +13,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from afspark.errors import UsageError
+from afspark.errors import AnotherDriver, StoreError, UsageError
 from afspark.model.operator import Share
-from afspark.runtime.assurance import in_force, realised, with_bounds, with_items
+from afspark.runtime.assurance import in_force, told, with_bounds
 from afspark.runtime.crew import Crew
 from afspark.runtime.engine import Engine
 from afspark.runtime.progress import BatchProgress, Totals
@@ -48,7 +48,7 @@ class Query:
         self._batch_thread: int | None = None
         self._stopping = False
         self._failure: BaseException | None = None
-        self._ending: threading.Thread | None = None
+        self._watching: threading.Thread | None = None
         self._recent: deque[BatchProgress] = deque(maxlen=RECENT)
         self.totals = Totals()
 
@@ -92,12 +92,14 @@ class Query:
         try:
             ended = self._spark_query.awaitTermination(timeout)  # type: ignore[arg-type]
         except StreamingQueryException:
+            self._await_end()
             self.raise_failure()
             if self._stopping:
                 return True
             raise
         if timeout is None or ended:
             self._await_end()
+            self.raise_failure()
         return True if timeout is None else bool(ended)
 
     def processAllAvailable(self) -> None:
@@ -134,7 +136,7 @@ class Query:
         """
         with self._at_rest():
             self._engine.ready()
-            return current_results(self._spark, self._engine.crew(operator))
+            return current_results(self._spark, self._engine.operator(operator))
 
     def shares(self, operator: str | None = None) -> list[Share]:
         """What ``Operator.results`` is made from: every worker's cells as of the last committed batch.
@@ -143,7 +145,7 @@ class Query:
         """
         with self._at_rest():
             self._engine.ready()
-            return current_shares(self._spark, self._engine.crew(operator))
+            return current_shares(self._spark, self._engine.operator(operator))
 
     def bounds(self, operator: str | None = None) -> dict[str, float]:
         """Per state: how far failures of this operator can have moved it at most. 0 before any.
@@ -153,15 +155,11 @@ class Query:
         """
         if not self._engine.crews:
             return {}
-        crew = self._engine.crew(operator)
-        return with_items(realised(crew), self._lost_items(crew), crew.node.operator.alpha)
-
-    def _lost_items(self, crew: Crew) -> int:
-        return self._engine.item_losses.of_operator(crew.name) if crew.mission.pushed else 0
+        return told(self._engine.operator(operator))
 
     def tolerance(self) -> list[dict[str, Any]]:
         """Thresholds θ, l and γ in force per worker, and why."""
-        return [entry for crew in self._engine.crews for entry in in_force(crew)]
+        return [entry for crew in self._engine.crews if not crew.node.internal for entry in in_force(crew)]
 
     def end(self) -> None:
         """Ends the stream: all windows close, every operator is told, and no batch can follow.
@@ -175,10 +173,15 @@ class Query:
                 self._note(progress)
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Every loss of this query since its checkpoint was made, oldest first."""
+        """Every loss of this query since its checkpoint was made, oldest first.
+
+        ``internal``: of a node that the runtime has put in front of operators to take pushed items.
+        """
+        internal = {node.name for node in self._engine.pipeline.nodes if node.internal}
         return [
             {
                 "operator": entry.loss.operator,
+                "internal": entry.loss.operator in internal,
                 "worker": entry.loss.worker,
                 "batch": entry.loss.batch,
                 "incarnation": entry.loss.incarnation,
@@ -208,19 +211,34 @@ class Query:
         return self._engine.reception.stats()
 
     def item_losses(self) -> list[dict[str, Any]]:
-        """Items that producers were promised to keep and that failures have taken, oldest first."""
-        return [{**asdict(loss), "items": loss.items} for loss in self._engine.item_losses.entries()]
+        """Items that producers were promised to keep and that failures have taken, oldest first.
+
+        Those that several operators would have read are listed for each of them.
+        """
+        pipeline = self._engine.pipeline
+        return [
+            {**asdict(loss), "operator": reader.name, "items": loss.items}
+            for loss in self._engine.item_losses.entries()
+            for reader in pipeline.readers(pipeline.node(loss.operator))
+        ]
+
+    def bad_items(self, operator: str | None = None) -> list[dict[str, Any]]:
+        """Items that operators could not take and that are kept in quarantine, oldest first; default: of all."""
+        return [asdict(item) for item in self._engine.quarantine.items(operator)]
 
     def release(self) -> None:
         """Removes the resident state from all hosts. A later start recovers from the backups."""
+        if self._engine.crews:
+            # It may be another driver's by now.
+            self._engine.log.refuse_if_superseded()
         for crew in self._engine.crews:
             release_segments(self._spark.sparkContext, crew.mission, crew.homes)
 
     @contextmanager
     def _at_rest(self) -> Iterator[None]:
-        """Between two batches."""
+        """Between two batches, or after the last one."""
         self._refuse_inside_a_batch()
-        with self._batch_lock:
+        with self._batch_lock, self._engine.lease.kept():
             yield
 
     def _refuse_inside_a_batch(self) -> None:
@@ -238,22 +256,35 @@ class Query:
 
     def attach(self, query: StreamingQuery) -> None:
         self._query = query
-        if self._engine.reception.sources:
-            self._ending = threading.Thread(target=self._close_receivers, name="afspark-end", daemon=True)
-            self._ending.start()
+        self._watching = threading.Thread(target=self._watch, name="afspark-watch", daemon=True)
+        self._watching.start()
 
     def _await_end(self) -> None:
-        if self._ending is not None:
-            self._ending.join()
+        if self._watching is not None:
+            self._watching.join()
 
-    def _close_receivers(self) -> None:
-        """Producers must not be acknowledged by a query that will never process anything again."""
+    def _watch(self) -> None:
+        """Until the query ends: stops it if another driver has taken over, which an idle one would not notice.
+
+        Then producers must not be acknowledged by a query that will never process anything again, and the next
+        driver need not wait.
+        """
         try:
-            self._spark_query.awaitTermination()
+            while not self._spark_query.awaitTermination(max(1.0, self._engine.lease.interval)):  # type: ignore[arg-type]
+                self._stop_if_superseded()
         except StreamingQueryException:
             pass  # whoever awaits the query hears of it
         finally:
-            self._engine.reception.close()
+            self._engine.close()
+
+    def _stop_if_superseded(self) -> None:
+        try:
+            self._engine.log.refuse_if_superseded()
+        except AnotherDriver as error:
+            self._failure = self._failure or error
+            self._spark_query.stop()
+        except StoreError:
+            return  # the next batch says so
 
     def run_batch(self, frame: DataFrame, batch: int) -> None:
         """What Spark calls for every micro-batch."""
@@ -285,7 +316,7 @@ class Query:
             crew = self._engine.crew(outlet.operator)
             frame = self._output(outlet, crew, batch)
             if frame is not None:
-                outlet.deliver(with_bounds(frame, crew, self._lost_items(crew)) if outlet.bounds else frame, batch)
+                outlet.deliver(with_bounds(frame, crew) if outlet.bounds else frame, batch)
 
     def _output(self, outlet: Outlet, crew: Crew, batch: int) -> DataFrame | None:
         if outlet.mode == "update":

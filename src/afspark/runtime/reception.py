@@ -7,24 +7,26 @@ allowed to, so every such end halves what the next one may hold without backup.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import partial
 from typing import Any
 
 from pyspark import SparkContext
 
 from afspark.push.desk import DeskPlan
 from afspark.push.limits import Limits
-from afspark.push.security import Security
-from afspark.runtime.crew import Crew
+from afspark.push.security import Security, new_secret
 from afspark.runtime.intake import LaneAway
 from afspark.runtime.intensity import Intensity
-from afspark.runtime.lanes import open_lane
-from afspark.runtime.orders import Report
+from afspark.runtime.lanes import RemoteLane, open_lane
+from afspark.runtime.orders import Order, Report
 from afspark.runtime.pipeline import Node, Pipeline
 from afspark.runtime.posts import DriverPosts, ExecutorPosts, Posts
 from afspark.runtime.sources import Chunk, Pushed
 from afspark.store import Store
+from afspark.store.epochs import read_history
 
 Lanes = dict[int, dict[str, int]]
 
@@ -37,6 +39,7 @@ class Reception:
         self._posts: dict[str, Posts] = {}
         self._intensity = Intensity()
         self.positions: dict[str, Lanes] = {}
+        self._before: dict[str, Lanes] = {}
 
     @property
     def sources(self) -> dict[str, Pushed]:
@@ -45,14 +48,22 @@ class Reception:
 
     # --- life -----------------------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Starts the receivers."""
+    def open(self, recorded: Mapping[str, Any] | None = None) -> None:
+        """Starts the receivers. ``recorded``: the positions of the newest record, as `recorded_lanes` finds them."""
+        self.restore(recorded or {})
         for name, source in self.sources.items():
             (reader,) = [node for node in self._pipeline.nodes if name in {edge.origin for edge in node.inputs}]
-            plans = desk_plans(source, reader, self._pipeline)
+            secret = new_secret()
+            plans = desk_plans(source, reader, self._pipeline, secret)
             kind = DriverPosts if source.where == "driver" else ExecutorPosts
-            self._posts[name] = kind(self._sc, plans, self._folders[name], source.access())
-            self._posts[name].open()
+            listed = partial(self._listed, name)
+            posts = kind(self._sc, plans, self._folders[name], source.access(secret), listed)
+            try:
+                posts.open()
+            except BaseException:
+                self.close()
+                raise
+            self._posts[name] = posts
 
     def close(self) -> None:
         """Ends them in order: what they hold is durable afterwards."""
@@ -104,6 +115,7 @@ class Reception:
         announced, allow = self._posts[name].of_lane(chunk["lane"])
         return chunk | {
             "address": announced.address,
+            "access": self._posts[name].access,
             "seconds": self.sources[name].tick_seconds,
             "positions": self.positions.get(name, {}).get(chunk["lane"], {}),
             "allow": allow.to_json(),
@@ -114,24 +126,65 @@ class Reception:
         lanes = self.positions.setdefault(name, {})
         for report in reports:
             if report.positions is not None:
-                lanes[report.worker] = dict(report.positions)
+                before = lanes.get(report.worker, {})
+                self._before.setdefault(name, {})[report.worker] = before
+                # Those that were heard of last come last.
+                lanes[report.worker] = dict(
+                    sorted(report.positions.items(), key=lambda position: before.get(position[0]) != position[1])
+                )
 
-    def confirm(self, name: str, crew: Crew, batch: int) -> None:
-        """After the commit: the receivers may forget what is in the record."""
-        for order in crew.workforce.last_orders(batch):
-            positions = self.positions.get(name, {}).get(order.worker)
-            if not positions:
+    def take_over(self, name: str, orders: Sequence[Order]) -> None:
+        """Takes the lanes of a source from the tasks that had them: those confirm nothing any more."""
+        if name not in self._posts:
+            return  # the query has stopped, and its receivers with it
+        for order in orders:
+            # Nobody can confirm anything to a receiver that is away.
+            with closing(self._lane(name, order)) as lane, suppress(LaneAway):
+                lane.attach(None)
+
+    def confirm(self, name: str, orders: Sequence[Order], *, stepped: bool) -> None:
+        """After the commit: receivers may forget what has become final, and the next record sessions that are over.
+
+        With steps all of the record is. Other items are when Spark has committed their batch as well, which it has
+        done before it runs another: if everything dies before, that batch runs again, from the record before it.
+        """
+        lanes = self.positions.get(name, {})
+        for order in orders:
+            final = (lanes if stepped else self._before.get(name, {})).get(order.worker)
+            if not final:
                 continue
-            with closing(open_lane(self.sources[name], order, self.claim(name, {"lane": order.worker}))) as lane:
+            with closing(self._lane(name, order)) as lane:
                 try:
-                    lane.confirm(positions)
+                    lane.attach(None)
+                    answer = lane.confirm(final)
                 except LaneAway:
                     continue  # the next tick says it again
+            now = lanes[order.worker]
+            over = {producer for producer in answer.over if now.get(producer) == final[producer]}
+            listed = {tenure: max(number, now.get(tenure, 0)) for tenure, number in answer.listed.items()}
+            lanes[order.worker] = {producer: end for producer, end in now.items() if producer not in over} | listed
+
+    def _lane(self, name: str, order: Order) -> RemoteLane:
+        return open_lane(order, self.claim(name, {"lane": order.worker}))
+
+    def _listed(self, name: str, lanes: Sequence[int]) -> Lanes:
+        found = self.positions.get(name, {})
+        return {lane: found[lane] for lane in lanes if lane in found}
 
 
-def desk_plans(source: Pushed, reader: Node, pipeline: Pipeline) -> list[DeskPlan]:
-    """The receivers of a source: their lanes in turn, and what the reader's tolerance allows them."""
-    tolerance, place = reader.tolerance, pipeline.place(reader)
+def recorded_lanes(store: Store) -> dict[str, Any]:
+    """The positions in the newest record of a query that is not running, as `Reception.open` takes them."""
+    records = read_history(store, sys.maxsize).records
+    if not records:
+        return {}
+    _, newest = records[max(records)]
+    found: dict[str, Any] = newest.extra.get("lanes", {})
+    return found
+
+
+def desk_plans(source: Pushed, reader: Node, pipeline: Pipeline, worker_secret: str) -> list[DeskPlan]:
+    """The receivers of a source: their lanes in turn, and what the tolerance of its readers allows them."""
+    allowed = pipeline.item_limits(reader)
     secured = source.token_file is not None or source.certificate_file is not None
     security = Security(token_file=source.token_file, cert_file=source.certificate_file, key_file=source.key_file)
     number = 1 if source.where == "driver" else min(source.receivers, source.lanes)
@@ -143,12 +196,12 @@ def desk_plans(source: Pushed, reader: Node, pipeline: Pipeline) -> list[DeskPla
             schema=source.schema(),
             host=source.host,
             port=source.port,
-            items=tolerance.items_allowance(failures=0, place=place),
-            seconds=tolerance.seconds_allowance(failures=0),
+            items=allowed.items,
+            seconds=allowed.seconds,
             # A producer spreads what it sends over all lanes, each of which has its own share.
-            unacked=place.workers * tolerance.unacked_allowance(failures=0, place=place),
-            keeps_upstream=tolerance.keeps_upstream,
-            logs_first=tolerance.logs_first,
+            unacked=reader.workers * allowed.unacked,
+            keeps_upstream=allowed.keeps_upstream,
+            logs_first=allowed.logs_first,
             limits=Limits(
                 message_bytes=source.max_message_bytes,
                 buffer_bytes=source.buffer_bytes,
@@ -156,6 +209,7 @@ def desk_plans(source: Pushed, reader: Node, pipeline: Pipeline) -> list[DeskPla
                 **rate,
             ),
             security=security if secured else None,
+            worker_secret=worker_secret,
         )
         for at in range(number)
     ]

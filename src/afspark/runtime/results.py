@@ -54,7 +54,7 @@ def closed_windows(spark: SparkSession, crew: Crew, batch: int) -> DataFrame | N
     if _is_lone_table(operator):
         schema = pa.schema([*SPAN, *_row_schema(operator)])
         rows = _on_workers(spark, crew, partial(_read_windows, residents, operator, batch), schema)
-        return rows if crew.node.keyed else _summed(rows, schema, len(crew.homes))
+        return rows if _is_apart(crew) else _summed(rows, schema, len(crew.homes))
     collected = anchor(spark.sparkContext, crew.homes).map(partial(_kept_windows, residents, batch)).collect()
     tables = [
         _with_span(operator.results(_window_shares(crew, collected, window)), start, end)
@@ -73,7 +73,7 @@ def current_results(spark: SparkSession, crew: Crew) -> DataFrame:
         schema = _row_schema(operator)
         read = partial(_cells, crew.residents, operator, crew.latest_tick, crew.first_needed)
         rows = _on_workers(spark, crew, partial(_read_table, operator, read), schema)
-        return rows if crew.node.keyed else _summed(rows, schema, len(crew.homes))
+        return rows if _is_apart(crew) else _summed(rows, schema, len(crew.homes))
     return spark.createDataFrame(operator.results(current_shares(spark, crew)))
 
 
@@ -98,6 +98,12 @@ def _summed(rows: DataFrame, schema: pa.Schema, partitions: int) -> DataFrame:
     *keys, value = schema.names
     # Partitioned here, the aggregation needs no shuffle of its own into Spark's default of 200 partitions.
     return rows.repartition(partitions, *keys).groupBy(*keys).agg(F.sum(value).alias(value))
+
+
+def _is_apart(crew: Crew) -> bool:
+    """Whether each key of a lone table is with one worker only."""
+    (spec,) = crew.node.operator.states().values()
+    return crew.node.keyed and spec.disjoint
 
 
 def _is_lone_table(operator: Operator) -> bool:

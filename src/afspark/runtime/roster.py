@@ -12,8 +12,8 @@ from enum import Enum
 
 from afspark.policies import counts_as_failure
 from afspark.runtime.lifecycle import Hint
-from afspark.runtime.orders import Calendar, Order, Report, Status
-from afspark.runtime.terms import Strike, Terms
+from afspark.runtime.orders import Calendar, Order, Report, Status, Trace
+from afspark.runtime.terms import Strike, Terms, counted
 from afspark.store import ObjectRef, WorkerRecord, extend
 
 
@@ -38,6 +38,8 @@ class Member:
     recheck: bool = False
     #: the next backup must be a full image, because the chain has a hole
     restart_chain: bool = False
+    #: thresholds under which its last backup was made, if they have been lowered since
+    older_theta: Mapping[str, float] | None = None
 
     @property
     def failures(self) -> int:
@@ -64,14 +66,20 @@ class Member:
             previous=self.previous if self.hint is Hint.RECOVER else (),
             lost=terms.last_loss(self.strikes) if fresh else None,
             lost_items=self.lost_items if fresh else 0,
+            counts=self.completed > 0,
+            counted=counted(self.strikes),
             calendar=calendar,
         )
 
-    def lost(self, terms: Terms, home: str, calendar: Calendar | None = None) -> Member:
-        """The next incarnation, after this one was declared lost; it will live at ``home``."""
+    def lost(self, terms: Terms, home: str, calendar: Calendar | None = None, trace: Trace | None = None) -> Member:
+        """The next incarnation, after this one was declared lost; it will live at ``home``.
+
+        ``trace``: what it found of an incarnation that had made part of the batch final; then that one is counted.
+        """
         strikes = self.strikes
-        if counts_as_failure(completed=self.completed):
-            strikes = (*strikes, terms.strike(strikes, calendar or Calendar()))
+        if counts_as_failure(completed=self.completed, steps=trace is not None):
+            trace = trace or Trace(self.incarnation)
+            strikes = (*strikes, terms.strike(strikes, calendar or Calendar(), trace, self.older_theta))
         return replace(
             self,
             home=home,
@@ -79,6 +87,7 @@ class Member:
             strikes=strikes,
             completed=0,
             hint=Hint.RECOVER,
+            older_theta=None,
             # An incarnation that completed nothing was not told yet what the one before it had lost.
             lost_items=self.waiting if self.completed else self.lost_items,
             waiting=0,
@@ -98,6 +107,7 @@ class Member:
             chain=chain,
             previous=previous,
             recheck=False,
+            older_theta=None,
             restart_chain=hole,
             strikes=strikes,
             waiting=0 if report.feedback_durable else sum(report.fed_back.values()),

@@ -15,9 +15,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from afspark.model.windows import PaneReport
-from afspark.runtime.orders import Mission, Order
+from afspark.push.workerwire import NO_BACKUP, BackupNumber
+from afspark.runtime.orders import Mission, Order, Trace
 from afspark.store import Damage, ObjectRef, Sealed
 from afspark.store.naming import OBJECTS, parse_object_name
+from afspark.store.quarantine import BadBatch
 from afspark.store.reading import read_sealed
 
 Positions = Mapping[str, int]
@@ -57,6 +59,12 @@ class Passage:
     #: another one was being written: the state takes it for durable, and nobody knows whether it is
     writing: bool = False
     panes: PaneReport | None = None
+    #: the newest backup that the state has begun to count on
+    newest: BackupNumber = NO_BACKUP
+    #: found damaged when the state was restored
+    damaged: tuple[str, ...] = ()
+    #: what was left out
+    bad: tuple[BadBatch, ...] = ()
 
     def to_text(self) -> str:
         return json.dumps(
@@ -68,6 +76,9 @@ class Passage:
                 "backups": [ref.to_json() for ref in self.backups],
                 "writing": self.writing,
                 "panes": self.panes.to_json() if self.panes else None,
+                "newest": self.newest,
+                "damaged": self.damaged,
+                "bad": [bad.to_json() for bad in self.bad],
             }
         )
 
@@ -82,39 +93,57 @@ class Passage:
             backups=tuple(ObjectRef(*ref) for ref in found["backups"]),
             writing=found.get("writing", False),
             panes=PaneReport.from_json(found["panes"]) if found["panes"] else None,
+            newest=BackupNumber(*found.get("newest", NO_BACKUP)),
+            damaged=tuple(found.get("damaged", ())),
+            bad=tuple(BadBatch.from_json(bad) for bad in found.get("bad", ())),
         )
 
 
-def unnamed_passage(mission: Mission, order: Order) -> Passage | None:
-    """What was backed up in the steps of a batch that no record names yet, before this incarnation or driver.
+@dataclass(frozen=True)
+class Unnamed:
+    """What the store has of a batch that no record names yet: how far its steps have come, and who wrote them."""
+
+    passage: Passage | None = None
+    traces: tuple[Trace, ...] = ()
+
+    def undeclared(self, counted: Mapping[int, frozenset[int]]) -> Trace | None:
+        """The first incarnation whose loss is not ``counted`` (by incarnation, the panes), or not for all panes."""
+        for trace in self.traces:
+            if trace.incarnation not in counted or not trace.panes <= counted[trace.incarnation]:
+                return trace
+        return None
+
+
+def find_unnamed(mission: Mission, order: Order) -> Unnamed:
+    """What was backed up in the steps of the order's batch. Whoever wrote it must have been shut out before.
 
     The newest backup lists those before it, so that one whose process died before it could close its step, and
     whose step was done anew, is left out. One that was being written when its process died is damaged, and the
     one before it counts: nothing had been confirmed for it.
     """
     store = mission.store
-    names = [name for name in store.list(OBJECTS) if _is_step_before(name, mission, order)]
-    found = [(name, sealed) for name, sealed in zip(names, read_sealed(store, names), strict=True)]
+    names = [name for name in store.list(OBJECTS) if _is_step_of(name, mission, order)]
+    found = list(zip(names, read_sealed(store, names), strict=True))
+    damaged = tuple(name for name, sealed in found if isinstance(sealed, Damage))
     steps = [(name, sealed) for name, sealed in found if not isinstance(sealed, Damage) and PASSAGE in sealed.meta]
     if not steps:
-        return None
-    name, newest = max(steps, key=_age)
-    passage = Passage.from_text(newest.meta[PASSAGE])
-    own = ObjectRef.of(name, store.get(name), cells=newest.meta["cells"], full=newest.meta["full"])
-    return replace(passage, backups=(*passage.backups, own))
+        return Unnamed(Passage(damaged=damaged) if damaged else None)
+    newest: dict[int, tuple[Passage, str, Sealed]] = {}
+    for name, sealed in steps:
+        passage = Passage.from_text(sealed.meta[PASSAGE])
+        writer = passage.newest.incarnation
+        if writer not in newest or passage.newest > newest[writer][0].newest:
+            newest[writer] = passage, name, sealed
+    passage, name, sealed = newest[max(newest)]
+    own = ObjectRef.of(name, store.get(name), cells=sealed.meta["cells"], full=sealed.meta["full"])
+    traces = tuple(Trace(writer, passage.panes) for writer, (passage, _, _) in sorted(newest.items()))
+    return Unnamed(replace(passage, backups=(*passage.backups, own), damaged=damaged), traces)
 
 
-def _age(step: tuple[str, Sealed]) -> tuple[int, str, float]:
-    name, sealed = step
-    origin = parse_object_name(name)
-    assert origin is not None
-    return origin.incarnation, origin.epoch, sealed.meta["at"]
-
-
-def _is_step_before(name: str, mission: Mission, order: Order) -> bool:
+def _is_step_of(name: str, mission: Mission, order: Order) -> bool:
     origin = parse_object_name(name)
     return (
         origin is not None
         and (origin.operator, origin.worker, origin.batch) == (mission.operator_name, order.worker, order.batch)
-        and (origin.epoch, origin.incarnation) != (mission.epoch, order.incarnation)
+        and origin.incarnation <= order.incarnation
     )

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from afspark.bounds import Failure, Place, divides_among_copies, failures_in_force, realised
+from afspark.bounds import Failure, Place, decayed, failures_in_force, realised
 from afspark.model.states import StateSpec
-from afspark.model.windows import Decaying, Sliding, Window, scale
-from afspark.policies import Thresholds, Tolerance, thresholds_in_force
-from afspark.runtime.orders import Calendar
+from afspark.model.windows import Decaying, PaneReport, Sliding, Window
+from afspark.policies import Thresholds, Tolerance, losses_add_up, thresholds_in_force
+from afspark.runtime.orders import Calendar, Trace
 from afspark.runtime.panes import label, parse_label
 from afspark.store import CompactionRule
 
@@ -27,19 +28,31 @@ class Strike:
     """A counted failure: what it may have taken, by state (``state@pane`` where there are panes).
 
     ``panes`` is the range that was open, None without panes. For decaying states ``tick`` says when it was.
+    ``incarnation`` is the one that was lost, -1 where an earlier version did not say.
     """
 
     taken: Mapping[str, float]
     panes: tuple[int, int] | None = None
     tick: int = 0
+    incarnation: int = -1
+
+    @property
+    def struck(self) -> frozenset[int]:
+        """The panes that it may have taken something from."""
+        return frozenset(pane for pane in map(_pane, self.taken) if pane is not None)
 
     def to_json(self) -> dict[str, Any]:
-        return {"taken": dict(self.taken), "panes": self.panes, "tick": self.tick}
+        return {"taken": dict(self.taken), "panes": self.panes, "tick": self.tick, "incarnation": self.incarnation}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Strike:
         panes = data.get("panes")
-        return cls(taken=data["taken"], panes=(panes[0], panes[1]) if panes else None, tick=data.get("tick", 0))
+        return cls(
+            taken=data["taken"],
+            panes=(panes[0], panes[1]) if panes else None,
+            tick=data.get("tick", 0),
+            incarnation=data.get("incarnation", -1),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +70,6 @@ class Terms:
         return self.place.workers
 
     @property
-    def keyed(self) -> bool:
-        return self.place.keyed
-
-    @property
     def paned(self) -> bool:
         return self.window is not None and not isinstance(self.window, Decaying)
 
@@ -76,15 +85,13 @@ class Terms:
 
     def thresholds(self, strikes: Strikes, pane: int | None = None) -> Thresholds:
         """Everything in force for a worker with these failures (for one pane), and why."""
-        failures = self._counted(strikes, pane)
-        found = thresholds_in_force(
-            self.tolerance, self.states, failures=failures, place=self.place, decaying=self.decaying
+        return thresholds_in_force(
+            self.tolerance,
+            self.states,
+            failures=self._counted(strikes, pane),
+            place=replace(self.place, panes=self._panes),
+            decaying=self.decaying,
         )
-        if self._panes == 1:
-            return found
-        theta = {name: value / self._panes for name, value in found.theta.items()}
-        why = f"{found.why}, divided among the {self._panes} panes of a window"
-        return Thresholds(theta=theta, items=found.items, unacked=found.unacked, why=why)
 
     def theta(self, strikes: Strikes, pane: int | None = None) -> dict[str, float]:
         """Thresholds per state; with panes and without ``pane``: those of a pane no failure has struck."""
@@ -109,28 +116,40 @@ class Terms:
 
     def _affected(self, strikes: Strikes) -> list[int]:
         """Panes that were struck, and those whose windows reach back to one."""
-        struck = {pane for strike in strikes for pane in map(_pane, strike.taken) if pane is not None}
+        struck = {pane for strike in strikes for pane in strike.struck}
         return sorted({pane + later for pane in struck for later in range(self._panes)})
 
     # --- losses ---------------------------------------------------------------------------------------------
 
-    def strike(self, strikes: Strikes, calendar: Calendar) -> Strike:
-        """The record of a failure that strikes now."""
-        if self.decaying:
-            return Strike(taken=self._taken(self.theta(strikes)), tick=self._tick(calendar))
-        if not self.paned:
-            return Strike(taken=self._taken(self.theta(strikes)))
-        touched = calendar.exposed
-        if not touched:
-            return Strike(taken={})
-        taken = {
-            label(name, pane): most for pane in touched for name, most in self._taken(self.theta(strikes, pane)).items()
-        }
-        return Strike(taken=taken, panes=(min(touched), max(touched)))
+    def strike(
+        self, strikes: Strikes, calendar: Calendar, trace: Trace, older: Mapping[str, float] | None = None
+    ) -> Strike:
+        """The record of the loss of an incarnation, of which ``trace`` is known besides what the calendar says.
 
-    def _taken(self, theta: Mapping[str, float]) -> dict[str, float]:
+        An incarnation may be struck again for panes that nobody knew of the first time. ``older``: thresholds that
+        were in force when its last backup was made, if they were higher.
+        """
+        before = [strike for strike in strikes if strike.incarnation < trace.incarnation]
+        lost = partial(self._taken, before, older or {})
+        if self.decaying:
+            tick = self._tick(calendar, trace.seen)
+            return Strike(taken=lost(None), tick=tick, incarnation=trace.incarnation)
+        if not self.paned:
+            return Strike(taken=lost(None), incarnation=trace.incarnation)
+        known = counted(strikes).get(trace.incarnation, frozenset())
+        touched = (trace.panes | calendar.exposed) - known
+        if not touched:
+            return Strike(taken={}, incarnation=trace.incarnation)
+        taken = {label(name, pane): most for pane in touched for name, most in lost(pane).items()}
+        return Strike(taken=taken, panes=(min(touched), max(touched)), incarnation=trace.incarnation)
+
+    def _taken(self, strikes: Strikes, older: Mapping[str, float], pane: int | None) -> dict[str, float]:
         """Nothing is promised where nothing is kept."""
-        return dict(theta) if self.tolerance.recovers else dict.fromkeys(self.states, 0.0)
+        if not self.tolerance.recovers:
+            return dict.fromkeys(self.states, 0.0)
+        halvings = self._counted(strikes, pane) if self.paned else 0
+        theta = self.theta(strikes, pane)
+        return {name: max(most, older.get(name, 0.0) * 0.5**halvings) for name, most in theta.items()}
 
     def last_loss(self, strikes: Strikes) -> dict[str, float]:
         """What the newest failure may have taken, by state."""
@@ -138,15 +157,10 @@ class Terms:
 
     def missing(self, strikes: Strikes, tick: int | None = None) -> dict[str, float]:
         """What all failures may have taken from a state without panes; of a decaying one, what is left at ``tick``."""
-        totals = dict.fromkeys(self.states, 0.0)
-        for strike in strikes:
-            for name in totals:
-                left = 1.0
-                if isinstance(self.window, Decaying) and tick is not None:
-                    # A tick that ended before the failure is shown as it is after it.
-                    left = min(1.0, scale(self.window, tick, strike.tick))
-                totals[name] += strike.taken.get(name, 0.0) * left
-        return totals
+        decay = self.window.decay if isinstance(self.window, Decaying) and tick is not None else 1.0
+        # A tick that ended before the failure is shown as it is after it.
+        ages = [(max(0, (tick or 0) - strike.tick), strike.taken) for strike in strikes]
+        return {name: decayed(((age, taken.get(name, 0.0)) for age, taken in ages), decay) for name in self.states}
 
     def pane_missing(self, strikes: Strikes) -> dict[int, dict[str, float]]:
         """What failures may have taken from the states of each pane they struck."""
@@ -198,8 +212,7 @@ class Terms:
                 (self.missing(strikes, tick) if window is None else self.window_missing(strikes, window))[name]
                 for strikes in per_worker
             ]
-            adds_up = divides_among_copies(keyed=self.keyed and spec.disjoint, divergence=spec.distance.value)
-            bounds[name] = realised(losses, adds_up=adds_up)
+            bounds[name] = realised(losses, adds_up=losses_add_up(spec, self.place))
         return bounds
 
     def pane_sum(self, per_worker: Sequence[Strikes]) -> dict[str, float]:
@@ -210,13 +223,21 @@ class Terms:
             none = dict.fromkeys(self.states, 0.0)
             losses = [self.pane_missing(strikes).get(pane, none) for strikes in per_worker]
             for name, spec in self.states.items():
-                adds_up = divides_among_copies(keyed=self.keyed and spec.disjoint, divergence=spec.distance.value)
-                bounds[name] += realised([loss[name] for loss in losses], adds_up=adds_up)
+                bounds[name] += realised([loss[name] for loss in losses], adds_up=losses_add_up(spec, self.place))
         return bounds
 
-    def _tick(self, calendar: Calendar) -> int:
+    def _tick(self, calendar: Calendar, seen: PaneReport | None) -> int:
         assert self.window is not None
-        return calendar.agenda.tick(self.window) or 0
+        known = [] if seen is None else [seen]
+        return calendar.agenda.after(self.window, known).tick(self.window) or 0
+
+
+def counted(strikes: Strikes) -> dict[int, frozenset[int]]:
+    """The incarnations whose losses are counted, each with the panes that it was counted for."""
+    found: dict[int, frozenset[int]] = {}
+    for strike in strikes:
+        found[strike.incarnation] = found.get(strike.incarnation, frozenset()) | strike.struck
+    return found
 
 
 def _pane(name: str) -> int | None:

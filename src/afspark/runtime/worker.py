@@ -10,44 +10,36 @@ import json
 import math
 import secrets
 import time
-import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from pyspark import cloudpickle
 
-from afspark.errors import AfsparkError, NoSpace, OperatorFailed, SegmentError
+from afspark.errors import NoSpace, SegmentError
 from afspark.model.operator import Operator
 from afspark.model.windows import Decaying, PaneReport
+from afspark.push.workerwire import BackupNumber
+from afspark.runtime.baditems import as_failure
+from afspark.runtime.clock import Clock
 from afspark.runtime.exchange import Packet, digest_of, pack_packets, pack_schema
 from afspark.runtime.faults import Phase, strike
 from afspark.runtime.host import spark_host
-from afspark.runtime.intake import LaneFeed
+from afspark.runtime.intake import LaneAway, LaneFeed, Start
 from afspark.runtime.lifecycle import MOST_STEPS, Action, Identity, Wanted, decide
-from afspark.runtime.orders import Mission, Order, Report, Status
+from afspark.runtime.orders import Mission, Order, Report, Status, Trace
 from afspark.runtime.panes import Panes, label
+from afspark.runtime.quarantining import take_items
 from afspark.runtime.residence import Address, Residence
 from afspark.runtime.segment import SegmentAddress, SegmentRoot
-from afspark.runtime.shift import ROWS, WINDOWS, Feed, Output, Shift, feedback_for
-from afspark.runtime.steps import PASSAGE, Passage, unnamed_passage
+from afspark.runtime.shift import ROWS, WINDOWS, Feed, Output, Shift, feedback_for, waiting_feedback
+from afspark.runtime.steps import PASSAGE, Passage, find_unnamed
 from afspark.runtime.writes import Writes
 from afspark.store import ObjectRef, extend, load_chain, object_name, seal
 
 LOCK_SECONDS = 10.0
-
-
-@dataclass
-class Clock:
-    """Seconds spent per part of a task."""
-
-    seconds: dict[str, float]
-
-    def lap(self, part: str, since: float) -> float:
-        now = time.perf_counter()
-        self.seconds[part] = self.seconds.get(part, 0.0) + now - since
-        return now
 
 
 def serve(mission: Mission, order: Order, operator: Operator, feed: Feed) -> Report:
@@ -60,7 +52,8 @@ def serve(mission: Mission, order: Order, operator: Operator, feed: Feed) -> Rep
     def probe(phase: Phase) -> None:
         strike(mission.faults, order.batch, phase, directory)
 
-    return attend(mission, order, operator, feed, SegmentAddress(directory), host, probe)
+    address = SegmentAddress(directory, mission.checkpoint)
+    return attend(mission, order, operator, feed, address, host, probe)
 
 
 def attend(
@@ -75,6 +68,14 @@ def attend(
     """The same for any kind of residence. ``probe`` is called at every moment at which a failure can strike."""
     try:
         return _Task(mission, order, operator, feed, address, host, probe).run()
+    except _Undeclared as found:
+        return Report(
+            worker=order.worker,
+            status=Status.MISSING,
+            host=host,
+            detail=f"gone with what incarnation {found.trace.incarnation} had made final in this batch",
+            trace=found.trace,
+        )
     except NoSpace as error:
         return Report(worker=order.worker, status=Status.FAILED, host=host, error=error)
     except SegmentError as error:
@@ -83,14 +84,12 @@ def attend(
         return Report(worker=order.worker, status=Status.FAILED, host=host, error=as_failure(error, operator))
 
 
-def as_failure(error: Exception, operator: Operator) -> AfsparkError:
-    """The error as the driver will raise it; what user code raised keeps its trace as a field."""
-    if isinstance(error, AfsparkError):
-        return error
-    return OperatorFailed(
-        f"{type(operator).__name__} failed: {type(error).__name__}: {error}",
-        trace="".join(traceback.format_exception(error)),
-    )
+class _Undeclared(Exception):
+    """The store has steps of an incarnation whose loss nobody has counted; only the driver can."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__(trace)
+        self.trace = trace
 
 
 class _Task:
@@ -122,6 +121,9 @@ class _Task:
         self.writes = Writes(mission.store)
         self.passage = Passage()
         self._supersede = False
+        self._left_out = False
+        #: what the newest backup of a step says of the panes, in case it is all that is left
+        self._named: PaneReport | None = None
 
     def run(self) -> Report:
         self.probe(Phase.BETWEEN)
@@ -177,27 +179,42 @@ class _Task:
     def _build(self, *, recover: bool) -> None:
         """Puts new, empty state in place, at the version before the batch; it counts as missing until it is whole."""
         started = time.perf_counter()
+        if self.mission.stepped:
+            self._shut_out_others()
         with self.address.create(self.identity, self.order.incarnation) as home, home.lock(LOCK_SECONDS):
             home.raise_fence(self.wanted.fence)
             # A driver that died in the first batch has left no record, but perhaps backups of its steps.
-            if recover or self.mission.pushed:
+            if recover or self.mission.stepped:
                 self._restore(home)
             home.restored(self.order.batch - 1)
         self.clock.lap("recovery" if recover else "creation", started)
+
+    def _shut_out_others(self) -> None:
+        """A process that still works on a state which is gone here must confirm nothing more: not after we have looked
+        for its backups. Without a lane at hand the driver has seen to it.
+        """
+        if isinstance(self.feed, LaneFeed):
+            try:
+                self.feed.intake.claim()
+            except LaneAway as error:
+                raise SegmentError("The receiver of a lost worker does not answer.") from error
 
     def _restore(self, home: Residence) -> None:
         self.probe(Phase.RECOVERING)
         order = self.order
         chain, previous = order.chain, order.previous
-        if self.mission.pushed:
-            passage = unnamed_passage(self.mission, order)
-            if passage is not None:
-                for backup in passage.backups:
+        if self.mission.stepped:
+            unnamed = find_unnamed(self.mission, order)
+            undeclared = None if self.mission.exact else unnamed.undeclared(order.counted)
+            if undeclared is not None:
+                raise _Undeclared(undeclared)
+            if unnamed.passage is not None:
+                for backup in unnamed.passage.backups:
                     chain, previous = extend(chain, previous, backup)
-                home.restored_at(order.batch, passage.to_text().encode())
+                home.restored_at(order.batch, unnamed.passage.to_text().encode(), unnamed.passage.newest.number)
         loaded = load_chain(self.mission.store, chain, previous)
         self.restored_cells = self._panes(home).restore(loaded.images, order.calendar.needed_from)
-        for port, packets in _waiting_feedback(loaded.images, order.batch - 1).items():
+        for port, packets in waiting_feedback(loaded.images, order.batch - 1).items():
             home.keep(order.batch - 1, port, pack_packets(packets))
         if loaded.damaged:
             # Kept with the state until its first batch: this process may die before it can report.
@@ -222,9 +239,10 @@ class _Task:
             home.begin(order.batch)
             try:
                 more = self.feed.advance(self._settled) and home.step < MOST_STEPS
-                output = self._shift(home, panes).run(self.feed)
+                self._admit_damage(home)
+                output = self._processed(home, panes)
                 started = self.clock.lap("process", started)
-                durable = self._back_up(panes, output)
+                durable = self._back_up(home, panes, output)
                 emitted = self._keep(home, panes, output)
                 settled = self.writes.wait(0.0 if more else None)
             except BaseException:
@@ -244,9 +262,29 @@ class _Task:
             home.note(None)
         return report
 
-    def _shift(self, home: Residence, panes: Panes) -> Shift:
+    def _processed(self, home: Residence, panes: Panes) -> Output:
+        """Runs the operator over the items. Those that it cannot take are durable elsewhere when this returns."""
+
+        def again() -> None:
+            panes.rollback()
+            home.clear_mark()
+            panes.begin()
+            home.begin(self.order.batch)
+            self.operator = cloudpickle.loads(self.mission.pristine)
+
+        run = partial(self._run, home, panes)
+        output, left_out = take_items(
+            run, again, self.mission, self.order, self.feed, self.operator.key, self.passage.bad
+        )
+        self._left_out = bool(left_out)
+        self.passage = replace(self.passage, bad=(*self.passage.bad, *left_out))
+        return output
+
+    def _run(self, home: Residence, panes: Panes) -> Output:
         applying = partial(self.probe, Phase.APPLYING)
-        return Shift(self.mission, self.order, self.operator, panes, applying, self.passage.panes, first=home.step == 0)
+        first = home.step == 0
+        shift = Shift(self.mission, self.order, self.operator, panes, applying, self.passage.panes, first=first)
+        return shift.run(self.feed)
 
     # --- steps of a batch of pushed items -------------------------------------------------------------------
 
@@ -255,22 +293,37 @@ class _Task:
         if not isinstance(self.feed, LaneFeed):
             return
         note = home.step_note(self.order.batch)
-        if note is not None:
-            self.passage = Passage.from_text(note.decode())
+        self.passage = Passage() if note is None else Passage.from_text(note.decode())
+        if home.step or self.passage.backups:
             self.writes = Writes(self.mission.store, self.passage.backups)
             # A backup of a step that was never closed must not be taken for the newest one.
             self._supersede = True
         else:
-            self.passage = Passage(positions=self.feed.start)
-        # What others will read of a batch is complete when the batch is, not before.
-        keeps = self.mission.emit or self.mission.appends or bool(self.mission.successors or self.mission.feeds_back)
-        self.feed.resume(self.passage, resumed=home.step > 0, stepped=not keeps)
+            self.passage = replace(self.passage, positions=self.feed.start)
+        self.feed.resume(self.passage, self._start(home), stepped=self.mission.stepped)
         if self.passage.writing:
             # The state takes a backup for durable that may not be. A whole image of what it takes for durable
             # makes that true, before any item that counts on it is confirmed.
             images = {label(name, pane): panes.stamped(state.dump()) for name, pane, state in panes.named()}
-            self._write(images, full=True, seen=self.passage.panes)
+            self._write(home, images, full=True, seen=self.passage.panes)
             self.writes.wait()
+
+    def _start(self, home: Residence) -> Start:
+        newest = max(self.passage.newest, BackupNumber(self.order.batch, -1, 0))
+        return Start(
+            durable=newest,
+            resumed=home.step > 0,
+            restored=home.step == 0,
+            losses_counted=not self.mission.exact and (self.order.counts or bool(self.order.counted)),
+            damaged=bool(self.passage.damaged or self.damaged),
+        )
+
+    def _admit_damage(self, home: Residence) -> None:
+        """Damaged backups of steps, whose items were confirmed nevertheless, are no loss that any bound covers."""
+        missed = isinstance(self.feed, LaneFeed) and self.feed.intake.misses_backup
+        if missed and not set(self.passage.damaged) <= set(self.damaged):
+            self.damaged = (*self.damaged, *self.passage.damaged)
+            home.note(json.dumps(self.damaged))
 
     def _close_step(self, home: Residence, panes: Panes, output: Output, *, settled: bool) -> None:
         assert isinstance(self.feed, LaneFeed)
@@ -284,7 +337,7 @@ class _Task:
         """Whether the backups of closed steps are durable, after so many seconds; then their items are confirmed."""
         settled = self.writes.wait(seconds)
         if settled and isinstance(self.feed, LaneFeed):
-            self.feed.intake.confirm(self.passage.positions)
+            self.feed.intake.confirm(self.passage.positions, self.passage.newest)
         return settled
 
     def _report(
@@ -305,6 +358,7 @@ class _Task:
             backups=self.writes.durable,
             positions=dict(self.feed.intake.positions) if isinstance(self.feed, LaneFeed) else None,
             gaps=tuple(gap.to_json() for gap in self.feed.intake.gaps) if isinstance(self.feed, LaneFeed) else (),
+            bad=self.passage.bad,
             consumed=dict(self.feed.consumed),
             produced={port: digest_of(data) for port, data in output.kept.items() if port not in (ROWS, WINDOWS)},
             columns=pack_schema(output.schema) if output.schema is not None else "",
@@ -318,9 +372,10 @@ class _Task:
             seconds=self.clock.seconds,
             damaged=self.damaged,
             restored_cells=self.restored_cells,
+            behind=self.feed.intake.behind if isinstance(self.feed, LaneFeed) else 0,
         )
 
-    def _back_up(self, panes: Panes, output: Output) -> bool:
+    def _back_up(self, home: Residence, panes: Panes, output: Output) -> bool:
         """Begins to write what must be durable before the batch, or a step of it, is final; whether feedback is."""
         order = self.order
         # What follows a damaged object in a chain is never read, so a new chain has to start here.
@@ -344,22 +399,48 @@ class _Task:
             for target, sent in output.feedback.items():
                 for number, batch in enumerate(sent):
                     images[f"{feedback_for(target)}@{order.batch}@{number}"] = batch
-        if self._needed(images):
-            self._write(images, full=full, seen=output.panes)
+        if images or self._step_needs_backup(output):
+            self._write(home, images, full=full, seen=output.panes)
         return durable or waiting == 0
 
-    def _needed(self, images: Mapping[str, pa.RecordBatch]) -> bool:
-        """Items that a receiver has in its log must not be replayed onto a state that had them: their end is kept."""
-        logged = isinstance(self.feed, LaneFeed) and self.feed.stepped and self.feed.intake.settle()
-        return bool(images) or logged or self._supersede
+    def _step_needs_backup(self, output: Output) -> bool:
+        """Whether a step that changes nothing much is backed up all the same.
 
-    def _write(self, images: Mapping[str, pa.RecordBatch], *, full: bool, seen: PaneReport | None) -> None:
+        Items that a receiver has in its log must not be replayed onto a state that had them: their end is kept. And a
+        loss must be counted by whoever finds nothing but backups: so the first step of an incarnation leaves one
+        before its items are confirmed, and one that opens a pane names it. Where nothing may be lost, nothing is
+        confirmed that a backup does not have.
+        """
+        if not (isinstance(self.feed, LaneFeed) and self.feed.stepped):
+            return self._supersede
+        logged = self.feed.intake.settle()
+        named = self._is_named(output.panes)
+        if self.mission.exact:
+            named = self.feed.intake.positions == self.passage.positions
+        # What was left out is known with the positions alone, so these must not go back behind it.
+        return logged or self._supersede or self._left_out or not named
+
+    def _is_named(self, seen: PaneReport | None) -> bool:
+        if self._named is None and not self.order.counts:
+            return False
+        if seen is None or isinstance(self.mission.window, Decaying):
+            return True
+        named = frozenset() if self._named is None else self._named.panes
+        return seen.panes <= (named | self.order.calendar.exposed)
+
+    def _write(
+        self, home: Residence, images: Mapping[str, pa.RecordBatch], *, full: bool, seen: PaneReport | None
+    ) -> None:
         # It names those before it, so they have to be durable.
         self._settled(None)
         cells = sum(image.num_rows for image in images.values())
+        if isinstance(self.feed, LaneFeed):
+            newest = BackupNumber(self.order.batch, self.order.incarnation, home.number_backup())
+            self.passage = replace(self.passage, newest=newest)
         data = seal(self._meta(full, cells, seen), images)
         self.writes.begin(ObjectRef.of(self._object_name(), data, cells=cells, full=full), data)
         self._supersede = False
+        self._named = seen or PaneReport(worker=self.order.worker)
 
     def _theta(self, state: str, pane: int | None, panes: Panes, tick: int | None) -> float:
         order = self.order
@@ -374,10 +455,9 @@ class _Task:
         window, agenda = self.mission.window, self.order.calendar.agenda
         if not isinstance(window, Decaying):
             return None
-        # Steps of pushed items are final before the driver hears of their times.
-        if output.panes is not None and not self.mission.pushed:
-            agenda = agenda.after(window, [output.panes])
-        return agenda.tick(window)
+        # Of the times in steps nobody but the store hears before they are final.
+        seen = self._named if self.mission.stepped else output.panes
+        return agenda.after(window, [] if seen is None else [seen]).tick(window)
 
     def _object_name(self) -> str:
         order, mission = self.order, self.mission
@@ -390,7 +470,7 @@ class _Task:
         if isinstance(self.feed, LaneFeed):
             before = replace(self.passage, panes=seen, backups=self.writes.durable, writing=False)
             passage = self.feed.passage(before)
-            steps = {PASSAGE: passage.to_text(), "at": time.time(), "cells": cells}
+            steps = {PASSAGE: passage.to_text(), "cells": cells}
         return steps | {
             "query": self.mission.query_id,
             "operator": self.mission.operator_name,
@@ -408,17 +488,3 @@ class _Task:
         for port, data in output.kept.items():
             home.keep(self.order.batch, port, data)
         return 0 if rows is None else rows.num_rows
-
-
-def _waiting_feedback(images: Mapping[str, Sequence[pa.RecordBatch]], batch: int) -> dict[str, list[Packet]]:
-    """The feedback of ``batch`` that a backup holds, by port, in the order it was sent."""
-    found: list[tuple[str, int, pa.RecordBatch]] = []
-    for name, sent in images.items():
-        if name.startswith(feedback_for("")):
-            port, sender, number = name.rsplit("@", 2)
-            if int(sender) == batch:
-                found += [(port, int(number), one) for one in sent]
-    ports: dict[str, list[Packet]] = {}
-    for port, _, items in sorted(found, key=lambda entry: entry[:2]):
-        ports.setdefault(port, []).append(Packet(items))
-    return ports

@@ -6,13 +6,14 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from pyspark import SparkContext
 
 from afspark.errors import CheckpointError
 from afspark.runtime.census import muster, take_census
 from afspark.runtime.lifecycle import Hint
-from afspark.runtime.orders import Calendar, Mission, Order, Report, Status
+from afspark.runtime.orders import Calendar, Mission, Order, Report, Status, Trace
 from afspark.runtime.placement import slots_by_host, spread
 from afspark.runtime.programme import Programme
 from afspark.runtime.roster import Member, Verdict, judge
@@ -120,15 +121,19 @@ class Workforce:
             for member in self.members
         ]
 
+    def raise_fence(self) -> None:
+        """No task sent before may do anything any more."""
+        self._fence += 1
+
     def last_orders(self, batch: int) -> list[Order]:
         """Orders like those of ``batch``, for whoever speaks on behalf of its workers."""
         return [member.order(batch, self.terms, self._fence, self.calendar) for member in self.members]
 
     def take_back(self, batch: int) -> list[Order]:
         """Orders that undo ``batch``. The fence rises before and after: no late task may mix the two."""
-        self._fence += 1
+        self.raise_fence()
         orders = [replace(order, hint=Hint.ROLLBACK) for order in self.orders(batch)]
-        self._fence += 1
+        self.raise_fence()
         return orders
 
     def settle(self, batch: int, reports: Sequence[Report | None]) -> bool:
@@ -157,28 +162,57 @@ class Workforce:
                     batch=batch,
                 )
             if verdict is Verdict.LOST:
-                self._declare(member, batch, f"its segment is {report.detail}")
+                self._declare(member, batch, f"its segment is {report.detail}", report.trace)
         return done
 
-    def advance(self, reports: Sequence[Report]) -> list[Entry]:
-        """After all workers applied a batch: completes the recoveries among them."""
+    def advance(self, reports: Sequence[Report]) -> None:
+        """After all workers applied a batch."""
         for report in reports:
             self.members[report.worker] = self.members[report.worker].applied(report, self.terms, self.calendar)
         self._gap = ()
-        return self._completed(reports)
 
-    def rest(self, reports: Sequence[Report]) -> None:
-        """After all workers have their state, without a batch."""
+    def rest(self, batch: int, reports: Sequence[Report]) -> None:
+        """After all workers have their state for ``batch``, which is not applied yet."""
         self.members = [replace(member, hint=Hint.RESUME) for member in self.members]
-        self._completed(reports)
+        self.complete(batch, reports)
 
-    def _completed(self, reports: Sequence[Report]) -> list[Entry]:
+    def complete(self, batch: int, reports: Sequence[Report]) -> list[Entry]:
+        """Once all workers have their state, before anybody is told a bound: completes the recoveries among them."""
         finished = []
         for report in reports:
-            loss = self._recovering.pop(report.worker, None)
+            loss = self._recovering.pop(report.worker, None) or self._met_again(batch, report)
             if loss is not None:
                 finished.append(self._complete(loss, report))
         return finished
+
+    def _met_again(self, batch: int, report: Report) -> Loss | None:
+        """The loss whose recovery met damage that no entry has; None if there is no such damage.
+
+        A driver may have died between the end of a recovery and its commit. What follows is a second recovery of the
+        same loss; or of none, if it died before its first record.
+        """
+        own = [
+            entry
+            for entry in self.ledger.entries()
+            if (entry.loss.operator, entry.loss.worker) == (self.mission.operator_name, report.worker)
+        ]
+        known = {name for entry in own if entry.recovery for name in entry.recovery.damaged}
+        if known.issuperset(report.damaged):
+            return None
+        if own:
+            return own[-1].loss
+        return self.ledger.declare(
+            Loss(
+                batch=batch,
+                operator=self.mission.operator_name,
+                worker=report.worker,
+                incarnation=-1,
+                counted=False,
+                cause="it was lost in its first batch",
+                theta={},
+                failures=0,
+            )
+        )
 
     def _complete(self, loss: Loss, report: Report) -> Entry:
         damaged = (*self._passed_over.pop(report.worker, ()), *report.damaged)
@@ -190,22 +224,31 @@ class Workforce:
                 report.worker,
                 ", ".join(damaged),
             )
+        details: dict[str, Any] = {
+            "gap_seconds": time.time() - loss.at,
+            "host": report.host,
+            "items_behind": report.behind,
+        }
+        if damaged and self.terms.paned:
+            # What was taken off a lane within a batch, or in batches whose records are lost, may have opened any pane.
+            known = not self.mission.pushed and damaged == report.damaged
+            details["panes"] = self.calendar.panes_at_risk(known=known)
         return self.ledger.complete(
             loss.sequence,
             recovery_seconds=restored.seconds.get("recovery", 0.0),
             restored_cells=restored.restored_cells,
             damaged=damaged,
-            details={"gap_seconds": time.time() - loss.at, "host": report.host},
+            details=details,
         )
 
-    def _declare(self, member: Member, batch: int, cause: str) -> None:
+    def _declare(self, member: Member, batch: int, cause: str, trace: Trace | None = None) -> None:
         slots = slots_by_host(self.sc)
         home = member.home
         if home not in slots:
             staying = [other.home for other in self.members if other.worker != member.worker]
             staying += self.neighbours
             home = spread([member.worker], slots, staying)[member.worker]
-        successor = member.lost(self.terms, home, self.calendar)
+        successor = member.lost(self.terms, home, self.calendar, trace)
         counted = successor.failures > member.failures
         loss = Loss(
             batch=batch,
@@ -214,7 +257,7 @@ class Workforce:
             incarnation=member.incarnation,
             counted=counted,
             cause=cause,
-            theta=dict(self.terms.theta(member.strikes)),
+            theta=self.terms.theta(member.strikes) | dict(member.older_theta or {}),
             failures=member.failures,
             strike=successor.strikes[-1].to_json() if counted else {},
             # Items of an incarnation that completed nothing are in the entry of the one before it.

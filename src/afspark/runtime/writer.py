@@ -7,6 +7,7 @@ import math
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,12 @@ from afspark.runtime.pipeline import DEFAULT_BATCH_BYTES, Pipeline, RunOptions
 from afspark.runtime.placement import check_slots, settled_slots
 from afspark.runtime.plansource import FORMAT, PlanSource
 from afspark.runtime.query import Deliver, Outlet, Query
+from afspark.runtime.reception import recorded_lanes
 from afspark.runtime.session import LOCAL_FILE_MANAGER, check_session
 from afspark.runtime.sources import Pushed, Source
 from afspark.runtime.stream import StatefulStream
 from afspark.store import Throttle, claim, open_store
+from afspark.store.naming import FOLDER
 
 MODES = ("update", "complete", "append")
 OWN_OPTIONS = {
@@ -33,9 +36,12 @@ OWN_OPTIONS = {
     "batchBytes",
     "segments",
     "hostGraceSeconds",
+    "leaseSeconds",
+    "storeWaitSeconds",
     "bounds",
     "storeLatencySeconds",
     "storeBytesPerSecond",
+    "quarantineBytes",
 }
 
 
@@ -71,8 +77,10 @@ class StreamWriter:
         return replace(self, sink=sink)
 
     def option(self, key: str, value: object) -> StreamWriter:
-        """``checkpointLocation``, ``batchBytes``, ``segments``, ``hostGraceSeconds``, ``bounds`` (a column with
-        the bound realised so far), or one for the sink.
+        """``checkpointLocation``, ``batchBytes``, ``segments``, ``hostGraceSeconds``, ``leaseSeconds`` (how long a
+        driver on another machine may be silent before it counts as dead), ``storeWaitSeconds`` (how long the
+        checkpoint's place may be gone before the query stops), ``bounds`` (a column with the bound realised so
+        far), ``quarantineBytes`` (of bad items, for each operator), or one for the sink.
         """
         text = str(value).lower() if isinstance(value, bool) else str(value)
         return replace(self, options={**self.options, key: text})
@@ -92,13 +100,16 @@ class StreamWriter:
         """A second sink in the same query. Checkpoint, trigger and other run options are those of the first."""
         return replace(self, others=(*self.others, other))
 
-    def start(self, path: str | None = None) -> Query:
-        """Checks everything that can be checked, then starts."""
+    def start(self, path: str | None = None, *, takeover: bool = False) -> Query:
+        """Checks everything that can be checked, then starts.
+
+        `AnotherDriver` if one that lives runs on this checkpoint; with ``takeover`` that one has to stop instead.
+        """
         first = replace(self, path=path or self.path)
         spark = first.stateful.spark
         check_session(spark)
         writers = [first, *first.others]
-        options = first._run_options()
+        options = replace(first._run_options(), takeover=takeover)
         pipeline = first.check(options.batch_bytes)
         for source in pipeline.sources.values():
             if isinstance(source, Source):
@@ -112,16 +123,18 @@ class StreamWriter:
         check_slots(settled_slots(spark.sparkContext, workers + receivers), workers, receivers)
         checkpoint = open_store(options.checkpoint)
         checkpoint.check_writable()
-        identity = claim(checkpoint.below("afspark"), pipeline.fingerprint(), pipeline.settings())
+        identity = claim(checkpoint.below(FOLDER), pipeline.fingerprint(), pipeline.settings())
         outlets = [outlet for writer in writers if (outlet := writer._outlet()) is not None]
         engine = Engine(spark.sparkContext, pipeline, options, identity, checkpoint)
         query = Query(spark, engine, outlets)
-        engine.reception.open()
-        try:
+        with ExitStack() as undo:
+            # First of all, so that no older driver commits a batch after Spark has looked for the last one.
+            engine.take_lease()
+            undo.callback(engine.lease.release)
+            engine.reception.open(recorded_lanes(engine.store))
+            undo.callback(engine.reception.close)
             query.attach(first._spark_query(spark, pipeline, options, query))
-        except BaseException:
-            engine.reception.close()
-            raise
+            undo.pop_all()
         return query
 
     def check(self, batch_bytes: int = DEFAULT_BATCH_BYTES) -> Pipeline:
@@ -146,6 +159,9 @@ class StreamWriter:
             "batch_bytes": ("batchBytes", int),
             "segments": ("segments", str),
             "host_grace_seconds": ("hostGraceSeconds", float),
+            "lease_seconds": ("leaseSeconds", float),
+            "store_wait_seconds": ("storeWaitSeconds", float),
+            "quarantine_bytes": ("quarantineBytes", int),
         }
         given = {name: self._number(key, kind) for name, (key, kind) in own.items() if key in self.options}
         checkpoint = self.options.get("checkpointLocation") or tempfile.mkdtemp(prefix="afspark-checkpoint-")
@@ -208,6 +224,7 @@ def _frame(spark: SparkSession, pipeline: Pipeline, options: RunOptions) -> Data
             .option("folder", source_folder(name))
             .option("checkpoint", options.checkpoint)
             .option("batch_bytes", str(options.batch_bytes))
+            .option("wait_seconds", str(options.store_wait_seconds))
             .load()
         )
     whole = frames[0]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import secrets
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-from afspark.errors import ObjectMissing, StoreNotWritable, UsageError
+from afspark.errors import ObjectMissing, StoreFull, StoreNotWritable, UsageError
 
 # Inside a class with a method ``list`` the word no longer means the built-in type.
 Names = list[str]
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 WRITABLE_REMEDY = "Choose a checkpoint folder this user can create and write, or fix its permissions."
 
@@ -47,12 +51,25 @@ class Store(ABC):
     def delete(self, names: Iterable[str]) -> None:
         """Removes objects; missing ones are ignored."""
 
+    def has(self, name: str) -> bool:
+        """Whether there is an object of that name."""
+        try:
+            self.get(name)
+        except ObjectMissing:
+            return False
+        return True
+
+    @property
+    def makes_folders(self) -> bool:
+        """Whether putting an object makes its place if that is gone; not where names are all there is."""
+        return True
+
     def check_writable(self, timeout_seconds: float = 10.0) -> None:
         """Writes, reads and removes a small object.
 
         `StoreNotWritable` with one line of reason if that fails or takes longer than ``timeout_seconds``.
         """
-        failures: Names = []
+        failures: list[object] = []
 
         def probe() -> None:
             name, data = f"probe-{secrets.token_hex(8)}", secrets.token_bytes(64)
@@ -62,7 +79,7 @@ class Store(ABC):
                     failures.append("what was read differs from what was written")
                 self.delete([name])
             except Exception as error:  # noqa: BLE001 (lost in this thread otherwise, and the check would pass)
-                failures.append(one_line(getattr(error, "reason", None) or error))
+                failures.append(error)
 
         # A remote client may hang far longer than a user waits; a daemon thread can be left behind.
         thread = threading.Thread(target=probe, name="afspark-store-probe", daemon=True)
@@ -71,7 +88,7 @@ class Store(ABC):
         if thread.is_alive():
             failures.append(f"no answer within {timeout_seconds:g} s")
         if failures:
-            raise not_writable(self.path, failures[0])
+            raise failures[0] if isinstance(failures[0], StoreFull) else not_writable(self.path, failures[0])
 
     def below(self, folder: str) -> Store:
         """The same store seen from a folder."""
@@ -106,6 +123,13 @@ class SubStore(Store):
         found = self._inner.list(f"{self._folder}/{prefix}" if prefix else self._folder)
         return [name[len(self._folder) + 1 :] for name in found]
 
+    def has(self, name: str) -> bool:
+        return self._inner.has(f"{self._folder}/{name}")
+
+    @property
+    def makes_folders(self) -> bool:
+        return self._inner.makes_folders
+
     def delete(self, names: Iterable[str]) -> None:
         self._inner.delete([f"{self._folder}/{name}" for name in names])
 
@@ -130,8 +154,26 @@ def one_line(reason: object, limit: int = 240) -> str:
 
 
 def not_writable(path: str, reason: object, remedy: str = WRITABLE_REMEDY) -> StoreNotWritable:
-    """The error for a store that refuses writes; its field ``reason`` is one line."""
-    text = one_line(reason)
+    """The error for a store that refuses writes; its field ``reason`` is one line. One that is full is `StoreFull`."""
+    if isinstance(reason, OSError) and reason.errno in _FULL:
+        free = _free_bytes(path)
+        room = "" if free is None else f" ({free} bytes are free)"
+        return StoreFull(
+            f"The backup store {path} is full{room}: {one_line(reason)}.",
+            remedy="Make room there, then start the query again.",
+            path=path,
+            reason=one_line(reason),
+            free=free,
+        )
+    text = one_line(getattr(reason, "reason", None) or reason)
     return StoreNotWritable(
         f"The backup store {path} cannot be written: {text}.", remedy=remedy, path=path, reason=text
     )
+
+
+def _free_bytes(path: str) -> int | None:
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return None
+    return status.f_bavail * status.f_frsize

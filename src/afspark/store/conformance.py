@@ -28,6 +28,7 @@ def returns_what_was_put(store: Store) -> None:
     for name, data in {"one": b"\0\1\2", "empty": b"", "deep/er/still": b"x" * 3_000_000}.items():
         store.put(name, data)
         _expect(store.get(name) == data, f"{name} came back changed")
+        _expect(store.has(name), f"{name} was put but is said not to exist")
 
 
 def replaces_an_object_put_again(store: Store) -> None:
@@ -44,6 +45,7 @@ def names_a_missing_object(store: Store) -> None:
             store.get(name)
         except ObjectMissing as error:
             _expect(error.name == name, f"the error for {name} names {error.name}")
+            _expect(not store.has(name), f"{name} does not exist but is said to")
         else:
             _expect(False, f"{name} does not exist but was read")
 

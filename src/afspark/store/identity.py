@@ -10,7 +10,8 @@ from typing import Any
 from afspark.errors import CheckpointError, CorruptObject, ForeignObject, ObjectMissing
 from afspark.store.base import Store
 from afspark.store.format import FORMAT_VERSION, seal, unseal
-from afspark.store.naming import IDENTITY
+from afspark.store.naming import FOLDER, IDENTITY
+from afspark.store.outage import WaitingStore
 
 
 @dataclass(frozen=True)
@@ -31,15 +32,33 @@ def claim(store: Store, fingerprint: str, settings: dict[str, Any]) -> QueryIden
     """The identity of the query in this checkpoint, made now if the checkpoint is new.
 
     `CheckpointError` with ``expected`` and ``found`` if the checkpoint belongs to a pipeline with another
-    fingerprint, is of another format version, or its identity cannot be read.
+    fingerprint, is of another format version, or its identity cannot be read although there is more: the identity
+    comes first, so a damaged one that is all there is was left by a start that got no further.
     """
-    try:
-        return _checked(store, store.get(IDENTITY), fingerprint)
-    except ObjectMissing:
+    found = _found(store)
+    if not _is_whole(found) and not set(store.list("")) - {IDENTITY}:
         identity = QueryIdentity(secrets.token_hex(16), fingerprint, FORMAT_VERSION, time.time(), settings)
         store.put(IDENTITY, seal({"kind": "identity", "identity": asdict(identity)}, {}))
         # Read back: if two drivers came at once, both go by the one that remained.
-        return _checked(store, store.get(IDENTITY), fingerprint)
+        found = store.get(IDENTITY)
+    return _checked(store, found, fingerprint)
+
+
+def _found(store: Store) -> bytes:
+    try:
+        return store.get(IDENTITY)
+    except ObjectMissing:
+        return b""
+
+
+def _is_whole(data: bytes) -> bool:
+    try:
+        unseal(data)
+    except CorruptObject:
+        return False
+    except ForeignObject:
+        return True
+    return True
 
 
 def identify(store: Store) -> QueryIdentity | None:
@@ -51,6 +70,14 @@ def identify(store: Store) -> QueryIdentity | None:
         return _readable(store, store.get(IDENTITY))
     except ObjectMissing:
         return None
+
+
+def attached(checkpoint: Store, wait_seconds: float) -> Store:
+    """The checkpoint folder of a claimed query; if it goes away it is waited for and not made anew.
+
+    Spark makes the folder itself again when it writes there, so it is known by the identity inside.
+    """
+    return WaitingStore(checkpoint, f"{FOLDER}/{IDENTITY}", seconds=wait_seconds)
 
 
 def _checked(store: Store, data: bytes, fingerprint: str) -> QueryIdentity:

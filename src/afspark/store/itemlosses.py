@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -40,20 +41,27 @@ class ItemLosses:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        #: what the last reading of `entries` passed over
+        self.damaged: list[Damage] = []
 
-    def note(self, batch: int, operator: str, worker: int, gaps: Sequence[Mapping[str, Any]]) -> int:
-        """Makes the gaps that a worker has found in a batch durable; how many items they are."""
+    def note(self, batch: int, operator: str, worker: int, gaps: Sequence[Mapping[str, Any]]) -> None:
+        """Makes the gaps that a worker has found in a batch durable."""
         losses = [ItemLoss(batch=batch, operator=operator, worker=worker, **gap) for gap in gaps]
         meta = {"kind": "items", "losses": [asdict(loss) for loss in losses]}
         self._store.put(f"{ITEM_LOSSES}/{batch:012d}-{operator}-{worker:05d}", seal(meta, {}))
-        return sum(loss.items for loss in losses)
 
-    def of_operator(self, operator: str) -> int:
-        """How many items an operator has lost in all."""
-        return sum(loss.items for loss in self.entries() if loss.operator == operator)
+    def by_batch_and_worker(self, operator: str, *, before: int) -> dict[tuple[int, int], int]:
+        """How many items were lost in which batch, up to that one, by which worker."""
+        lost: Counter[tuple[int, int]] = Counter()
+        for loss in self.entries():
+            if loss.operator == operator and loss.batch < before:
+                lost[loss.batch, loss.worker] += loss.items
+        return dict(lost)
 
     def entries(self) -> list[ItemLoss]:
         """All losses, oldest first."""
         names = self._store.list(ITEM_LOSSES)
-        found = [sealed for sealed in read_sealed(self._store, names) if not isinstance(sealed, Damage)]
-        return [ItemLoss(**loss) for sealed in found for loss in sealed.meta["losses"]]
+        found = read_sealed(self._store, names)
+        self.damaged = [damage for damage in found if isinstance(damage, Damage)]
+        sound = [sealed for sealed in found if not isinstance(sealed, Damage)]
+        return [ItemLoss(**loss) for sealed in sound for loss in sealed.meta["losses"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Iterable
@@ -13,6 +14,8 @@ from afspark.store.base import Store
 from afspark.store.format import seal
 from afspark.store.naming import LEDGER
 from afspark.store.reading import Damage, read_sealed
+
+LOG = logging.getLogger("afspark")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,25 +75,56 @@ class Ledger:
 
     Reads the store once, on first use; after that only its own entries are added. A replaced driver that is
     still alive may add entries too: they are counted at the next start, which can only lower thresholds.
+
+    Every object names the ones before it that no other does, and commit records name the newest (`heads`), so that
+    one that is gone or damaged is missed. One that nothing names was being written when its process died: nothing
+    has followed from it.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[tuple[int, str], Entry] | None = None
         self._damaged: list[Damage] = []
+        #: the sound objects, and those before them that they name
+        self._after: dict[str, tuple[str, ...]] = {}
+        self._expected: frozenset[str] = frozenset()
+
+    def expect(self, heads: Iterable[str]) -> None:
+        """What a commit record said of `heads`; warns if anything is missing."""
+        self._expected = frozenset(heads)
+        if self.missing:
+            LOG.warning(
+                "The loss ledger in %s has lost %s: what failures have cost is not known any more, and no bound holds.",
+                self._store.path,
+                ", ".join(self.missing),
+            )
+
+    @property
+    def heads(self) -> list[str]:
+        """The objects that no sound one names; none of them, and none before them, may be missing later."""
+        self._entries()
+        before = {name for names in self._after.values() for name in names}
+        return sorted((self._after.keys() | self._expected) - before)
+
+    @property
+    def missing(self) -> list[str]:
+        """Objects that were durable once and cannot be read."""
+        self._entries()
+        named = {name for names in self._after.values() for name in names} | self._expected
+        return sorted(named - self._after.keys())
 
     @property
     def damaged(self) -> list[Damage]:
-        """Entries that could not be read."""
-        self._entries()
-        return self._damaged
+        """Objects that cannot be read, or are gone."""
+        gone = set(self.missing) - {damage.name for damage in self._damaged}
+        return [*self._damaged, *(Damage(name, "missing", "named by what came after it") for name in sorted(gone))]
 
     def declare(self, loss: Loss) -> Loss:
         """Makes a loss durable and returns it with its sequence number."""
         known = self._entries()
         sequence = max((number for number, _ in known), default=-1) + 1
         declared = replace(loss, sequence=sequence, token=secrets.token_hex(8))
-        self._store.put(f"{_folder(declared)}/loss", seal({"kind": "loss", "loss": asdict(declared)}, {}))
+        self._put(f"{_folder(declared)}/loss", {"kind": "loss", "loss": asdict(declared)})
         known[sequence, declared.token] = Entry(declared)
         return declared
 
@@ -124,7 +158,7 @@ class Ledger:
             "token": loss.token,
             "recovery": asdict(recovery),
         }
-        self._store.put(f"{_folder(loss)}/recovery-{secrets.token_hex(8)}", seal(meta, {}))
+        self._put(f"{_folder(loss)}/recovery-{secrets.token_hex(8)}", meta)
         entry = Entry(loss, recovery)
         known[loss.sequence, loss.token] = entry
         return entry
@@ -140,6 +174,11 @@ class Ledger:
             for entry in self._entries().values()
         )
 
+    def _put(self, name: str, meta: dict[str, Any]) -> None:
+        before = self.heads
+        self._store.put(name, seal({**meta, "after": before}, {}))
+        self._after[name] = tuple(before)
+
     def _entries(self) -> dict[tuple[int, str], Entry]:
         if self._known is None:
             self._known = self._read()
@@ -149,7 +188,7 @@ class Ledger:
         names = self._store.list(LEDGER)
         losses: dict[tuple[int, str], Loss] = {}
         recoveries: dict[tuple[int, str], Recovery] = {}
-        self._damaged = []
+        self._damaged, self._after = [], {}
         for name, found in zip(names, read_sealed(self._store, names), strict=True):
             if isinstance(found, Damage):
                 self._damaged.append(found)
@@ -164,6 +203,7 @@ class Ledger:
                     recovery = Recovery(**{**value, "damaged": tuple(value["damaged"])})
                     if key not in recoveries or recoveries[key].at <= recovery.at:
                         recoveries[key] = recovery
+                self._after[name] = tuple(found.meta.get("after", ()))
             except (KeyError, TypeError, ValueError) as error:
                 self._damaged.append(Damage(name, "foreign", f"not understood: {error!r}"))
         return {key: Entry(loss, recoveries.get(key)) for key, loss in losses.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from afspark.errors import ObjectMissing, StoreError
@@ -14,7 +15,7 @@ _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
 class LocalStore(Store):
-    """Objects are files below ``root``; the root is made by the first put.
+    """Objects are files below ``root``, which the first put makes; readable by their owner only.
 
     ``put`` returns after fsync of the file, of its folder, and of every folder above it up to the first one
     that existed before, so that neither contents nor names are lost in a power failure.
@@ -49,6 +50,9 @@ class LocalStore(Store):
         except OSError as error:
             raise StoreError(f"Cannot read {name} in {self._root}: {one_line(error)}.", name=name) from error
 
+    def has(self, name: str) -> bool:
+        return os.path.isfile(os.path.join(self._root, check_name(name)))
+
     def list(self, prefix: str) -> Names:
         start = os.path.join(self._root, check_prefix(prefix))
         try:
@@ -70,7 +74,7 @@ class LocalStore(Store):
         if folder not in self._settled:
             _make_durable_folder(folder, self._root)
             self._settled.add(folder)
-        with open(target, "wb", buffering=0) as file:
+        with open(target, "wb", buffering=0, opener=_private) as file:
             view = memoryview(data)
             while view:
                 view = view[file.write(view) :]
@@ -80,6 +84,11 @@ class LocalStore(Store):
     def __getstate__(self) -> dict[str, Any]:
         # What this process has synced says nothing about another one.
         return {"_root": self._root, "_settled": set()}
+
+
+def _private(path: str, flags: int) -> int:
+    """Objects hold users' data: nobody but their owner may read them."""
+    return os.open(path, flags, 0o600)
 
 
 def _files(folder: str) -> Iterator[str]:
@@ -95,7 +104,7 @@ def _files(folder: str) -> Iterator[str]:
 
 
 def _make_durable_folder(folder: str, root: str) -> None:
-    """Makes a folder at or below the root and syncs the names on the way to it.
+    """Makes a folder at or below the root, for its owner only, and syncs the names on the way to it.
 
     Folders below the root are synced although they exist: another process may have made them a moment ago
     and not have synced them yet.
@@ -105,7 +114,11 @@ def _make_durable_folder(folder: str, root: str) -> None:
         named.append(os.path.dirname(named[-1]))
     while not os.path.isdir(named[-1]):
         named.append(os.path.dirname(named[-1]))
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(os.path.dirname(root), exist_ok=True)
+    for name in reversed(named):
+        if len(name) >= len(root) and not os.path.isdir(name):
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700)
     for name in named[:-1]:
         _fsync_folder(os.path.dirname(name))
 

@@ -4,7 +4,8 @@
 name                                                      object
 ========================================================  ============================================
 ``identity``                                              whose checkpoint this is
-``epochs/<epoch>/start``                                  the opening of an epoch
+``epochs/<epoch>/driver``                                 who has the epoch; fences older ones, renewed
+``epochs/<epoch>/start``                                  the history that the epoch continues
 ``epochs/<epoch>/records/<batch>-<attempt>``              commit records
 ``objects/<epoch>/<operator>/<worker>-<incarnation>-``    backups
 ``<batch>-<attempt>``
@@ -25,9 +26,11 @@ EPOCHS = "epochs"
 OBJECTS = "objects"
 LEDGER = "ledger"
 IDENTITY = "identity"
+FOLDER = "afspark"
+"""Where all of it is in a checkpoint that is Spark's as well."""
 
 _EPOCH = re.compile(r"(\d{8,})-([0-9a-f]{16})")
-_EPOCH_ENTRY = re.compile(r"epochs/([^/]+)/(?:start|records/(\d{12,})-(\d{4,}))")
+_EPOCH_ENTRY = re.compile(r"epochs/([^/]+)/(?:driver|start|records/(\d{12,})-(\d{4,}))")
 _OBJECT = re.compile(r"objects/([^/]+)/([^/]+)/(\d{5,})-(\d{5,})-(\d{12,})-(\d{4,})")
 
 
@@ -54,7 +57,7 @@ class EpochId:
 
 @dataclass(frozen=True)
 class EpochEntry:
-    """A parsed name below ``epochs``; ``batch`` is None for the start object."""
+    """A parsed name below ``epochs``; ``batch`` is None for what is not a record."""
 
     name: str
     epoch: EpochId
@@ -80,6 +83,10 @@ class ObjectOrigin:
     incarnation: int
     batch: int
     attempt: int
+
+
+def driver_name(epoch: str) -> str:
+    return f"{EPOCHS}/{epoch}/driver"
 
 
 def start_name(epoch: str) -> str:

@@ -6,12 +6,14 @@ from afspark.errors import CheckpointError, UsageError
 from afspark.store.base import Store
 from afspark.store.commits import CommitRecord, ObjectRef, WorkerRecord
 from afspark.store.compaction import garbage
-from afspark.store.epochs import History, present_epochs, read_history, seal_record, seal_start
+from afspark.store.drivers import Driver, Notice, another_driver
+from afspark.store.epochs import present_epochs, read_history, seal_record, seal_start
 from afspark.store.naming import (
     EPOCHS,
     OBJECTS,
     EpochEntry,
     EpochId,
+    driver_name,
     parse_object_name,
     record_name,
     start_name,
@@ -26,16 +28,17 @@ _OPEN_TRIES = 5
 class RecordLog:
     """Commit records of one query, written by one driver at a time.
 
-    Every driver opens an *epoch*: a folder of its own, numbered one above all present ones plus a random
-    token, that fences off older drivers which may still be alive. The store is listed when an epoch is
-    opened, before its first record, when old records are pruned and by `sweep`; all else is in memory.
+    Every driver opens an *epoch*: a folder of its own, numbered one above all present ones plus a random token, that
+    fences off older drivers which may still be alive. It is announced before the history is read, and a driver looks
+    for newer epochs after each record it has written, before the engine commits the batch. So of two drivers either
+    the older one finds the newer epoch and its batch is not committed, or the newer one finds the older one's record.
 
-    Two drivers that open at the same moment may get the same number; their folders differ by the token. Each
-    looks again after its start object is durable and takes a higher number if another epoch has appeared, and
-    looks once more before its first record. One that finds a newer epoch then gets a `CheckpointError`. If
-    two epochs of one number remain, the one with the larger token is continued by the next opening.
+    Two drivers that announce at the same moment may get the same number; their folders differ by the token. Each
+    looks again after its announcement is durable and takes a higher number if another epoch has appeared. If two
+    epochs of one number remain, the one with the larger token is the newer one.
 
-    ``damaged`` lists what the last `open_epoch` passed over to reach a sound record.
+    The store is listed when an epoch is opened, with each record, when old records are pruned and by `sweep`; all
+    else is in memory. ``damaged`` lists what the last `open_epoch` passed over to reach a sound record.
     """
 
     def __init__(self, store: Store) -> None:
@@ -56,26 +59,42 @@ class RecordLog:
         """Higher than that of every driver that opened the query before."""
         return self._opened().number
 
-    def open_epoch(self, upto: int) -> CommitRecord | None:
-        """Starts a new epoch on top of the newest sound record with batch <= ``upto``; returns that record.
+    @property
+    def is_open(self) -> bool:
+        """Whether this log has an epoch."""
+        return self._epoch is not None
 
-        ``upto`` is the last batch the engine has committed (-1: none). A record of a later batch may exist if
-        the driver died before that commit; the batch will run again, so the record is never used again.
-        """
+    def announce(self, notice: Notice) -> None:
+        """Takes a new epoch, above all others: from here on no older driver commits anything."""
         for _ in range(_OPEN_TRIES):
-            history = read_history(self._store, upto)
-            highest = max((epoch.number for epoch in history.present), default=0)
-            epoch = EpochId.after(highest)
-            visible = [name for _, (name, _) in sorted(history.records.items())]
-            self._store.put(start_name(str(epoch)), seal_start(epoch, visible))
-            if present_epochs(self._store) - {epoch} == history.present:
-                self._continue(epoch, history)
-                return self.newest()
+            present = present_epochs(self._store)
+            epoch = EpochId.after(max((one.number for one in present), default=0))
+            self._store.put(driver_name(str(epoch)), notice.to_bytes())
+            if present_epochs(self._store) - {epoch} == present:
+                self._epoch = epoch
+                return
         raise CheckpointError(
             f"Other drivers keep opening the checkpoint {self._store.path}.",
             remedy="Let only one query use this checkpoint at a time.",
             path=self._store.path,
         )
+
+    def open_epoch(self, upto: int) -> CommitRecord | None:
+        """Builds the epoch on the newest sound record with batch <= ``upto``; returns that record.
+
+        ``upto`` is the last batch the engine has committed (-1: none). A record of a later batch may exist if
+        the driver died before that commit; the batch will run again, so the record is never used again.
+        """
+        if not self.is_open:
+            self.announce(Notice(driver=Driver.here(), seconds=0.0))
+        self.refuse_if_superseded()
+        # Not before the announcement: what an older driver could still commit is in the store by now.
+        history = read_history(self._store, upto)
+        visible = [name for _, (name, _) in sorted(history.records.items())]
+        self._store.put(start_name(self.epoch), seal_start(self._opened(), visible))
+        self._records, self.damaged = history.records, history.damaged
+        self._replaced, self._attempts = [], {}
+        return self.newest()
 
     def newest(self, at_most: int | None = None) -> CommitRecord | None:
         """The record with the highest batch (<= ``at_most``) this epoch sees; from memory."""
@@ -85,8 +104,8 @@ class RecordLog:
     def write(self, record: CommitRecord) -> None:
         """Makes a record durable. The newest batch may be written again, as after a failed attempt.
 
-        `StoreNotWritable` if the store refuses: the record then counts as not written. `CheckpointError`
-        if another driver has opened the query since and this log has written nothing before.
+        `StoreNotWritable` if the store refuses: the record then counts as not written. `AnotherDriver` if another
+        driver has opened the query since: the batch must not be committed then.
         """
         newest = self.newest()
         if record.epoch != self.epoch or record.batch < (newest.batch if newest else 0):
@@ -95,8 +114,6 @@ class RecordLog:
                 batch=record.batch,
                 epoch=record.epoch,
             )
-        if not self._attempts:
-            self._refuse_if_superseded()
         # Every attempt has a name of its own: repeating one must not put a sound record at risk.
         attempt = self._attempts.get(record.batch, -1) + 1
         self._attempts[record.batch] = attempt
@@ -110,24 +127,26 @@ class RecordLog:
         if record.batch in self._records:
             self._replaced.append(self._records[record.batch])
         self._records[record.batch] = (name, record)
+        self.refuse_if_superseded()
 
-    def superseded(self) -> str | None:
-        """The newer epoch another driver has opened, if any; one listing."""
+    def refuse_if_superseded(self) -> None:
+        """`AnotherDriver`, naming it, if another driver has opened the query since; one listing."""
         newer = max(present_epochs(self._store), default=self._opened())
-        return str(newer) if newer > self._opened() else None
+        if newer > self._opened():
+            raise another_driver(self._store, newer, expected=self.epoch)
 
     def prune(self, keep: int = 8, slack: int = 8) -> list[str]:
         """Deletes all but the ``keep`` newest records, and objects none of those names; returns their names.
 
         Does nothing, without any request, until more than ``keep + slack`` records have gathered. ``keep`` is
-        at least 2, because the newest record is passed over when its batch runs again. `CheckpointError` if
+        at least 2, because the newest record is passed over when its batch runs again. `AnotherDriver` if
         another driver has opened the query since: its history shares objects with this one.
         """
         if keep < 2 or slack < 0:
             raise UsageError("prune needs keep >= 2 and slack >= 0.", keep=keep, slack=slack)
         if len(self._records) <= keep + slack:
             return []
-        self._refuse_if_superseded()
+        self.refuse_if_superseded()
         batches = sorted(self._records)
         dropped = [self._records.pop(batch) for batch in batches[:-keep]] + self._replaced
         self._replaced = []
@@ -149,7 +168,7 @@ class RecordLog:
         that its newest record has left behind, and all of newer epochs. Where no record could be read
         although there were some, nothing is deleted.
         """
-        self._refuse_if_superseded()
+        self.refuse_if_superseded()
         if self.damaged and not self._records:
             return []
         records = {name for name, _ in self._records.values()}
@@ -171,25 +190,7 @@ class RecordLog:
         workers = newest.operators.get(origin.operator, ()) if newest else ()
         return any(one.worker == origin.worker and origin.incarnation < one.incarnation for one in workers)
 
-    def _continue(self, epoch: EpochId, history: History) -> None:
-        self._epoch = epoch
-        self._records = history.records
-        self._replaced = []
-        self._attempts = {}
-        self.damaged = history.damaged
-
     def _opened(self) -> EpochId:
         if self._epoch is None:
             raise UsageError("No epoch is open.", remedy="Call open_epoch first.")
         return self._epoch
-
-    def _refuse_if_superseded(self) -> None:
-        newer = self.superseded()
-        if newer is not None:
-            raise CheckpointError(
-                f"Another driver has opened the checkpoint {self._store.path}.",
-                remedy="Let only one query use this checkpoint at a time; this one must stop.",
-                path=self._store.path,
-                expected=self.epoch,
-                found=newer,
-            )

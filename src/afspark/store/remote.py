@@ -15,6 +15,7 @@ from afspark.store.base import Names, Store, check_name, check_prefix, not_writa
 
 REMOTE_REMEDY = "Check the address, the credentials and the network, or use a local path."
 _DELETERS = 8
+_WITHOUT_FOLDERS = ("s3", "gcs", "abfs")
 
 
 class ArrowStore(Store):
@@ -59,6 +60,13 @@ class ArrowStore(Store):
             if isinstance(error, FileNotFoundError | NotADirectoryError) or not _is_file(filesystem, target):
                 raise ObjectMissing(f"No object {name} in {self.path}.", name=name) from None
             raise StoreError(f"Cannot read {name} in {self.path}: {one_line(error)}.", name=name) from error
+
+    def has(self, name: str) -> bool:
+        return _is_file(*self._locate(check_name(name)))
+
+    @property
+    def makes_folders(self) -> bool:
+        return self._locate("")[0].type_name not in _WITHOUT_FOLDERS
 
     def list(self, prefix: str) -> Names:
         filesystem, folder = self._locate(check_prefix(prefix))

@@ -83,6 +83,14 @@ class ThrottledStore(Store):
         finally:
             self._throttle.transfer(size)
 
+    def has(self, name: str) -> bool:
+        self._throttle.transfer(0)
+        return self._inner.has(name)
+
+    @property
+    def makes_folders(self) -> bool:
+        return self._inner.makes_folders
+
     def list(self, prefix: str) -> Names:
         self._throttle.transfer(0)
         return self._inner.list(prefix)

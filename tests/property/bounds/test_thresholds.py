@@ -57,14 +57,15 @@ def test_every_failure_halves(limit: float, fan_out: float, downstream: int, cou
 @given(
     limit=st.floats(0, 1e9, allow_nan=False),
     keyed=st.booleans(),
+    operator_key=st.booleans(),
     divergence=st.sampled_from(["max", "manhattan", "euclidean"]),
     lost=st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=40),
 )
 def test_the_bound_the_user_sees_covers_every_history(
-    limit: float, keyed: bool, divergence: str, lost: list[tuple[int, bool]]
+    limit: float, keyed: bool, operator_key: bool, divergence: str, lost: list[tuple[int, bool]]
 ) -> None:
     """Members that fail, with or without having completed a batch since; the norm decides how losses combine."""
-    states = {"counts": HashTable(key="string", value="int64", divergence=divergence)}
+    states = {"counts": HashTable(divergence=divergence, operator_key=operator_key)}
     terms = Terms(tolerance=Approximate(limit), states=states, place=Place(workers=4, keyed=keyed))
     members = [Member(worker=worker, home="a") for worker in range(4)]
     taken = [0.0] * 4
@@ -78,7 +79,8 @@ def test_the_bound_the_user_sees_covers_every_history(
             assert not completed
         members[worker] = after
     seen = terms.realised([member.strikes for member in members])["counts"]
-    worst = max(taken) if keyed and divergence == "max" else math.fsum(taken)
+    apart = keyed and operator_key and divergence == "max"
+    worst = max(taken) if apart else math.fsum(taken)
     assert seen == pytest.approx(worst)
     assert seen <= limit
 
@@ -107,6 +109,7 @@ def test_arguments_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
         {"fan_out": math.nan},
         {"fan_out": math.inf},
         {"downstream": -1},
+        {"panes": 0},
         {"weight": 0.0},
         {"weight": 1.5},
         {"weight": math.nan},
@@ -120,8 +123,11 @@ def test_places_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_the_whole_formula() -> None:
-    place = Place(workers=2, weight=0.25, fan_out=10, downstream=2)
+    place = Place(workers=2, weight=0.25, fan_out=10, downstream=2, panes=5)
     assert threshold(32_000, failures=3, place=place) == 0.25 * 32_000 / (2 * 2 * 10**2 * 2**3)
+    assert (
+        threshold(32_000, failures=3, place=place, divergence="max") == threshold(32_000, failures=3, place=place) / 5
+    )
 
 
 def test_only_the_maximum_over_disjoint_keys_is_not_divided() -> None:

@@ -11,16 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afspark.bounds.thresholds import Place, threshold
-from afspark.bounds.windows import (
-    Failure,
-    Windowing,
-    decayed,
-    decayed_at_most,
-    failures_in_force,
-    pane_threshold,
-    strictest,
-)
+from afspark.bounds.windows import Failure, Windowing, decayed, failures_in_force
 from afspark.errors import UsageError
+from afspark.model.states import HashTable
+from afspark.model.windows import Decaying, Hopping, Sliding, Window
+from afspark.policies import Approximate
+from afspark.runtime.panes import label
+from afspark.runtime.terms import Strike, Terms
 
 # Each step of a history: panes the stream moves on, then the worker that fails, how often, and its open panes.
 History = list[tuple[int, int, int, int]]
@@ -40,82 +37,59 @@ def failures_of(history: History) -> Iterator[tuple[int, Failure]]:
             yield worker, Failure(newest - opened + 1, newest)
 
 
-def losses_of_panes(history: History, limit: float, kind: Windowing, panes: int) -> dict[int, list[float]]:
-    """What each pane can have lost by the end: θ in force at each failure that struck it, over all workers."""
-    known: dict[int, list[Failure]] = defaultdict(list)
-    lost: dict[int, list[float]] = defaultdict(list)
+def window_of(panes: int) -> Window:
+    return Hopping(1, column="time") if panes == 0 else Sliding(panes, 1, column="time")
+
+
+def terms_of(window: Window, limit: float, *, operator_key: bool = False) -> Terms:
+    states = {"counts": HashTable(operator_key=operator_key)}
+    place = Place(workers=3, keyed=True)
+    return Terms(tolerance=Approximate(limit), states=states, place=place, window=window)
+
+
+def struck(terms: Terms, history: History) -> list[tuple[Strike, ...]]:
+    """What the engine knows of each worker by the end: θ in force at each failure, for every pane that was open."""
+    known: dict[int, tuple[Strike, ...]] = defaultdict(tuple)
     for worker, failure in failures_of(history):
-        for pane in range(failure.first_open, failure.newest + 1):
-            lost[pane].append(pane_threshold(limit, kind, known[worker], pane, panes=panes, place=WORKERS))
-        known[worker].append(failure)
-    return lost
+        opened = range(failure.first_open, failure.newest + 1)
+        taken = {label("counts", pane): terms.theta(known[worker], pane)["counts"] for pane in opened}
+        known[worker] += (Strike(taken=taken, panes=(failure.first_open, failure.newest)),)
+    return [known[worker] for worker in range(WORKERS.workers)]
 
 
-@given(history=histories, limit=limits)
-def test_a_hopping_window_loses_at_most_its_limit(history: History, limit: float) -> None:
-    for losses in losses_of_panes(history, limit, Windowing.HOPPING, 1).values():
-        assert math.fsum(losses) <= limit * (1 + 1e-12)
-
-
-@given(history=histories, limit=limits, panes=st.integers(1, 6))
-def test_a_sliding_window_loses_at_most_its_limit(history: History, limit: float, panes: int) -> None:
-    lost = losses_of_panes(history, limit, Windowing.SLIDING, panes)
+@given(history=histories, limit=limits, panes=st.integers(0, 6), operator_key=st.booleans())
+def test_what_is_told_of_a_window_is_at_most_its_limit(
+    history: History, limit: float, panes: int, operator_key: bool
+) -> None:
+    """``panes`` 0: hopping. Where no key is in two shares, a worker's losses are its own keys' alone."""
+    terms = terms_of(window_of(panes), limit, operator_key=operator_key)
+    known = struck(terms, history)
     for last in range(-6, 70):
-        window = [loss for pane in range(last - panes + 1, last + 1) for loss in lost.get(pane, [])]
-        assert math.fsum(window) <= limit * (1 + 1e-12)
+        told = terms.realised(known, window=last)["counts"]
+        apart = [terms.window_missing(strikes, last)["counts"] for strikes in known]
+        assert (max(apart) if operator_key else math.fsum(apart)) <= told * (1 + 1e-12)
+        assert told <= limit * (1 + 1e-12)
 
 
-@given(history=histories, limit=limits, panes=st.integers(1, 6))
-def test_a_sum_over_all_open_panes_needs_no_division_by_panes(history: History, limit: float, panes: int) -> None:
-    """Where one divergence adds up the cells of all panes, a failure takes at most θ from all of them together."""
-    known: dict[int, list[Failure]] = defaultdict(list)
-    taken: list[tuple[Failure, float]] = []
-    for worker, failure in failures_of(history):
-        opened = {"first_open": failure.first_open, "newest": failure.newest}
-        k = strictest("sliding", known[worker], **opened, panes=panes)
-        taken.append((failure, threshold(limit, failures=k, place=WORKERS)))
-        known[worker].append(failure)
-    for last in range(-6, 70):
-        struck = (theta for failure, theta in taken if failure.struck(last - panes + 1, last))
-        assert math.fsum(struck) <= limit * (1 + 1e-12)
-
-
-@pytest.mark.parametrize(("kind", "panes"), [("hopping", 1), ("sliding", 1), ("sliding", 4)])
-def test_the_limit_is_used_up_but_not_exceeded(kind: str, panes: int) -> None:
+@pytest.mark.parametrize("panes", [0, 1, 4])
+def test_the_limit_is_used_up_but_not_exceeded(panes: int) -> None:
     """All workers fail 30 times while the same panes are open: the bound is as tight as it can be."""
-    history = [(0, worker, 30, panes) for worker in range(3)]
-    lost = losses_of_panes(history, 1000.0, Windowing.parse(kind), panes)
-    total = math.fsum(loss for losses in lost.values() for loss in losses)
-    assert 999.9 < total <= 1000.0
+    terms = terms_of(window_of(panes), 1000.0)
+    known = struck(terms, [(0, worker, 30, max(panes, 1)) for worker in range(3)])
+    assert 999.9 < terms.realised(known, window=0)["counts"] <= 1000.0
 
 
 @given(
-    struck=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5)), max_size=10),
+    ranges=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5)), max_size=10),
     kind=st.sampled_from([Windowing.HOPPING, Windowing.SLIDING]),
     panes=st.integers(1, 5),
 )
-def test_a_failure_stops_counting(struck: list[tuple[int, int]], kind: Windowing, panes: int) -> None:
-    failures = [Failure(first, first + more) for first, more in struck]
+def test_a_failure_stops_counting(ranges: list[tuple[int, int]], kind: Windowing, panes: int) -> None:
+    failures = [Failure(first, first + more) for first, more in ranges]
     beyond = max((failure.newest for failure in failures), default=0) + panes
     assert failures_in_force(kind, failures, beyond, panes) == 0
     assert failures_in_force("none", failures, beyond, panes) == len(failures)
     assert failures_in_force("decaying", failures, 0, panes) == 0
-
-
-@given(
-    struck=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5)), max_size=10),
-    kind=st.sampled_from(Windowing),
-    opened=st.tuples(st.integers(0, 20), st.integers(0, 5)),
-    panes=st.integers(1, 5),
-)
-def test_one_threshold_for_all_open_panes_is_the_smallest(
-    struck: list[tuple[int, int]], kind: Windowing, opened: tuple[int, int], panes: int
-) -> None:
-    failures = [Failure(first, first + more) for first, more in struck]
-    first, newest = opened[0], sum(opened)
-    most = strictest(kind, iter(failures), first_open=first, newest=newest, panes=panes)
-    each = [failures_in_force(kind, failures, pane, panes) for pane in range(first, newest + 1)]
-    assert most == max(each)
 
 
 @given(
@@ -138,11 +112,17 @@ def test_a_decaying_state_keeps_its_promise(inputs: list[float], failed: set[int
     end = len(inputs) - 1
     losses = [(end - moment, theta) for moment in failed if moment <= end]
     assert abs(ideal - actual) <= decayed(losses, decay) + 1e-9
-    assert decayed(losses, decay) <= decayed_at_most(theta, decay, gap=1) * (1 + 1e-9)
+    if 0 < decay < 1:
+        window = Decaying(decay, 1, column="time")
+        strikes = tuple(Strike(taken={"counts": theta}, tick=moment) for moment in failed if moment <= end)
+        told = terms_of(window, limit).realised([strikes, (), ()], tick=end)["counts"]
+        assert told == pytest.approx(decayed(losses, decay))
 
 
-def test_failures_that_never_fade_have_no_bound() -> None:
-    assert decayed_at_most(1.0, decay=1.0, gap=5) == decayed_at_most(1.0, decay=0.5, gap=0) == math.inf
+def test_a_loss_of_a_later_tick_weighs_more() -> None:
+    assert decayed([(-2, 1.0)], decay=0.5) == 4.0
+    assert decayed([(-5000, 1.0)], decay=0.5) == math.inf
+    assert decayed([(-5000, 0.0)], decay=0.5) == 0.0
 
 
 def test_what_makes_no_sense_is_refused() -> None:

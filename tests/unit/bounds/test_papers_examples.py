@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from afspark.bounds.general import Loss, output_bound, realised_outputs, realised_state, state_bound
+from afspark.bounds.general import state_bound
 from afspark.bounds.join import join_error, lost_samples
 from afspark.bounds.sketch import HeavyKeys, false_report_chance, provably_light_below
 from afspark.errors import UsageError
@@ -60,19 +60,7 @@ def test_a_join_that_may_lose_every_sample_promises_nothing() -> None:
 
 def test_general_bound() -> None:
     assert state_bound(1e5, items=1e3, alpha=1500) == 1.6e6
-    assert output_bound(1e3, items=1e3, fan_out=100) == 101_000
     assert state_bound(5, items=0, alpha=math.inf) == 5  # nothing of anything
-
-
-def test_realised_bounds_start_at_zero() -> None:
-    assert realised_state([], alpha=3) == realised_state([], adds_up=False) == realised_outputs([]) == 0
-
-
-def test_workers_with_disjoint_keys_realise_the_largest_of_their_sums() -> None:
-    losses = [Loss(theta=4, items=1, worker=0), Loss(theta=2, worker=0), Loss(theta=5, unacked=7, worker=1)]
-    assert realised_state(losses, alpha=10) == 21
-    assert realised_state(losses, alpha=10, adds_up=False) == 16
-    assert realised_outputs(losses, fan_out=3) == 10
 
 
 @pytest.mark.parametrize(

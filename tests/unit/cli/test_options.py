@@ -20,7 +20,8 @@ def test_everything_given() -> None:
     line = (
         "run heavy-hitters --input flows --format parquet --keys a,b --weight c --threshold 1e9 --rows 5 "
         "--columns 100 --workers 3 --tolerance approximate --theta 7 --batch-size 1MiB --kill 2 --seed 9 --verify "
-        "--master local[3] --checkpoint ck --output out --json j --quiet --top 3 --conf spark.a=b --conf spark.c=d"
+        "--master local[3] --checkpoint ck --takeover --output out --json j --quiet --top 3 "
+        "--conf spark.a=b --conf spark.c=d"
     )
     assert parse(line.split()) == RunOptions(
         algorithm="heavy-hitters",
@@ -39,6 +40,7 @@ def test_everything_given() -> None:
         verify=True,
         master="local[3]",
         checkpoint="ck",
+        takeover=True,
         output="out",
         json="j",
         quiet=True,

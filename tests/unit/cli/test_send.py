@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +17,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from afspark.cli import send
 from afspark.cli.main import main
+from afspark.cli.progressbar import Display, Snapshot
+from afspark.push.addresses import join_address, split_address
 from tests.unit.push.fake_receiver import SCHEMA, FakeReceiver
+from tests.unit.push.flow_captures import SOFTFLOWD_IPFIX
+from tests.unit.push.flow_exports import V6, a_set, flow, netflow_5, netflow_9, template
+from tests.unit.push.loopback import needs_ipv6
 
 ROOT = Path(__file__).parents[3]
 
@@ -58,8 +66,8 @@ def soon(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
     return holds()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
+def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
+    with socket.socket(type=kind) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
@@ -120,6 +128,7 @@ def test_errors_are_one_line(
     assert "no file" in fails(capsys, f"{there} {tmp_path}/none.csv")
     assert "format" in fails(capsys, f"{there} -")
     assert "port" in fails(capsys, f"send localhost {good}")
+    assert "brackets" in fails(capsys, f"send ::1:7000 {good}")
     assert "token" in fails(capsys, f"{there} {good} --name refused")
     assert "punctuate" not in fails(capsys, f"{there} {good} --punctuate-column q --punctuate-every 1")
     assert "Cannot listen" in fails(capsys, f"{there} --listen-tcp 127.0.0.1:{server.port}")
@@ -172,21 +181,75 @@ def test_ctrl_c_says_what_was_not_acknowledged(receiver: Callable[..., FakeRecei
     assert "lost 10" in out
 
 
-def test_listening_to_datagrams(receiver: Callable[..., FakeReceiver]) -> None:
-    schema = pa.schema([("src", pa.int64()), ("bytes", pa.int64())])
-    server = receiver(schema=schema)
-    port = free_port()
-    process = start(server.address, "--listen-udp", f"127.0.0.1:{port}", "--format", "netflow")
-    assert process.stderr is not None and "Listening" in process.stderr.readline()
-    record = (7).to_bytes(4) + bytes(16) + (1500).to_bytes(4) + bytes(24)
-    with socket.socket(type=socket.SOCK_DGRAM) as sender:
-        sender.sendto((5).to_bytes(2) + (2).to_bytes(2) + bytes(20) + record * 2, ("127.0.0.1", port))
-        sender.sendto(b"rubbish", ("127.0.0.1", port))
-    assert soon(lambda: server.rows == [{"src": 7, "bytes": 1500}] * 2)
+def listening(address: str, *options: str) -> tuple[subprocess.Popen[str], tuple[str, int]]:
+    """The command, once it listens, and where."""
+    process = start(address, *options)
+    assert process.stderr is not None
+    said = process.stderr.readline()
+    place = re.match(r"Listening at \w+://(\S+) ", said)
+    assert place is not None, said
+    return process, split_address(place[1])
+
+
+def summary_of(process: subprocess.Popen[str]) -> str:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT, err
-    assert "Skipped 1 rows" in out and "dropped 0 datagrams" in out
+    return out
+
+
+def test_listening_to_datagrams(receiver: Callable[..., FakeReceiver]) -> None:
+    server = receiver(schema=pa.schema([("src", pa.int64()), ("bytes", pa.int64())]))
+    process, place = listening(server.address, "--listen-udp", "127.0.0.1:0", "--format", "netflow")
+    with socket.socket(type=socket.SOCK_DGRAM) as sender:
+        sender.sendto(netflow_5(2), place)
+        sender.sendto(b"\0\x05rubbish", place)
+        assert soon(lambda: len(server.rows) == 2)
+    assert server.rows == [{"src": 0x0A000001 + n, "bytes": 1000 + n} for n in range(2)]
+    told = summary_of(process)
+    assert "Skipped 1 rows" in told and "dropped 0 datagrams" in told and "Left out: 1 malformed datagrams" in told
+
+
+@needs_ipv6
+def test_flows_of_every_version_over_ipv6_with_what_was_left_out(receiver: Callable[..., FakeReceiver]) -> None:
+    server = receiver(schema=pa.schema([("version", pa.int64()), ("src", pa.string())]), host="::1")
+    process, place = listening(server.address, "--listen-udp", "udp://[::1]:0", "--format", "netflow")
+    assert place[0] == "::1"
+    data = a_set(256, flow("2001:db8::1"))
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sender:
+        for datagram in (
+            netflow_9(data),
+            netflow_9(a_set(0, template(256, V6)), data, sequence=3),
+            netflow_5(1),
+            b"\0\x08 from another decade",
+            SOFTFLOWD_IPFIX,
+        ):
+            sender.sendto(datagram, place)
+        assert soon(lambda: len(server.rows) == 9)
+    assert [row["version"] for row in server.rows] == [9, 5] + [10] * 7
+    assert server.rows[0]["src"] == "2001:db8::1"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert "::1" in err and "version 8" in err and "NetFlow 9" in err
+    left_out = "1 of unknown versions · 1 sets without template · 2 datagrams lost by sequence · 1 option records"
+    assert f"Left out: {left_out}" in out, out
+
+
+def test_syslog_over_tcp_by_lines_and_by_octets(receiver: Callable[..., FakeReceiver]) -> None:
+    server = receiver(schema=pa.schema([("app", pa.string()), ("message", pa.string())]))
+    process, place = listening(server.address, "--listen-tcp", "127.0.0.1:0", "--format", "syslog")
+    for stream in (
+        b"65 <13>2026-11-16T17:30:05.781524+00:00 vm myapp[13515]: hello world9 ",
+        b"<131>2026-11-16T17:30:05.984454+00:00 vm db: disk: full [a]\n",
+    ):
+        with socket.create_connection(place) as connection:
+            connection.sendall(stream)
+    assert soon(lambda: len(server.rows) == 2)
+    assert sorted((row["app"], row["message"]) for row in server.rows) == [
+        ("db", "disk: full [a]"),
+        ("myapp", "hello world"),
+    ]
+    assert "Left out: 1 malformed frames" in summary_of(process)
 
 
 def test_listening_to_lines(receiver: Callable[..., FakeReceiver]) -> None:
@@ -200,6 +263,36 @@ def test_listening_to_lines(receiver: Callable[..., FakeReceiver]) -> None:
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_progress_tells_what_is_left_out(
+    receiver: Callable[..., FakeReceiver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+
+    class Recording(Display):
+        def show(self, now: Snapshot) -> None:
+            shown.append(now.facts)
+
+    monkeypatch.setattr(send, "display_for", lambda quiet: Recording())
+    server = receiver(schema=pa.schema([("src", pa.int64())]))
+    place = ("127.0.0.1", free_port(socket.SOCK_DGRAM))
+
+    def talk() -> None:
+        with socket.socket(type=socket.SOCK_DGRAM) as sender:
+            for _ in range(200):
+                sender.sendto(b"\0\x05rubbish", place)
+                sender.sendto(netflow_5(1), place)
+                time.sleep(0.05)
+                if server.rows:
+                    return
+
+    talker = threading.Thread(target=talk)
+    talker.start()
+    listen = ["--listen-udp", join_address(*place), "--format", "netflow"]
+    assert main(["send", server.address, *listen, "--limit", "1"]) == 0
+    talker.join()
+    assert re.search(r"1 rows acknowledged · 0 under way · 0 resent · \d+ bad · \d+ malformed datagrams", shown[-1])
 
 
 def test_it_starts_without_spark() -> None:

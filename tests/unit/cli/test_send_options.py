@@ -46,6 +46,9 @@ def test_files_may_stand_behind_options() -> None:
 
 def test_listening() -> None:
     assert parse(["send", "h:1", "--listen-udp", "[::1]:514"]) == SendOptions(address="h:1", listen_udp=("::1", 514))
+    given = parse(["send", "[::1]:7000", "--listen-udp", "udp://[::]:2055", "--format", "netflow"])
+    assert given == SendOptions(address="[::1]:7000", listen_udp=("::", 2055), format="netflow")
+    assert parse(["send", "h:1", "--listen-tcp", "tcp://localhost:0"]).listen_tcp == ("localhost", 0)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +59,11 @@ def test_listening() -> None:
         "send h:1 a.csv --listen-udp h:1",
         "send h:1 --listen-udp h:1 --listen-tcp h:1",
         "send h:1 --listen-udp h",
+        "send h:1 --listen-udp ::1:514",
+        "send h:1 --listen-udp [::x]:514",
+        "send h:1 --listen-udp [h]:514",
+        "send h:1 --listen-udp h:65536",
+        "send h:1 --listen-udp tcp://h:1",
         "send h:1 --listen-tcp h:1 --format netflow",
         "send h:1 --listen-udp h:1 --format parquet",
         "send h:1 a.csv --format syslog",

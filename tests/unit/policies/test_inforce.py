@@ -13,7 +13,12 @@ from afspark.model.states import HashTable, Matrix
 from afspark.policies import Approximate, MiniBatch, Nothing, thresholds_in_force
 
 COUNTS = {"counts": HashTable()}
-STATES = {"counts": HashTable(), "sums": Matrix(rows=1, cols=2, divergence="manhattan"), "seen": HashTable(exact=True)}
+STATES = {
+    "counts": HashTable(operator_key=True),
+    "others": HashTable(),
+    "sums": Matrix(rows=1, cols=2, divergence="manhattan"),
+    "seen": HashTable(exact=True),
+}
 
 
 def why(**facts: Any) -> str:
@@ -24,7 +29,7 @@ def why(**facts: Any) -> str:
 def test_values_are_those_of_the_policy() -> None:
     place = Place(workers=4, keyed=True, weight=0.5)
     found = thresholds_in_force(Approximate(1600, items=160, unacked=16), STATES, failures=1, place=place)
-    assert found.theta == {"counts": 200.0, "sums": 50.0, "seen": 0.0}
+    assert found.theta == {"counts": 200.0, "others": 50.0, "sums": 50.0, "seen": 0.0}
     assert (found.items, found.unacked) == (5.0, 0.5)
     assert json.loads(json.dumps(found.to_json()))["theta"] == found.theta
 
@@ -46,6 +51,10 @@ def test_values_are_those_of_the_policy() -> None:
             {"states": STATES, "place": Place(workers=2, keyed=True)},
             "all of 10000, halved for safety, shared by 2 copies except for counts, whose keys are disjoint, "
             "0 for seen, which must be exact",
+        ),
+        (
+            {"failures": 1, "place": Place(panes=5)},
+            "all of 10000, halved for safety, divided among the 5 panes of a window, halved again for 1 failure",
         ),
         ({"failures": 9, "decaying": True}, "all of 10000, not halved by failures because old errors fade"),
         ({"tolerance": MiniBatch(), "failures": 3}, "every change and every item is backed up"),

@@ -14,9 +14,13 @@ import pyarrow as pa
 
 from afspark.push.limits import Limits
 from afspark.push.receiver import Receiver, ReceiverConfig
+from afspark.push.security import Access
 from afspark.store import Throttle, ThrottledStore, open_store
 
 ROOT = Path(__file__).parents[3]
+
+#: what workers of such receivers show
+WORKERS = Access(worker_secret="the secret of a test")
 
 
 class ChildReceiver:
@@ -102,6 +106,7 @@ def _serve(options: dict[str, Any]) -> None:
             store=store,
             limits=Limits(**options["limits"]),
             log_first=options["log_first"],
+            worker_secret=WORKERS.worker_secret,
             **allow,
         )
     )

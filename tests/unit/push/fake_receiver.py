@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import secrets
 import sys
 import threading
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
+from afspark.push.addresses import join_address
 from afspark.push.errors import NotAllowed, SchemaMismatch, to_flight
 from afspark.push.wire import Ack, BatchTag, Bye, Hello, PutHeader, Welcome
 
@@ -36,8 +38,10 @@ class FakeReceiver(flight.FlightServerBase):
         max_bytes: int = 1 << 26,
         token: str | None = None,
         log: Path | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
-        super().__init__(f"grpc://127.0.0.1:{port}")
+        self.host = host
+        super().__init__(f"grpc://{join_address(host, port)}")
         self.schema, self.lanes, self.unacked, self.max_bytes, self.token = schema, lanes, unacked, max_bytes, token
         self.log = None if log is None else log.open("a")
         self.open = threading.Event()
@@ -54,7 +58,7 @@ class FakeReceiver(flight.FlightServerBase):
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return join_address(self.host, self.port)
 
     def get_schema(self, context: Any, descriptor: Any) -> Any:
         return flight.SchemaResult(self.schema)
@@ -69,7 +73,8 @@ class FakeReceiver(flight.FlightServerBase):
                 raise to_flight(NotAllowed("The token is wrong.", remedy="Give the right one."))
             self.hellos.append(hello)
             received = {lane: end for (who, lane), end in self.received.items() if who == hello.id}
-            return [Welcome(self.lanes, self.unacked, self.max_bytes, received).to_bytes()]
+            session = hello.session or secrets.token_hex(16)
+            return [Welcome(session, self.lanes, self.unacked, self.max_bytes, received).to_bytes()]
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         header = PutHeader.from_bytes(descriptor.command)

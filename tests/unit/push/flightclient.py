@@ -11,7 +11,6 @@ from pyarrow import flight
 from afspark.push.wire import BYE, HELLO, Ack, BatchTag, Bye, Hello, Punctuation, PutHeader, Welcome
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
-SESSION = "00112233"
 
 
 def rows(start: int, count: int) -> pa.RecordBatch:
@@ -22,27 +21,46 @@ def rows(start: int, count: int) -> pa.RecordBatch:
 class Client:
     """One session on one connection; every call is the protocol's own."""
 
-    def __init__(self, address: str, name: str = "p", session: str = SESSION, **options: Any) -> None:
+    def __init__(self, address: str, name: str = "p", session: str = "", **options: Any) -> None:
         headers, timeout = options.pop("headers", []), options.pop("timeout", 20)
-        self.name, self.session = name, session
-        self.id = f"{name}/{session}"
+        self.address, self.name, self.session = address, name, session
+        #: of each lane, what the newest acknowledgement said
+        self.acked: dict[int, int] = {}
+        self.receipts: dict[int, str] = {}
         self.flight = flight.connect(address, generic_options=[("grpc.use_local_subchannel_pool", 1)], **options)
         self.options = flight.FlightCallOptions(timeout=timeout, headers=headers)
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}/{self.session}"
+
+    def again(self, address: str) -> Client:
+        """The same session on another connection."""
+        other = Client(address, self.name, self.session)
+        other.acked, other.receipts = self.acked, self.receipts
+        return other
 
     def act(self, kind: str, body: bytes) -> bytes:
         (result,) = self.flight.do_action(flight.Action(kind, body), self.options)
         return result.body.to_pybytes()
 
     def hello(self, acked: Mapping[int, int] | None = None) -> Welcome:
-        return Welcome.from_bytes(self.act(HELLO, Hello(self.name, self.session, acked or {}).to_bytes()))
+        """Says hello with what was acknowledged, or with what is given as such."""
+        hello = Hello(self.name, self.session, self.acked if acked is None else acked, self.receipts)
+        welcome = Welcome.from_bytes(self.act(HELLO, hello.to_bytes()))
+        self.session = welcome.session
+        return welcome
 
     def bye(self, ends: Mapping[int, int]) -> None:
-        self.act(BYE, Bye(self.name, self.session, ends).to_bytes())
+        self.act(BYE, Bye(self.name, self.session, ends, self.receipts).to_bytes())
 
     def stream(self, schema: pa.Schema = SCHEMA, command: bytes | None = None) -> Stream:
+        """A stream of the session, which it begins if need be; or one with another command."""
         if command is None:
-            command = PutHeader(self.name, self.session).to_bytes()
-        return Stream(self.flight.do_put(flight.FlightDescriptor.for_command(command), schema, self.options))
+            if not self.session:
+                self.hello()
+            command = PutHeader(self.name, self.session, self.acked, self.receipts).to_bytes()
+        return Stream(self, self.flight.do_put(flight.FlightDescriptor.for_command(command), schema, self.options))
 
     def close(self) -> None:
         self.flight.close()
@@ -51,7 +69,8 @@ class Client:
 class Stream:
     """An open DoPut."""
 
-    def __init__(self, pair: tuple[Any, Any]) -> None:
+    def __init__(self, client: Client, pair: tuple[Any, Any]) -> None:
+        self.client = client
         self.writer, self.reader = pair
 
     def send(self, start: int, count: int, lane: int = 0) -> None:
@@ -61,7 +80,9 @@ class Stream:
         self.writer.write_with_metadata(rows(0, 0), BatchTag(lane, start, punctuation).to_bytes())
 
     def ack(self) -> Ack:
-        return Ack.from_bytes(self.reader.read())
+        ack = Ack.from_bytes(self.reader.read())
+        self.client.acked[ack.lane], self.client.receipts[ack.lane] = ack.end, ack.receipt
+        return ack
 
     def ack_up_to(self, end: int, lane: int = 0) -> None:
         """Reads acknowledgements until one of that lane covers ``end``."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from afspark.push.drain import Drain
 from afspark.push.producer import Producer
-from tests.unit.push.child_receiver import ChildReceiver
+from tests.unit.push.child_receiver import WORKERS, ChildReceiver
 
 SCHEMA = pa.schema([("n", pa.int64()), ("payload", pa.binary(92))])
 ROW_BYTES = 100
@@ -128,7 +128,7 @@ class _Run:
         producing = [threading.Thread(target=self._produce, args=(f"p{n}",)) for n in range(flood.producers)]
         for thread in producing:
             thread.start()
-        with Drain(receiver.address, 0, incarnation=1, fence=1, timeout=120) as drain:
+        with Drain(receiver.address, 0, incarnation=1, fence=1, access=WORKERS, timeout=120) as drain:
             worker = Worker(drain)
             taken = self._read_slowly(worker)
             stats = drain.stats()

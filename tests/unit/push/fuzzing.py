@@ -26,16 +26,14 @@ from afspark.push.wire import (
     SETTLE,
     STATS,
     Allowance,
-    Attach,
     BatchTag,
     Bye,
-    Confirm,
     Hello,
-    Pull,
     Punctuation,
     PutHeader,
-    Settle,
 )
+from afspark.push.workerwire import Attach, Confirm, Pull, Settle
+from tests.unit.push.child_receiver import WORKERS
 from tests.unit.push.flightclient import Client
 from tests.unit.push.mutation import MutatingProxy, damaged, damaged_json, misnumbered, noise
 
@@ -121,7 +119,9 @@ class Attacker:
         self._port = port
         self._address = f"grpc://127.0.0.1:{port}"
         self._rng = random.Random(seed)
-        self._direct = Client(self._address, "garbage", f"{seed & 0xFFFFFFFF:08x}", timeout=_CALL_SECONDS)
+        self._direct = Client(self._address, "garbage", timeout=_CALL_SECONDS)
+        self._direct.hello()
+        self._worker = Client(self._address, timeout=_CALL_SECONDS, headers=WORKERS.headers())
         self.counts: Counter[str] = Counter()
         #: answers that tell of a mistake in the receiver
         self.unforeseen: list[str] = []
@@ -144,6 +144,7 @@ class Attacker:
 
     def close(self) -> None:
         self._direct.close()
+        self._worker.close()
 
     @contextlib.contextmanager
     def _refused(self) -> Iterator[None]:
@@ -178,11 +179,12 @@ class Attacker:
             return how(rng, data) if seen >= strike else data
 
         with MutatingProxy(self._port, mutate, frames=frames) as proxy:
-            client = Client(proxy.address, "mutant", f"{rng.getrandbits(64):016x}", timeout=_CALL_SECONDS)
+            client = Client(proxy.address, "mutant", timeout=_CALL_SECONDS)
+            claim = {"incarnation": 1, "fence": 1, "access": WORKERS, "timeout": 0.2}
             try:
                 with self._refused():
                     self._produce(client, rng)
-                with self._refused(), Drain(proxy.address, CLAIMED, incarnation=1, fence=1, timeout=0.2) as drain:
+                with self._refused(), Drain(proxy.address, CLAIMED, **claim) as drain:
                     drain.attach()
                     drain.pull({"x/00112233": 4})
                     drain.settle({"x/00112233": 4})
@@ -222,15 +224,16 @@ class Attacker:
             "h\u00e9llo" * 30: b"{}",
         }
         kind = rng.choice(list(messages))
+        client = self._direct if kind in (HELLO, BYE) else self._worker
         with self._refused():
-            self._direct.act(kind, damaged_json(rng, messages[kind]))
+            client.act(kind, damaged_json(rng, messages[kind]))
 
     def json_ticket(self) -> None:
         claim = (CLAIMED, self._rng.randrange(3), self._rng.randrange(3))
         ticket = Pull(*claim, confirmed={"x/00112233": 4}, after={"y/00112233": 4}, allow=Allowance(10, None))
         with self._refused():
-            options = flight.FlightCallOptions(timeout=0.1)
-            reader = self._direct.flight.do_get(flight.Ticket(damaged_json(self._rng, ticket.to_bytes())), options)
+            options = flight.FlightCallOptions(timeout=0.1, headers=WORKERS.headers())
+            reader = self._worker.flight.do_get(flight.Ticket(damaged_json(self._rng, ticket.to_bytes())), options)
             while reader.read_chunk():
                 pass
 
@@ -247,7 +250,7 @@ class Attacker:
         self._put(command, tag, schema, pa.RecordBatch.from_pylist([], schema=schema))
 
     def unsound_batch(self) -> None:
-        command = PutHeader("garbage", f"{self._rng.getrandbits(64):016x}").to_bytes()
+        command = PutHeader("garbage", self._direct.session).to_bytes()
         self._put(command, BatchTag(ATTACKED, 0).to_bytes(), SCHEMA, unsound(self._rng))
 
     def _put(self, command: bytes, tag: bytes, schema: pa.Schema, batch: pa.RecordBatch) -> None:
@@ -294,7 +297,7 @@ class Honest:
         client = Client(self._address, "honest", timeout=600)
         client.hello()
         stream = client.stream(SCHEMA)
-        with Drain(self._address, HONEST, incarnation=HIGHEST, fence=HIGHEST) as drain:
+        with Drain(self._address, HONEST, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as drain:
             positions: dict[str, int] = {}
             start = 0
             while not self._stop.wait(0.002):
@@ -315,7 +318,7 @@ class Honest:
     def _sweep(self) -> None:
         """Takes what attacks brought into their lane: sound batches of mutants, never any of garbage."""
         positions: dict[str, int] = {}
-        with Drain(self._address, ATTACKED, incarnation=HIGHEST, fence=HIGHEST) as drain:
+        with Drain(self._address, ATTACKED, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as drain:
             while not self._stop.is_set():
                 for entry in drain.pull(positions, wait=0.2):
                     self._is_mine(entry, "")

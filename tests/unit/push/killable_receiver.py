@@ -11,6 +11,7 @@ from pathlib import Path
 
 from afspark.push.receiver import Receiver, ReceiverConfig
 from afspark.store import open_store
+from tests.unit.push.child_receiver import WORKERS
 from tests.unit.push.fake_receiver import SCHEMA
 
 ROOT = Path(__file__).parents[3]
@@ -33,7 +34,12 @@ class KillableReceiver:
 
 def serve(port: int, store: str, allow: int, lanes: int) -> None:
     config = ReceiverConfig(
-        schema=SCHEMA, lanes=tuple(range(lanes)), store=open_store(store), port=port, allow_items=allow
+        schema=SCHEMA,
+        lanes=tuple(range(lanes)),
+        store=open_store(store),
+        port=port,
+        allow_items=allow,
+        worker_secret=WORKERS.worker_secret,
     )
     receiver = Receiver(config)
     receiver.start()

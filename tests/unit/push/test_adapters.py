@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import socket
-import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from afspark.errors import InputError, UsageError
-from afspark.push.adapters import netflow, syslog
+from afspark.errors import UsageError
 from afspark.push.adapters.datagrams import Datagrams
-from afspark.push.adapters.gathering import bound
+from afspark.push.adapters.framing import SyslogFrames
+from afspark.push.adapters.gathering import Listener, bound
 from afspark.push.adapters.netflow import NetFlow
 from afspark.push.adapters.syslog import Syslog
 from afspark.push.adapters.tcplines import TcpLines
 from afspark.push.lines import TextLines
 from afspark.push.producer import Producer
 from tests.unit.push.fake_receiver import FakeReceiver
+from tests.unit.push.flow_exports import netflow_5
+from tests.unit.push.loopback import needs_ipv6
 
 HERE = ("127.0.0.1", 0)
+HERE_6 = ("::1", 0)
 TEXT = pa.schema([("value", pa.string())])
 
 
@@ -34,59 +36,6 @@ def soon(holds: Callable[[], bool], seconds: float = 10.0) -> bool:
     return holds()
 
 
-def packet(count: int, sequence: int = 0, version: int = 5) -> bytes:
-    header = struct.pack(">HHIIIIBBH", version, count, 1000, 1_700_000_000, 5, sequence, 0, 1, 0)
-    return header + b"".join(
-        struct.pack(
-            ">IIIHHIIIIHHBBBBHHBBH",
-            *(0x0A000001 + n, 0x0A000002, 0, 1, 2, 10 + n, 1000 + n, 0, 9, 1024 + n, 443, 0, 2, 6, 0, 1, 2, 24, 16, 0),
-        )
-        for n in range(count)
-    )
-
-
-def test_netflow_records_become_rows() -> None:
-    schema = pa.schema([("src", pa.int64()), ("dst_port", pa.int32()), ("bytes", pa.int64()), ("seconds", pa.int64())])
-    rows = NetFlow(schema).datagrams([packet(2), b"rubbish", packet(30), packet(3, version=9), packet(3)[:-1], b""])
-    assert rows.batch.num_rows == 32 and rows.bad == 4
-    assert rows.batch.slice(0, 2).to_pylist() == [
-        {"src": 0x0A000001, "dst_port": 443, "bytes": 1000, "seconds": 1_700_000_000},
-        {"src": 0x0A000002, "dst_port": 443, "bytes": 1001, "seconds": 1_700_000_000},
-    ]
-    assert netflow.HEADER.itemsize == 24 and netflow.RECORD.itemsize == 48
-    assert NetFlow(schema).datagrams([b"x"]).batch.num_rows == 0
-    with pytest.raises(InputError):
-        NetFlow(TEXT)
-
-
-def test_netflow_at_once_equals_one_by_one() -> None:
-    packets = [packet(count, sequence) for sequence, count in enumerate([1, 30, 7])]
-    together, _ = netflow.parse(packets)
-    alone = [netflow.parse([each])[0] for each in packets]
-    assert all(
-        np.array_equal(column, np.concatenate([each[name] for each in alone])) for name, column in together.items()
-    )
-
-
-def test_syslog_old_new_and_neither() -> None:
-    lines = [
-        "<34>Oct 11 22:14:15 mymachine su[12]: 'su root' failed",
-        '<165>1 2003-10-11T22:14:15.003Z host evntslog - ID47 [a@1 b="\\]"][c] An event',
-        "<13>1 - - - - - -",
-        "just text",
-        "",
-    ]
-    found = syslog.parse(pa.array(lines)).to_pylist()
-    assert [(row["facility"], row["severity"], row["app"]) for row in found] == [
-        (4, 2, "su"), (20, 5, "evntslog"), (1, 5, "-"), (1, 5, None), (1, 5, None),
-    ]  # fmt: skip
-    assert found[0]["host"] == "mymachine" and found[0]["message"] == "'su root' failed"
-    assert found[0]["timestamp"] == "Oct 11 22:14:15" and found[1]["timestamp"] == "2003-10-11T22:14:15.003Z"
-    assert found[3]["message"] == "just text"
-    with pytest.raises(InputError):
-        Syslog(TEXT)
-
-
 def test_datagrams_come_in_order_and_in_time() -> None:
     with Datagrams(HERE, flush_seconds=0.1) as datagrams, socket.socket(type=socket.SOCK_DGRAM) as sender:
         sent = [b"<13>line %d\n" % n for n in range(500)]
@@ -95,7 +44,7 @@ def test_datagrams_come_in_order_and_in_time() -> None:
         seen: list[bytes] = []
         began = time.monotonic()
         for many in datagrams:
-            seen += many
+            seen += [data for data, sender in many if sender[0] == "127.0.0.1"]
             if len(seen) == len(sent):
                 datagrams.stop()
         assert seen == sent and time.monotonic() - began < 10
@@ -155,7 +104,7 @@ def test_a_line_too_long_is_left_out_and_counted() -> None:
             seen += block
             if seen.endswith(b"after\n"):
                 lines.stop()
-    assert seen == b"before\nafter\n" and lines.too_long == 1
+    assert seen == b"before\nafter\n" and lines.counts.too_long == 1
 
 
 def test_a_fast_tcp_sender_waits_and_loses_nothing() -> None:
@@ -199,3 +148,102 @@ def test_a_port_in_use_is_said() -> None:
         TcpLines(lines.address)
     with pytest.raises(UsageError):
         bound(("no.such.host.invalid", 1), socket.SOCK_STREAM)
+
+
+def until_stopped(listener: Listener[Any], seconds: float = 20.0) -> Iterator[Any]:
+    """What it gives until somebody stops it, or the test has taken too long."""
+    guard = threading.Timer(seconds, listener.stop)
+    guard.start()
+    yield from listener
+    guard.cancel()
+
+
+MESSAGES = pa.schema([("app", pa.string()), ("message", pa.string())])
+
+
+def test_syslog_with_counted_octets_and_by_lines_at_once() -> None:
+    """Each connection in its own way, in pieces of any size."""
+    counted = b"42 <131>Nov 16 17:30:05 vm db: disk: full [a]44 <38>Nov 16 17:30:06 vm su: line one\nline two"
+    lines = b"<13>Nov 16 17:30:05 vm myapp[13515]: hello world\n<13>Nov 16 17:30:06 vm umlaut: gr\xc3\xbcn\n"
+
+    def talk(content: bytes, size: int) -> None:
+        with socket.create_connection(listener.address) as connection:
+            for start in range(0, len(content), size):
+                connection.sendall(content[start : start + size])
+                time.sleep(0.001)
+
+    with TcpLines(HERE, framing=SyslogFrames, flush_seconds=0.05) as listener:
+        talkers = [
+            threading.Thread(target=talk, args=(text, size)) for text in (counted, lines) for size in (1, 7, 999)
+        ]
+        for talker in talkers:
+            talker.start()
+        seen: list[tuple[str, str]] = []
+        for block in until_stopped(listener):
+            seen += [(row["app"], row["message"]) for row in Syslog(MESSAGES)(block).batch.to_pylist()]
+            if len(seen) == 12:
+                listener.stop()
+    expected = [("db", "disk: full [a]"), ("su", "line one line two"), ("myapp", "hello world"), ("umlaut", "grün")]
+    assert sorted(seen) == sorted(expected * 3)
+    assert (listener.counts.malformed, listener.counts.too_long) == (0, 0)
+
+
+def test_a_connection_with_broken_frames_is_closed_and_counted() -> None:
+    with TcpLines(HERE, framing=SyslogFrames, flush_seconds=0.05) as listener:
+        with socket.create_connection(listener.address) as connection:
+            connection.sendall(b"9 <13>first<13>no length")
+            connection.settimeout(10)
+            assert connection.recv(1) == b"", "the sender has to begin anew"
+        with socket.create_connection(listener.address) as connection:
+            connection.sendall(b"10 <13>second99 <13>cut short")
+        assert soon(lambda: listener.counts.malformed == 2)
+        listener.stop()
+        seen = b"".join(listener)
+    assert sorted(seen.splitlines()) == [b"<13>first", b"<13>second"]
+
+
+@needs_ipv6
+def test_datagrams_over_ipv6() -> None:
+    flows = NetFlow(pa.schema([("exporter", pa.string()), ("src", pa.string())]))
+    with (
+        Datagrams(HERE_6, flush_seconds=0.05) as datagrams,
+        socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sender,
+    ):
+        assert datagrams.address[0] == "::1"
+        sender.sendto(netflow_5(1), datagrams.address)
+        rows = flows.datagrams(next(until_stopped(datagrams)))
+        assert datagrams.dropped == 0
+    assert rows.batch.to_pylist() == [{"exporter": "::1", "src": "10.0.0.1"}]
+
+
+@needs_ipv6
+def test_one_socket_for_ipv4_and_ipv6() -> None:
+    flows = NetFlow(pa.schema([("exporter", pa.string())]))
+    with Datagrams(("::", 0), flush_seconds=0.05) as datagrams:
+        for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+            with socket.socket(family, socket.SOCK_DGRAM) as sender:
+                sender.sendto(netflow_5(1), (host, datagrams.address[1]))
+        seen: list[str] = []
+        for many in until_stopped(datagrams):
+            seen += flows.datagrams(many).batch["exporter"].to_pylist()
+            if len(seen) == 2:
+                datagrams.stop()
+    assert sorted(seen) == ["127.0.0.1", "::1"]
+
+
+@needs_ipv6
+def test_lines_over_ipv6_to_a_receiver_over_ipv6() -> None:
+    server = FakeReceiver(schema=TEXT, host="::1")
+    try:
+        with TcpLines(HERE_6, flush_seconds=0.02) as lines, Producer(server.address, "tcp", TEXT) as producer:
+            with socket.create_connection(lines.address) as connection:
+                connection.sendall(b"one\ntwo\n")
+            for block in until_stopped(lines):
+                producer.send(TextLines(TEXT)(block).batch)
+                if producer.counters.taken == 2:
+                    lines.stop()
+        assert [row["value"] for row in server.rows] == ["one", "two"]
+        with TcpLines(HERE_6) as lines, pytest.raises(UsageError, match=r"\[::1\]:"):
+            TcpLines(lines.address)
+    finally:
+        server.shutdown()

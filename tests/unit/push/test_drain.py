@@ -28,15 +28,16 @@ def stream(receiver: Receiver) -> Stream:
 
 
 def worker(receiver: Receiver, incarnation: int = 1, fence: int = 1, lane: int = 0) -> Drain:
-    return Drain(receiver.address, lane, incarnation=incarnation, fence=fence)
+    return Drain(receiver.address, lane, incarnation=incarnation, fence=fence, access=receiver.worker_access)
 
 
 def test_attaching_answers_what_is_known(receiver: Receiver, stream: Stream) -> None:
     stream.send(0, 5)
     stream.ack_up_to(5)
-    assert worker(receiver).attach() == {}
-    assert worker(receiver).attach({"p/00112233": 3, "gone/00": 9}) == {"p/00112233": 3, "gone/00": 9}
-    assert worker(receiver).attach({"p/00112233": 1}) == {"p/00112233": 3, "gone/00": 9}
+    assert worker(receiver).attach().positions == {}
+    known = {stream.client.id: 3, "gone/00": 9, "/00000001": 1}
+    assert worker(receiver).attach({stream.client.id: 3, "gone/00": 9}).positions == known
+    assert worker(receiver).attach({stream.client.id: 1}).positions == known
     (entry,) = worker(receiver).pull({})
     assert (entry.start, entry.end) == (3, 5)
 
@@ -44,10 +45,11 @@ def test_attaching_answers_what_is_known(receiver: Receiver, stream: Stream) -> 
 def test_a_pull_waits_for_what_is_to_come(receiver: Receiver, stream: Stream) -> None:
     drain = worker(receiver)
     began = time.monotonic()
-    assert drain.pull({}, wait=0.3) == []
+    here = {stream.client.id: 0}
+    assert drain.pull(here, wait=0.3) == []
     assert time.monotonic() - began >= 0.3
     threading.Timer(0.2, stream.send, (0, 5)).start()
-    assert len(drain.pull({}, wait=20)) == 1
+    assert len(drain.pull(here, wait=20)) == 1
     assert time.monotonic() - began < 10
 
 
@@ -75,12 +77,12 @@ def test_settling_tells_what_is_logged(receiver: Receiver, stream: Stream) -> No
     stream.send(0, 5)
     stream.ack_up_to(5)
     drain = worker(receiver)
-    assert drain.settle({"p/00112233": 5}) is False
+    assert drain.settle({stream.client.id: 5}) is False
     stream.send(5, 100)
     stream.ack_up_to(105)
-    assert drain.settle({"p/00112233": 5}) is False
-    assert drain.settle({"p/00112233": 105}) is True
-    drain.confirm({"p/00112233": 105})
+    assert drain.settle({stream.client.id: 5}) is False
+    assert drain.settle({stream.client.id: 105}) is True
+    drain.confirm({stream.client.id: 105})
     assert receiver.stats()["pending_items"] == 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from afspark.push.drain import Drain
-from tests.unit.push.child_receiver import ChildReceiver
+from tests.unit.push.child_receiver import WORKERS, ChildReceiver
 from tests.unit.push.fuzzing import HIGHEST, LANES, SCHEMA, Honest, campaign
 
 CASES = 400
@@ -31,7 +31,7 @@ def test_fuzzing_harms_nobody(tmp_path: Path) -> None:
         assert receiver.alive, (receiver.returncode, receiver.errors())
         assert not honest.wrong
         assert honest.rounds > 10
-        with Drain(receiver.address, 0, incarnation=HIGHEST, fence=HIGHEST) as drain:
+        with Drain(receiver.address, 0, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as drain:
             stats = drain.stats()
         assert not outcome.unforeseen
         assert "internal" not in stats["refused"], receiver.errors()

@@ -137,8 +137,8 @@ def test_a_new_worker_takes_settling_back() -> None:
     send(lane, A, 0, 4)
     send(lane, A, 4, 4)
     lane.settle({A: 8})
-    lane.claim(2, 0)
-    assert lane.attach({A: 4}) == {A: 4}
+    lane.ownership.claim(2, 0)
+    assert lane.attach({A: 4}).positions == {A: 4}
     lane.allow = Allowance(0)
     assert write(lane) == [(A, 4)]
 
@@ -248,8 +248,12 @@ def test_holes_and_overlaps_are_refused(start: int, rows: int) -> None:
     assert send(lane, A, 5, 1) == {A: 6}
 
 
-def test_a_session_new_to_this_receiver_may_begin_anywhere() -> None:
+def test_a_session_new_to_this_receiver_may_not_begin_above_what_is_proven() -> None:
     lane = lane_of(100)
+    with pytest.raises(OutOfOrder) as caught:
+        lane.arrive(items(A, 700, 5), 5, 0.0)
+    assert (caught.value.expected, caught.value.found) == (0, 700)
+    lane.mark(A, 700, 0.0)
     assert send(lane, A, 700, 5) == {A: 705}
     with pytest.raises(OutOfOrder):
         lane.arrive(items(A, 710, 5), 5, 0.0)
@@ -346,12 +350,12 @@ def test_confirming_inside_an_entry_keeps_its_rest() -> None:
 
 def test_an_older_worker_is_turned_away() -> None:
     lane = lane_of(100)
-    assert lane.claim(1, 5)
-    assert not lane.claim(1, 5)
-    assert lane.claim(2, 1)
+    assert lane.ownership.claim(1, 5)
+    assert not lane.ownership.claim(1, 5)
+    assert lane.ownership.claim(2, 1)
     for older in ((1, 9), (2, 0)):
         with pytest.raises(Superseded):
-            lane.claim(*older)
+            lane.ownership.claim(*older)
 
 
 def test_room_is_bounded_but_an_empty_lane_takes_any_batch() -> None:
@@ -371,6 +375,7 @@ def test_restored_entries_are_logged_and_their_sessions_known() -> None:
     assert (lane.received(A), lane.acked(A)) == (15, 15)
     assert not lane.arrive(items(A, 10, 5), 5, 0.0)
     # What was acknowledged after it and lost shows as a hole.
+    lane.mark(A, 40, 0.0)
     assert lane.arrive(items(A, 40, 5), 5, 0.0)
     assert lane.plan(0.0) != []
 
@@ -434,7 +439,7 @@ def test_nothing_is_written_behind_an_unacknowledged_entry_that_stays_out() -> N
     lane.settle({A: 1})
     send(lane, A, 1, 1)
     assert lane.plan(0.0) == [], "a later receiver would take the first for received"
-    lane.claim(2, 0)
+    lane.ownership.claim(2, 0)
     lane.attach({})
     assert write(lane) == [(A, 0), (A, 1)]
 

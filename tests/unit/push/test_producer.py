@@ -72,7 +72,7 @@ def test_rows_arrive_in_turn_numbered_per_lane(receiver: Callable[..., FakeRecei
     assert counters.resent == counters.reconnects == 0
     assert counters.latency_p50 is not None and counters.latency_p99 is not None
     assert 0 < counters.latency_p50 <= counters.latency_p99 < 10
-    assert server.byes[0].ends == {3: 22, 5: 23}
+    assert server.byes[0].acked == {3: 22, 5: 23}
 
 
 @pytest.mark.parametrize(("theirs", "own", "limit"), [(10, None, 10), (math.inf, 7, 7), (10, 100, 10), (1, None, 1)])

@@ -61,7 +61,7 @@ def test_a_batch_is_acknowledged_before_anybody_reads_it(receive: Start) -> None
     stream = client.stream()
     stream.send(0, 5)
     assert stream.ack().end == 5
-    drain = Drain(receiver.address, 0, incarnation=1, fence=1)
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     (entry,) = drain.pull({})
     assert (entry.producer, entry.start, entry.end, entry.logged) == (client.id, 0, 5, False)
     assert entry.batch is not None and entry.batch.equals(rows(0, 5))
@@ -82,7 +82,7 @@ def test_beyond_the_allowance_no_acknowledgement_comes_before_the_log_is_written
     # During the write: another producer waits, a worker does not.
     two.send(0, 20)
     two.send(20, 20)
-    drain = Drain(receiver.address, 0, incarnation=1, fence=1)
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     eventually(lambda: len(drain.pull({})) == 4)
     time.sleep(0.1)
     assert receiver.stats()["acknowledged"] == 10
@@ -102,7 +102,7 @@ def test_an_allowance_is_lowered_by_a_pull(receive: Start) -> None:
     stream.send(0, 50)
     stream.ack_up_to(50)
     assert log_of(store) == []
-    drain = Drain(receiver.address, 0, incarnation=1, fence=1)
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     drain.pull({}, allow=Allowance(49))
     eventually(lambda: len(log_of(store)) == 1)
 
@@ -141,7 +141,7 @@ def test_acknowledgements_can_wait_for_the_worker(receive: Start) -> None:
     stream = client.stream()
     stream.send(0, 5)
     stream.send(5, 5)
-    drain = Drain(receiver.address, 0, incarnation=1, fence=1)
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     eventually(lambda: len(drain.pull({}, wait=1)) == 2)
     assert receiver.stats()["acknowledged"] == 0
     drain.pull({client.id: 5})
@@ -156,7 +156,7 @@ def test_the_end_of_a_stream_waits_for_its_acknowledgements(receive: Start) -> N
     stream = client.stream()
     stream.send(0, 5)
     stream.end()
-    drain = Drain(receiver.address, 0, incarnation=1, fence=1)
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     eventually(lambda: len(drain.pull({}, wait=1)) == 1)
     time.sleep(0.2)
     drain.confirm({client.id: 5})
@@ -171,7 +171,7 @@ def test_resent_batches_are_dropped_and_acknowledged_again(receive: Start) -> No
     stream.send(0, 5)
     stream.ack_up_to(5)
     first.close()
-    again = Client(receiver.address)
+    again = first.again(receiver.address)
     assert again.hello({0: 3}).received == {0: 5}
     stream = again.stream()
     assert stream.ack().end == 5, "told at once what was acknowledged"
@@ -179,7 +179,7 @@ def test_resent_batches_are_dropped_and_acknowledged_again(receive: Start) -> No
     assert stream.ack().end == 5
     stream.send(5, 2)
     stream.ack_up_to(7)
-    drain = Drain(receiver.address, 0, incarnation=1, fence=1)
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     assert [(entry.start, entry.end) for entry in drain.pull({})] == [(0, 5), (5, 7)]
     assert receiver.stats()["duplicates"] == 5
 
@@ -192,7 +192,7 @@ def test_what_waits_for_the_log_is_acknowledged_to_the_connection_there_is_then(
     stream.send(0, 5)
     assert store.begun.acquire(timeout=10)
     first.close()
-    again = Client(receiver.address)
+    again = first.again(receiver.address)
     assert again.hello().received == {0: 5}
     stream = again.stream()
     stream.send(0, 5)  # sent again: a duplicate that is not durable yet
@@ -216,12 +216,12 @@ def test_a_restart_brings_back_what_was_logged_and_shows_what_was_not(receive: S
     first.stop(save=False)
 
     second = receive(store=store, allow_items=10)
-    again = Client(second.address)
-    assert again.hello({0: 23}).received == {0: 23}
+    again = client.again(second.address)
+    assert again.hello().received == {0: 23}
     stream = again.stream()
     stream.send(23, 2)
     stream.ack_up_to(25)
-    drain = Drain(second.address, 0, incarnation=1, fence=2)
+    drain = Drain(second.address, 0, incarnation=1, fence=2, access=second.worker_access)
     logged, punctuation, mark, fresh = drain.pull({})
     assert logged.logged and logged.batch is not None and logged.batch.equals(rows(0, 15))
     assert (punctuation.punctuation, punctuation.start, punctuation.end) == (Punctuation(time=1.5), 15, 16)
@@ -237,7 +237,7 @@ def test_an_orderly_stop_loses_nothing(receive: Start) -> None:
     stream.ack_up_to(7)
     first.stop()
     second = receive(store=store, allow_items=10)
-    (entry,) = Drain(second.address, 0, incarnation=1, fence=1).pull({})
+    (entry,) = Drain(second.address, 0, incarnation=1, fence=1, access=second.worker_access).pull({})
     assert entry.logged and entry.end == 7
 
 
@@ -250,7 +250,7 @@ def test_the_log_is_truncated_behind_the_worker(receive: Start) -> None:
         stream.send(start, 10)
         stream.ack_up_to(start + 10)
     assert len(log_of(store)) == 5
-    drain = Drain(receiver.address, 0, incarnation=1, fence=1)
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     drain.confirm({client.id: 30})
     eventually(lambda: len(log_of(store)) == 2)
     assert len(drain.pull({})) == 2
@@ -266,7 +266,7 @@ def test_a_session_ends_durably(receive: Start) -> None:
     client.bye({0: 5})
     first.stop(save=False)
     second = receive(store=store, allow_items=100)
-    (entry,) = Drain(second.address, 0, incarnation=1, fence=1).pull({})
+    (entry,) = Drain(second.address, 0, incarnation=1, fence=1, access=second.worker_access).pull({})
     assert entry.mark and entry.start == 5 and entry.logged
 
 
@@ -279,7 +279,7 @@ def test_a_plain_client_needs_no_numbers(receive: Start) -> None:
     stream.close()
     found = []
     for lane in (0, 3):
-        drain = Drain(receiver.address, lane, incarnation=1, fence=1)
+        drain = Drain(receiver.address, lane, incarnation=1, fence=1, access=receiver.worker_access)
         entries = drain.pull({})
         assert [entry.start for entry in entries] == [0, 10, 20] and entries[-1].mark
         found += [number for entry in entries if entry.batch for number in entry.batch.column(0).to_pylist()]
@@ -304,7 +304,7 @@ def test_memory_is_bounded_and_nothing_is_dropped(receive: Start) -> None:
     thread = threading.Thread(target=produce)
     thread.start()
     eventually(lambda: lane_stats(receiver)["blocked_producers"] == 1)
-    drain = Drain(receiver.address, 0, incarnation=1, fence=1)
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     position, numbers = 0, []
     while position < total * 100:
         assert receiver.stats()["pending_bytes"] <= 100_000
@@ -332,7 +332,8 @@ def test_a_blocked_producer_that_goes_away_is_noticed(receive: Start) -> None:
 def test_stopping_ends_every_call(receive: Start, state: str) -> None:
     late = state == "waiting for acknowledgements"
     receiver = receive(limits=Limits(buffer_bytes=10_000, message_bytes=10_000), ack_when_confirmed=late)
-    stream = Client(receiver.address).stream()
+    client = Client(receiver.address)
+    stream = client.stream()
     stream.send(0, 50)
     eventually(lambda: receiver.stats()["accepted"] == 50)
     failures: list[BaseException] = []
@@ -344,7 +345,9 @@ def test_stopping_ends_every_call(receive: Start, state: str) -> None:
 
     def pull() -> None:
         try:
-            Drain(receiver.address, 0, incarnation=1, fence=1).pull({f"p/{'00112233'}": 50}, wait=60)
+            Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access).pull(
+                {client.id: 50}, wait=60
+            )
         except Exception as error:  # noqa: BLE001
             failures.append(error)
 
@@ -433,7 +436,7 @@ def test_many_producers_on_one_lane_keep_their_order_and_the_promise(receive: St
     watcher = threading.Thread(target=watch)
     for thread in [watcher, *threads]:
         thread.start()
-    drain = Drain(receiver.address, 0, incarnation=1, fence=1)
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     positions: dict[str, int] = {}
     while sum(positions.values()) < 4 * 600:
         for entry in drain.pull(positions, max_bytes=5000, wait=1):
@@ -453,8 +456,11 @@ def test_idle_sessions_make_room_for_new_producers(receive: Start) -> None:
     busy = Client(receiver.address, "busy").stream()
     busy.send(0, 1)
     busy.ack_up_to(1)
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     for number in range(5):
-        Client(receiver.address, f"visitor {number}").hello()
+        visitor = Client(receiver.address, f"visitor {number}")
+        visitor.hello()
+        drain.confirm({visitor.id: 0})
     assert receiver.stats()["producers"] == 2
 
 

@@ -25,6 +25,8 @@ from afspark.push.errors import (
     ReceiverUnreachable,
     SchemaMismatch,
     UnknownLane,
+    UnknownSession,
+    Unproven,
     UnsoundBatch,
     WireError,
     from_flight,
@@ -32,8 +34,8 @@ from afspark.push.errors import (
 from afspark.push.limits import Limits
 from afspark.push.receiver import Receiver
 from afspark.push.security import Access, Security
-from afspark.push.wire import HELLO, BatchTag, Hello, Punctuation, PutHeader
-from tests.unit.push.flightclient import SESSION, Client, Stream, rows
+from afspark.push.wire import BYE, HELLO, BatchTag, Bye, Hello, Punctuation, PutHeader
+from tests.unit.push.flightclient import Client, Stream, rows
 
 Start = Callable[..., Receiver]
 
@@ -48,7 +50,7 @@ def receiver(receive: Start) -> Iterator[Receiver]:
     yield receiver
     honest.send(10, 10)
     honest.ack_up_to(20)
-    drain = Drain(receiver.address, 0, incarnation=1, fence=1)
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     mine = [entry for entry in drain.pull({}) if entry.producer.startswith("honest")]
     assert [entry.start for entry in mine] == [0, 10]
 
@@ -150,9 +152,9 @@ def test_another_schema_is_refused(receiver: Receiver, schema: pa.Schema) -> Non
     [
         b"{}",
         b"garbage",
-        b'{"version":2,"producer":"p","session":"00112233"}',
-        b'{"version":1,"producer":"p/q","session":"00112233"}',
-        b'{"version":1,"producer":"p","session":"XYZ"}',
+        b'{"version":1,"producer":"p","session":"00112233"}',
+        b'{"version":2,"producer":"p/q","session":"00112233"}',
+        b'{"version":2,"producer":"p","session":"XYZ"}',
     ],
 )
 def test_a_wrong_header_is_refused(receiver: Receiver, command: bytes) -> None:
@@ -160,17 +162,19 @@ def test_a_wrong_header_is_refused(receiver: Receiver, command: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", ["hello", "bye", "attach", "settle", "confirm", "reboot", ""])
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"version":1}', random.Random(1).randbytes(50)])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"version":2}', random.Random(1).randbytes(50)])
 def test_a_wrong_action_is_refused(receiver: Receiver, kind: str, body: bytes) -> None:
+    headers = [] if kind in (HELLO, BYE) else receiver.worker_access.headers()
     with pytest.raises((flight.FlightError, pa.ArrowException)) as caught:
-        Client(receiver.address).act(kind, body)
+        Client(receiver.address, headers=headers).act(kind, body)
     assert isinstance(from_flight(caught.value, ""), WireError)
 
 
-@pytest.mark.parametrize("ticket", [b"", b"{", b'{"version":1,"lane":9,"incarnation":1,"fence":1,"confirmed":{}}'])
+@pytest.mark.parametrize("ticket", [b"", b"{", b'{"version":2,"lane":9,"incarnation":1,"fence":1,"confirmed":{}}'])
 def test_a_wrong_ticket_is_refused(receiver: Receiver, ticket: bytes) -> None:
+    options = flight.FlightCallOptions(headers=receiver.worker_access.headers())
     with pytest.raises((flight.FlightError, pa.ArrowException)) as caught:
-        Client(receiver.address).flight.do_get(flight.Ticket(ticket)).read_all()
+        Client(receiver.address).flight.do_get(flight.Ticket(ticket), options).read_all()
     assert isinstance(from_flight(caught.value, ""), WireError | UnknownLane)
 
 
@@ -196,9 +200,10 @@ def test_a_half_sent_stream_keeps_what_was_acknowledged(receiver: Receiver) -> N
     stream = client.stream()
     stream.send(0, 5)
     stream.ack_up_to(5)
+    again = client.again(receiver.address)
     client.close()
     del stream, client
-    assert Client(receiver.address, "torn").hello().received == {0: 5}
+    assert again.hello().received == {0: 5}
 
 
 @pytest.fixture(scope="session")
@@ -223,24 +228,46 @@ def test_only_the_token_opens(receive: Start, secrets_folder: Path, token: str |
     receiver = receive(security=Security(token_file=str(secrets_folder / "token")))
     access = Access(token_file=None if token is None else str(secrets_folder / token))
     client = Client(receiver.address, headers=access.headers())
-    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=access)
     if token == "token":
         stream = client.stream()
         stream.send(0, 5)
         stream.ack_up_to(5)
-        assert len(drain.pull({})) == 1
         return
-    uses: list[Callable[[], object]] = [
-        lambda: client.act(HELLO, Hello("p", SESSION).to_bytes()),
-        lambda: client.stream().close(),
-    ]
+    uses: list[Callable[[], object]] = [client.hello, lambda: client.stream(command=b"").close()]
     for use in uses:
         with pytest.raises(flight.FlightUnauthenticatedError):
             use()
-    with pytest.raises(NotAllowed):
-        drain.pull({})
-    with pytest.raises(NotAllowed):
-        drain.stats()
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_who_may_send_may_not_act_as_a_worker(receive: Start, secrets_folder: Path, guarded: bool) -> None:
+    """With a token, the producers' is none for workers; without one, loopback is not enough either."""
+    token = str(secrets_folder / "token") if guarded else None
+    receiver = receive(security=Security(token_file=token), worker_secret="the secret of this start")
+    client = Client(receiver.address, headers=Access(token_file=token).headers())
+    stream = client.stream()
+    stream.send(0, 5)
+    stream.ack_up_to(5)
+    for access in (Access(token_file=token), Access(worker_secret="that of the start before")):
+        with Drain(receiver.address, 0, incarnation=9, fence=9, access=access) as rogue:
+            uses: list[Callable[[], object]] = [
+                rogue.attach,
+                lambda rogue=rogue: rogue.pull({}),
+                lambda rogue=rogue: rogue.settle({client.id: 5}),
+                lambda rogue=rogue: rogue.confirm({client.id: 5}),
+                rogue.stats,
+            ]
+            for use in uses:
+                with pytest.raises(NotAllowed):
+                    use()
+    # Nor may a worker act as a producer.
+    worker = Client(receiver.address, headers=receiver.worker_access.headers())
+    for use in (worker.hello, lambda: worker.stream(command=b"").close()):
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            use()
+    with Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as drain:
+        assert [entry.end for entry in drain.pull({})] == [5], "nobody has locked it out or confirmed anything"
+    assert "the secret" not in repr(receiver.worker_access)
 
 
 def test_tls_with_a_certificate_from_a_file(receive: Start, secrets_folder: Path) -> None:
@@ -251,32 +278,78 @@ def test_tls_with_a_certificate_from_a_file(receive: Start, secrets_folder: Path
     )
     receiver = receive(host="0.0.0.0", security=security)
     address = f"grpc+tls://localhost:{receiver.port}"
-    access = Access(token_file=str(secrets_folder / "token"), root_certs_file=str(secrets_folder / "cert.pem"))
+    access = receiver.worker_access
     with Drain(address, 0, incarnation=1, fence=1, access=access) as drain:
-        assert drain.attach() == {}
-    for wrong in (Access(token_file=access.token_file), Access(root_certs_file=access.root_certs_file)):
+        assert drain.attach().positions == {}
+    for wrong in (Access(worker_secret=access.worker_secret), Access(root_certs_file=access.root_certs_file)):
         with Drain(address, 0, incarnation=1, fence=1, access=wrong) as drain, pytest.raises(AfsparkError) as caught:
             drain.attach()
         assert isinstance(caught.value, ReceiverUnreachable | NotAllowed)
-    header = PutHeader("p", SESSION)
     with pytest.raises(flight.FlightError):
-        Client(f"grpc://localhost:{receiver.port}").act(HELLO, Hello(header.producer, header.session).to_bytes())
+        Client(f"grpc://localhost:{receiver.port}").act(HELLO, Hello("p").to_bytes())
 
 
 def test_sessions_that_end_leave_nothing_behind(receiver: Receiver) -> None:
-    drain = Drain(receiver.address, 0, incarnation=1, fence=1)
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     for number in range(20):
         client = Client(receiver.address, f"short {number}")
-        client.hello({0: 5})
+        client.hello()
         stream = client.stream()
-        stream.writer.write_with_metadata(rows(0, 0), BatchTag(0, 5).to_bytes())
+        stream.writer.write_with_metadata(rows(0, 0), BatchTag(0, 0).to_bytes())
         stream.end()
         stream.close()
         client.bye({})
-        drain.confirm({client.id: 5})
+        drain.confirm({client.id: 0})
         client.close()
-    assert receiver.stats()["lanes"]["0"]["sessions"] == [f"honest/{SESSION}"]
+    (left,) = receiver.stats()["lanes"]["0"]["sessions"]
+    assert left.startswith("honest/")
     assert receiver.stats()["producers"] == 1
+
+
+FAR = 10**15
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (lambda client: client.act(HELLO, Hello("rogue", "00000000", {0: FAR}).to_bytes()), UnknownSession),
+        (lambda client: client.act(HELLO, Hello("rogue", "", {0: FAR}).to_bytes()), Unproven),
+        (lambda client: client.hello({0: FAR}), Unproven),
+        (lambda client: client.hello({0: 6}), Unproven),
+        (lambda client: client.bye({0: FAR}), Unproven),
+        (lambda client: client.act(BYE, Bye("rogue", "00000000", {0: FAR}).to_bytes()), UnknownSession),
+        (lambda client: client.stream(command=claim_of(client, {0: FAR})).close(), Unproven),
+        (lambda client: client.again_elsewhere(FAR), OutOfOrder),
+    ],
+    ids=["other session", "no session", "hello", "one too many", "bye", "other bye", "stream", "first number"],
+)
+def test_what_a_producer_says_was_acknowledged_is_not_believed_without_proof(
+    receiver: Receiver, said: Callable[[Rogue], object], kind: type[AfsparkError]
+) -> None:
+    client = Rogue(receiver.address, "rogue")
+    stream = client.stream()
+    stream.send(0, 5)
+    stream.ack_up_to(5)
+    with pytest.raises((flight.FlightError, pa.ArrowException)) as caught:
+        said(client)
+    assert type(from_flight(caught.value, "")) is kind
+    with Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as drain:
+        mine = [(entry.start, entry.end) for entry in drain.pull({}) if entry.producer.startswith("rogue")]
+    assert sorted(set(mine)) in ([(0, 5)], [(0, 0), (0, 5)]), "nothing is missing"
+
+
+class Rogue(Client):
+    """A producer that says more than is true."""
+
+    def again_elsewhere(self, start: int) -> None:
+        """Another session begins with a high number."""
+        other = Client(self.address, "rogue too").stream()
+        other.send(start, 1)
+        other.close()
+
+
+def claim_of(client: Client, acked: dict[int, int]) -> bytes:
+    return PutHeader(client.name, client.session, acked, client.receipts).to_bytes()
 
 
 def test_streams_that_never_send_are_limited(receiver: Receiver) -> None:
@@ -290,8 +363,8 @@ def test_streams_that_never_send_are_limited(receiver: Receiver) -> None:
 
 
 def test_pulls_that_wait_are_limited(receiver: Receiver) -> None:
-    drain = Drain(receiver.address, 0, incarnation=1, fence=1)
-    everything = {f"honest/{SESSION}": 1000}
+    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
+    everything = {receiver.stats()["lanes"]["0"]["sessions"][0]: 1000}
     waiting = [
         threading.Thread(target=drain.pull, args=({},), kwargs={"after": everything, "wait": 2.0}) for _ in range(64)
     ]

@@ -36,10 +36,10 @@ def test_a_receiver_that_was_replaced_loses_no_more_than_one_that_died(receive: 
     while store.list("lane-00000"):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    again = Client(new.address, "a")
-    assert again.hello({0: 10}).received == {0: 10}
+    again = client.again(new.address)
+    assert again.hello().received == {0: 10}
     stream = again.stream()
     stream.send(10, 5)
     stream.ack_up_to(15)
-    entries = Drain(new.address, 0, incarnation=1, fence=1).pull({})
+    entries = Drain(new.address, 0, incarnation=1, fence=1, access=new.worker_access).pull({})
     assert [(entry.start, entry.end, entry.mark) for entry in entries] == [(10, 10, True), (10, 15, False)]

@@ -8,9 +8,10 @@ import pytest
 from pyarrow import flight
 
 from afspark.errors import UsageError
-from afspark.push.security import Access, Security, TokenCheck, check_exposure, read_token
+from afspark.push.security import Access, CallerCheck, Role, Security, check_exposure, read_token
 
 TOKEN = "0123456789abcdef0123"
+SECRET = "fedcba9876543210"
 
 
 @pytest.fixture
@@ -45,6 +46,9 @@ def test_a_token_is_read_without_white_space(token_file: str) -> None:
     assert read_token(token_file) == TOKEN.encode()
     assert Access(token_file=token_file).headers() == [(b"authorization", b"Bearer " + TOKEN.encode())]
     assert Access().headers() == []
+    assert Access(token_file=token_file, worker_secret=SECRET).headers() == [
+        (b"authorization", b"Bearer " + SECRET.encode())
+    ]
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"with a space inside it", b"\xff" * 20])
@@ -81,9 +85,13 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 )
 def test_calls_without_the_token_are_turned_away(headers: dict[str, list[str]]) -> None:
     with pytest.raises(flight.FlightUnauthenticatedError):
-        TokenCheck(TOKEN.encode()).start_call(None, headers)
+        CallerCheck(TOKEN.encode(), SECRET.encode()).start_call(None, headers)
+    # Where producers need no token, nobody becomes a worker that way.
+    assert CallerCheck(None, SECRET.encode()).start_call(None, headers).role is Role.PRODUCER
 
 
-@pytest.mark.parametrize("value", [f"Bearer {TOKEN}", f"Bearer {TOKEN}".encode()])
-def test_the_token_opens(value: str | bytes) -> None:
-    TokenCheck(TOKEN.encode()).start_call(None, {"Authorization": [value]})
+@pytest.mark.parametrize(("credential", "role"), [(TOKEN, Role.PRODUCER), (SECRET, Role.WORKER)])
+def test_the_credential_tells_who_calls(credential: str, role: Role) -> None:
+    check = CallerCheck(TOKEN.encode(), SECRET.encode())
+    for value in (f"Bearer {credential}", f"Bearer {credential}".encode()):
+        assert check.start_call(None, {"Authorization": [value]}).role is role

@@ -10,49 +10,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afspark.push.errors import WireError
-from afspark.push.wire import (
-    TAG_BYTES,
-    Ack,
-    Allowance,
-    Attach,
-    Attached,
-    BatchTag,
-    Bye,
-    Confirm,
-    EntryTag,
-    Hello,
-    Message,
-    Pull,
-    Punctuation,
-    PutHeader,
-    Settle,
-    Settled,
-    Welcome,
-)
+from afspark.push.wire import TAG_BYTES, Ack, Allowance, BatchTag, Bye, Hello, Message, Punctuation, PutHeader, Welcome
+from afspark.push.workerwire import Attach, Attached, BackupNumber, Confirm, Confirmed, EntryTag, Pull, Settle, Settled
 
 SESSION = "0123456789abcdef"
 MESSAGES: list[Message] = [
     PutHeader("sensor 7", SESSION),
-    Hello("sensor", SESSION, {0: 5, 3: 0}),
-    Welcome((0, 1), 12.5, 1000, {1: 7}),
-    Welcome((4,)),
+    PutHeader("sensor"),
+    Hello("sensor", SESSION, {0: 5, 3: 0}, {0: "0a", 3: ""}),
+    Hello("sensor"),
+    Welcome(SESSION, (0, 1), 12.5, 1000, {1: 7}),
+    Welcome(SESSION, (4,)),
     BatchTag(2, 1 << 40),
     BatchTag(0, 1, Punctuation(time=2.5)),
     BatchTag(0, 1, Punctuation(end=True)),
     Ack(1, 9),
     Ack(1, 9, math.inf),
-    Ack(1, 9, 3.0),
-    Bye("sensor", SESSION, {2: 4}),
+    Ack(1, 9, 3.0, "00ff"),
+    Bye("sensor", SESSION, {2: 4}, {2: "0a"}),
     Pull(1, 2, 3, confirmed={"sensor/00": 4}),
-    Pull(1, 2, 3, {"a/b": 1}, {"a/b": 5}, bytes=9, wait=1.5, allow=Allowance(0, 2.0)),
+    Pull(1, 2, 3, "f00d", {"a/b": 1}, {"a/b": 5}, bytes=9, wait=1.5, allow=Allowance(0, 2.0)),
+    Pull(1, 2, 3, confirmed={}, durable=BackupNumber(4, 1, 2)),
     EntryTag("sensor/00", 4, True),
     EntryTag("sensor/00", 4, False, Punctuation(time=7), False),
     EntryTag("sensor/00", 4, False, mark=True),
     Attach(1, 2, 3),
-    Attach(1, 2, 3, {"a/b": 1}, Allowance(10)),
+    Attach(1, 2, 3, "f00d", {"a/b": 1}, Allowance(10)),
     Attached({"a/b": 1}),
-    Settle(1, 2, 3, {"a/b": 1}),
-    Confirm(1, 2, 3, {"a/b": 1}),
+    Settle(1, 2, 3, "f00d", {"a/b": 1}),
+    Confirm(1, 2, 3, "f00d", {"a/b": 1}, BackupNumber(4, 1, 2)),
+    Confirmed(("a/b",), {"/00000001": 7}),
     Settled(True),
 ]
 
@@ -84,7 +71,7 @@ def test_every_field_is_checked(message: Message) -> None:
 )
 def test_another_version_is_refused(message: Message) -> None:
     fields = json.loads(message.to_bytes())
-    for version in (0, 2, "1", None):
+    for version in (0, 1, 3, "2", None):
         with pytest.raises(WireError) as caught:
             type(message).from_bytes(json.dumps(fields | {"version": version}).encode())
         assert caught.value.what == "version"
@@ -108,7 +95,7 @@ def test_a_long_tag_is_refused_before_it_is_read() -> None:
 @pytest.mark.parametrize("name", ["", "a/b", "tab\t", "x" * 201, "\u2028", "\ud800"])
 def test_names_that_would_confuse_are_refused(name: str) -> None:
     with pytest.raises(WireError):
-        PutHeader.from_bytes(json.dumps({"version": 1, "producer": name, "session": SESSION}).encode())
+        PutHeader.from_bytes(json.dumps({"version": 2, "producer": name, "session": SESSION}).encode())
 
 
 @given(

@@ -46,7 +46,18 @@ from afspark.store import Entry, claim, open_store
 
 TASK_TRIES = 4
 KILLED = "killed"
-RUN_OPTIONS = {"batch_bytes", "faults", "host_grace_seconds", "throttle"}
+RUN_OPTIONS = {
+    "batch_bytes",
+    "faults",
+    "host_grace_seconds",
+    "quarantine_bytes",
+    "throttle",
+    "takeover",
+    "lease_seconds",
+    "store_wait_seconds",
+}
+#: Drivers of one process stand for one after the other: the next one takes over, and waits for nobody.
+SUCCESSION = {"host_grace_seconds": 0.0, "takeover": True, "lease_seconds": 0.0}
 NO_OFFSET = "-"
 
 
@@ -68,32 +79,34 @@ def die() -> NoReturn:
 
 def forked(*tasks: Callable[[], Any]) -> list[tuple[bool, Any]]:
     """(True, result) of each task in a process of its own; (False, why) if it was killed or raised."""
-    return [_answer(child) for child in [_start(task) for task in tasks]]
+    return [answer(child) for child in [begin(task) for task in tasks]]
 
 
-def _start(task: Callable[[], Any]) -> tuple[int, int]:
+def begin(task: Callable[[], Any]) -> tuple[int, int]:
+    """Starts a process of its own for a task: its number, and where `answer` hears of it."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
         try:
-            answer = pickle.dumps((True, task()))
+            told = pickle.dumps((True, task()))
         except BaseException:  # noqa: BLE001 (told to the parent; this process must not go on)
-            answer = pickle.dumps((False, traceback.format_exc()))
+            told = pickle.dumps((False, traceback.format_exc()))
         with os.fdopen(writer, "wb") as pipe:
-            pipe.write(answer)
+            pipe.write(told)
         sys.stdout.flush()
         os._exit(0)
     os.close(writer)
     return child, reader
 
 
-def _answer(process: tuple[int, int]) -> tuple[bool, Any]:
+def answer(process: tuple[int, int]) -> tuple[bool, Any]:
+    """As `forked`, once the process has ended."""
     child, reader = process
     with os.fdopen(reader, "rb") as pipe:
-        answer = pipe.read()
+        told = pipe.read()
     os.waitpid(child, 0)
-    return pickle.loads(answer) if answer else (False, KILLED)
+    return pickle.loads(told) if told else (False, KILLED)
 
 
 @dataclass
@@ -278,7 +291,7 @@ class Rig:
     def start(self, **changes: Any) -> Engine:
         """A new driver on the checkpoint."""
         self.settings |= changes
-        chosen = {"host_grace_seconds": 0.0} | {k: v for k, v in self.settings.items() if k in RUN_OPTIONS}
+        chosen = SUCCESSION | {k: v for k, v in self.settings.items() if k in RUN_OPTIONS}
         run = RunOptions(checkpoint=str(self.checkpoint), segments=str(self.segments), **chosen)
         rest = {key: value for key, value in self.settings.items() if key not in RUN_OPTIONS}
         pipeline = rest["pipeline"] if "pipeline" in rest else Pipeline.single(**rest)

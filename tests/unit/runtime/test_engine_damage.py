@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import afspark
 from afspark.algorithms import WordCount
 from afspark.errors import StoreNotWritable
 from afspark.model.operator import WorkerContext
-from afspark.policies import MiniBatch
+from afspark.policies import Approximate, MiniBatch
 from afspark.runtime import worker as worker_module
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import die
@@ -198,3 +200,50 @@ def test_a_store_that_breaks_in_the_middle_leaves_the_batch_to_be_applied_again(
 
 def _refuse(meta: object, images: object) -> bytes:
     raise StoreNotWritable("full", path="x")
+
+
+@damages
+@pytest.mark.parametrize("part", ["loss", "recovery"])
+def test_a_ledger_that_has_lost_an_entry_knows_no_bound(
+    make_rig: MakeRig, damage: Callable[[Path], None], part: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig, _ = make_rig(tolerance=Approximate(400.0))
+    rig.go(2)
+    rig.lose(0)
+    rig.go(1)
+    assert rig.bound() == 100.0
+    (entry,) = (rig.checkpoint / "afspark" / "ledger").glob(f"*/{part}*")
+    damage(entry)
+    rig.start()
+    rig.go(1)
+    assert entry.name in caplog.text
+    assert rig.bound() == math.inf
+    # For good: nobody will ever know.
+    rig.start()
+    rig.go(1)
+    assert rig.bound() == math.inf
+    assert [found.name for found in afspark.inspect(rig.checkpoint).damaged] == [
+        str(entry.relative_to(rig.checkpoint / "afspark"))
+    ]
+
+
+@damages
+def test_lost_items_that_their_ledger_has_forgotten_are_lost_all_the_same(
+    make_rig: MakeRig, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    rig, _ = make_rig()
+    rig.go(1)
+    gap = {"producer": "p", "first": 3, "end": 10}
+    rig.driver.item_losses.note(0, "operator", 1, [gap])
+    rig.crew().gaps[0, 1] = 7
+    rig.go(1)
+    (entry,) = (rig.checkpoint / "afspark" / "itemlosses").iterdir()
+    damage(entry)
+    for _ in range(2):
+        rig.start()
+        rig.go(1)
+        assert sum(rig.crew().gaps.values()) == 7
+        assert "knows 0, its commit record 7" in caplog.text
+    assert [found.name for found in afspark.inspect(rig.checkpoint).damaged] == (
+        [f"itemlosses/{entry.name}"] if entry.exists() else []
+    )

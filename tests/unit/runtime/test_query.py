@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -40,10 +41,20 @@ class Busy:
         return self
 
     @property
-    def sources(self) -> dict[str, Any]:
-        return {}
+    def lease(self) -> Busy:
+        return self
 
     isActive = False
+    interval = 1.0
+
+    def kept(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def awaitTermination(self, timeout: float) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
 
     def __init__(self, sink: Callable[[], Any]) -> None:
         self.sink, self.stopped, self.ended = sink, 0, 0

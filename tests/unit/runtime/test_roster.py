@@ -20,7 +20,7 @@ from afspark.runtime.terms import Strike, Terms
 from afspark.store import CompactionRule, ObjectRef
 
 STATES = {
-    "counts": HashTable(key="string", value="int64", divergence="max"),
+    "counts": HashTable(key="string", value="int64", divergence="max", operator_key=True),
     "sums": Matrix(rows=2, cols=2, value="float64", divergence="manhattan"),
     "keys": HashTable(key="string", value="int64", exact=True),
 }

@@ -137,7 +137,7 @@ def no_census(patch: pytest.MonkeyPatch) -> None:
 
 
 def failures_do_not_count(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("afspark.runtime.roster.counts_as_failure", lambda *, completed: False)
+    patch.setattr("afspark.runtime.roster.counts_as_failure", lambda *, completed, steps=False: False)
 
 
 def thresholds_stay(patch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from afspark.errors import StoreError
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
 from afspark.push.drain import Pulled
+from afspark.push.workerwire import NO_BACKUP, Attached, BackupNumber
 from afspark.runtime.exchange import Packet
 from afspark.runtime.faults import FaultPlan, Phase
 from afspark.runtime.ingest import Ingest
@@ -22,7 +23,7 @@ from afspark.runtime.intake import Intake, LaneFeed
 from afspark.runtime.lifecycle import MOST_STEPS, Hint, Present
 from afspark.runtime.orders import Mission, Order, Report, Status
 from afspark.runtime.segment import SegmentAddress, header, process_cache
-from afspark.runtime.steps import Passage, unnamed_passage
+from afspark.runtime.steps import Passage, find_unnamed
 from afspark.runtime.worker import attend
 from afspark.runtime.writes import Writes
 from afspark.store import ObjectRef, Store, load_chain, open_store
@@ -122,15 +123,17 @@ class FakeLane:
     portions: Sequence[Sequence[int]]
     confirmed: int = 0
     empty: int = 0
+    durable: BackupNumber = NO_BACKUP
 
-    def attach(self, positions: Mapping[str, int] | None) -> Mapping[str, int]:
+    def attach(self, positions: Mapping[str, int] | None) -> Attached:
         self._confirm(positions or {})
-        return {A: self.confirmed} if self.confirmed else {}
+        return Attached({A: self.confirmed} if self.confirmed else {}, self.durable)
 
     def pull(
-        self, after: Mapping[str, int], confirmed: Mapping[str, int], *, size: int, wait: float
+        self, after: Mapping[str, int], confirmed: Mapping[str, int], durable: BackupNumber, *, size: int, wait: float
     ) -> Sequence[Pulled]:
         self._confirm(confirmed)
+        self.durable = max(self.durable, durable)
         start = 0
         for portion in self.portions:
             if start >= after.get(A, 0):
@@ -141,9 +144,6 @@ class FakeLane:
 
     def settle(self, positions: Mapping[str, int]) -> bool:
         return False
-
-    def confirm(self, positions: Mapping[str, int]) -> None:
-        self._confirm(positions)
 
     def _confirm(self, positions: Mapping[str, int]) -> None:
         self.confirmed = max(self.confirmed, positions.get(A, 0))
@@ -159,6 +159,7 @@ class Bench:
 
     store: GatedStore
     place: Path
+    exact: bool = True
 
     @property
     def mission(self) -> Mission:
@@ -175,6 +176,7 @@ class Bench:
             emit=False,
             faults=FaultPlan(),
             pushed=True,
+            exact=self.exact,
         )
 
     def order(self, **changes: Any) -> Order:
@@ -291,7 +293,7 @@ def test_a_lost_host_goes_on_from_the_last_durable_step_and_gets_the_rest_again(
         bench.run(lane, probe=die)
     process_cache().clear()
     order = bench.order(hint=Hint.RECOVER, incarnation=2)
-    found = unnamed_passage(bench.mission, order)
+    found = find_unnamed(bench.mission, order).passage
     assert found is not None and lane.confirmed <= found.positions[A]
     report = bench.run(lane, hint=Hint.RECOVER, incarnation=2)
     assert report.positions == {A: 5}

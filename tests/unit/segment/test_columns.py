@@ -25,6 +25,7 @@ INT = np.dtype(np.int64)
 
 @pytest.fixture
 def columns(tmp_path: Path) -> MappedColumns:
+    (tmp_path / "columns").mkdir()
     return MappedColumns(tmp_path / "columns")
 
 
@@ -227,12 +228,12 @@ def test_full_file_system_is_an_error_and_changes_nothing(
     assert (columns.open("a", INT, 1) == 3).all()
 
 
-def test_other_system_errors_pass(columns: MappedColumns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_system_errors_are_those_of_the_segment(columns: MappedColumns, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(file: int, offset: int, length: int) -> None:
         raise OSError(errno.EIO, "input/output error")
 
     monkeypatch.setattr(os, "posix_fallocate", refuse)
-    with pytest.raises(OSError, match="input/output"):
+    with pytest.raises(SegmentError, match="input/output"):
         columns.open("a", INT, 1)
 
 
@@ -251,6 +252,7 @@ def tiny(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_really_full_file_system(tiny: Path) -> None:
+    (tiny / "columns").mkdir()
     columns = MappedColumns(tiny / "columns")
     columns.open("a", np.dtype(np.uint8), 128 << 10)[:] = 1
     with pytest.raises(NoSpace) as caught:

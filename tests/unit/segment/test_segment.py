@@ -376,12 +376,12 @@ def test_creation_that_fails_leaves_nothing(place: Path, identity: Identity, mon
 
 
 def test_no_space_for_a_report(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Path, data: bytes) -> int:
+    def refuse(path: Path, data: bytes) -> None:
         raise OSError(errno.ENOSPC, "full")
 
     with segment.lock(1.0):
         segment.begin(0)
-        monkeypatch.setattr(Path, "write_bytes", refuse)
+        monkeypatch.setattr("afspark.runtime.segment.segment.private_file", refuse)
         with pytest.raises(NoSpace) as caught:
             segment.finish(0, b"1234")
     assert caught.value.wanted == 4

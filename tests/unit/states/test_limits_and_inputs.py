@@ -304,3 +304,35 @@ def test_a_transaction_costs_what_it_touches(monkeypatch: pytest.MonkeyPatch) ->
         table.acknowledge()
     assert len(seen) >= 12
     assert max(seen) == 100
+
+
+@pytest.mark.parametrize(("key", "known"), [("int64", [0, 7]), ("string", ["", "ann"])])
+def test_null_is_a_key_of_its_own_where_a_table_takes_it(key: str, known: list[Any]) -> None:
+    """Neither 0 nor the empty string, however the table grows."""
+    columns = HeapColumns()
+    table = HashTable(key=key, null_key=True).open(columns, "counts")
+    table.begin()
+    given = pa.array([None, *known, None])
+    table.add(given, [1, 10, 20, 2])
+    table.add(pa.nulls(2), 1)
+    many = range(1000, 40_000)
+    table.add(pa.array(many if key == "int64" else [str(number) for number in many]), 1)
+    table.add(known, 1)
+    again = HashTable(key=key, null_key=True).open(columns, "counts")
+    assert again.get(pa.array([*known, None])).tolist() == [11, 21, 5]
+    assert dict(zip(*again.export().to_pydict().values(), strict=True))[None] == 5
+    again.rollback()
+    again.begin()
+    again.add(known, 1)
+    assert again.size == 2 and again.get(pa.array([*known, None])).tolist() == [1, 1, 0]
+
+
+def test_null_keys_are_refused_where_a_table_does_not_take_them() -> None:
+    table = HashTable(key="int64").open(HeapColumns(), "counts")
+    table.begin()
+    with pytest.raises(UsageError, match="null_key=True"):
+        table.add(pa.array([1, None]), 1)
+    with pytest.raises(UsageError):
+        HashTable(null_key="yes")  # type: ignore[arg-type]
+    assert "null_key" not in HashTable().to_json()
+    assert HashTable.from_json(HashTable(null_key=True).to_json()) == HashTable(null_key=True)

@@ -17,6 +17,7 @@ NUMBER = 5000
 
 @pytest.mark.parametrize("spec", [HashTable(key="int64"), HashTable(), Set(), Set(key="int64")], ids=repr)
 def test_rebuilding_gives_files_back(spec: Any, tmp_path: Path) -> None:
+    (tmp_path / "columns").mkdir()
     columns = MappedColumns(tmp_path / "columns")
     state = spec.open(columns, "s@17")
     names = np.arange(8 * NUMBER) if spec.key == "int64" else [f"word-{n}" for n in range(8 * NUMBER)]
@@ -49,6 +50,7 @@ def test_rebuilding_gives_files_back(spec: Any, tmp_path: Path) -> None:
 
 
 def test_growing_and_discarding(tmp_path: Path) -> None:
+    (tmp_path / "columns").mkdir()
     columns = MappedColumns(tmp_path / "columns")
     vector, tally = Vector().open(columns, "v"), Own(Tally, 9).open(columns, "t")
     vector.begin()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
+import stat
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from afspark.errors import StoreError, StoreNotWritable, UsageError
+from afspark.errors import StoreError, StoreFull, StoreNotWritable, UsageError
 from afspark.store import Store, open_store
 from afspark.store.base import Names
 from afspark.store.local import LocalStore
@@ -85,6 +86,28 @@ def test_a_failed_put_names_the_store(tmp_path: Path) -> None:
     assert caught.value.path == str(tmp_path)
     with pytest.raises(StoreNotWritable):
         store.put("folder", b"x")
+
+
+def test_a_full_disk_is_called_that(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    os.symlink("/dev/full", tmp_path / "object")
+    with pytest.raises(StoreFull) as caught:
+        store.put("object", b"x")
+    assert caught.value.path == store.path and caught.value.free > 0
+    assert "ermission" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_what_is_stored_is_for_its_owner_only(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        open_store(tmp_path / "new" / "root").put("a/b/object", b"x")
+    finally:
+        os.umask(before)
+    root = tmp_path / "new" / "root"
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (root, *root.rglob("*"))}
+    assert modes == {"root": 0o700, "a": 0o700, "b": 0o700, "object": 0o600}
 
 
 def test_an_unreadable_object_is_an_error_but_not_missing(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import secrets
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from afspark.errors import UsageError
-from afspark.store import Entry, Ledger, Loss, Store, open_store
+from afspark.store import Entry, Ledger, Loss, Store, open_store, seal
 from afspark.store.base import Names
 from afspark.store.local import LocalStore
 
@@ -136,3 +137,73 @@ def test_the_store_is_listed_once(tmp_path: Path) -> None:
         ledger.failures("count", 0)
     assert Counting.lists == 1
     assert len(ledger.entries()) == 3
+
+
+def _spoilt(store: Store, name: str, how: str) -> None:
+    if how == "deleted":
+        store.delete([name])
+    else:
+        store.put(name, store.get(name)[:-20])
+
+
+@pytest.mark.parametrize("how", ["deleted", "damaged"])
+@pytest.mark.parametrize("which", range(6))
+def test_whatever_was_durable_once_is_missed(store: Store, which: int, how: str) -> None:
+    """The newest one by the commit record, all others by what came after them."""
+    ledger = Ledger(store)
+    for worker in range(3):
+        ledger.complete(ledger.declare(_loss(worker)).sequence, recovery_seconds=1, restored_cells=1)
+    heads = ledger.heads
+    assert len(heads) == 1 and ledger.missing == []
+    name = store.list("ledger")[which]
+    _spoilt(store, name, how)
+    again = Ledger(store)
+    again.expect(heads)
+    assert again.missing == [name]
+    assert [item.name for item in again.damaged] == [name]
+    # Whatever follows does not make it forgotten.
+    again.declare(_loss(5))
+    later = Ledger(store)
+    later.expect(again.heads)
+    assert later.missing == [name]
+
+
+@pytest.mark.parametrize("written", [0.0, 0.5, 0.99])
+def test_an_entry_whose_writer_died_is_not_missed(store: Store, written: float) -> None:
+    """Nothing has followed from it."""
+    ledger = Ledger(store)
+    first = ledger.declare(_loss(0))
+    before, heads = store.list("ledger"), ledger.heads
+    ledger.declare(_loss(1))
+    (torn,) = set(store.list("ledger")) - set(before)
+    store.put(torn, store.get(torn)[: int(len(store.get(torn)) * written)])
+    again = Ledger(store)
+    again.expect(heads)
+    assert again.missing == [] and [item.name for item in again.damaged] == [torn]
+    again.declare(_loss(2))
+    assert Ledger(store).missing == []
+    assert [entry.loss.worker for entry in Ledger(store).entries()] == [first.worker, 2]
+
+
+def test_entries_of_two_drivers_are_both_missed(store: Store) -> None:
+    one, two = Ledger(store), Ledger(store)
+    assert one.entries() == two.entries() == []
+    one.declare(_loss(0))
+    two.declare(_loss(1))
+    merged = Ledger(store)
+    assert len(merged.heads) == 2
+    names = store.list("ledger")
+    merged.declare(_loss(2))
+    store.delete(names)
+    assert Ledger(store).missing == names
+
+
+def test_what_was_written_without_names_is_read(store: Store) -> None:
+    """By a release before this one."""
+    loss = Ledger(store).declare(_loss())
+    (name,) = store.list("ledger")
+    store.put(name, seal({"kind": "loss", "loss": asdict(loss)}, {}))
+    again = Ledger(store)
+    again.expect(())
+    assert [entry.loss for entry in again.entries()] == [loss] and again.missing == []
+    assert again.heads == [name]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
-from afspark.errors import CheckpointError, StoreError, StoreNotWritable, UsageError
+from afspark.errors import AnotherDriver, CheckpointError, StoreError, StoreNotWritable, UsageError
 from afspark.store import (
     CommitRecord,
     ObjectRef,
@@ -114,7 +116,8 @@ def test_an_older_driver_is_never_read(store: CountingStore) -> None:
     assert base is not None and base.extra == {"who": "old"}
     for batch in (0, 1, 2, 3):
         name = object_name(old.epoch, "count", 0, 0, batch, 1)
-        old.write(_record(old, batch, _put(store, name), who="zombie"))
+        with pytest.raises(AnotherDriver):
+            old.write(_record(old, batch, _put(store, name), who="zombie"))
     new.write(_record(new, 1, who="new"))
     assert new.newest() == _record(new, 1, who="new")
     for upto, who in ((3, "new"), (1, "new")):
@@ -123,7 +126,8 @@ def test_an_older_driver_is_never_read(store: CountingStore) -> None:
     again = RecordLog(store)
     found = again.open_epoch(0)
     assert found is not None and found.extra == {"who": "old"}
-    old.write(_record(old, 9, who="zombie"))
+    with pytest.raises(AnotherDriver):
+        old.write(_record(old, 9, who="zombie"))
     swept = again.sweep()
     assert object_name(old.epoch, "count", 0, 0, 3, 1) in swept
     assert all("zombie" not in str(store.get(name)) for name in _record_names(store))
@@ -135,25 +139,51 @@ def test_an_older_driver_is_told_and_may_not_delete(store: CountingStore) -> Non
         old.write(_record(old, batch))
     idle, _ = _reopened(store, 5)
     new, _ = _reopened(store, 5)
-    assert old.superseded() == idle.superseded() == new.epoch
-    assert new.superseded() is None
+    new.refuse_if_superseded()
     before = store.list("")
-    with pytest.raises(CheckpointError) as caught:
-        idle.write(_record(idle, 6))
-    assert (caught.value.expected, caught.value.found) == (idle.epoch, new.epoch)
-    with pytest.raises(CheckpointError):
-        old.prune(keep=2, slack=0)
     for log in (old, idle):
-        with pytest.raises(CheckpointError):
-            log.sweep()
+        for act in (log.refuse_if_superseded, log.sweep, lambda log=log: log.prune(keep=2, slack=0)):
+            with pytest.raises(AnotherDriver) as caught:
+                act()
+            assert (caught.value.expected, caught.value.found) == (log.epoch, new.epoch)
     assert store.list("") == before
+
+
+def test_every_record_of_an_older_driver_is_refused_before_its_batch_is_committed(store: CountingStore) -> None:
+    """Not only the first one: a driver may be replaced at any time."""
+    old, _ = _reopened(store, -1)
+    old.write(_record(old, 0))
+    old.write(_record(old, 1))
+    new, _ = _reopened(store, 1)
+    with pytest.raises(AnotherDriver) as caught:
+        old.write(_record(old, 2))
+    assert (caught.value.host, caught.value.process) == (socket.gethostname(), os.getpid())
+    assert str(os.getpid()) in caught.value.message
+    new.write(_record(new, 2))
+
+
+def test_a_driver_reads_the_history_after_it_was_announced(store: CountingStore) -> None:
+    """A record whose driver saw no newer epoch may be committed any time later, so the next driver must know it."""
+    old, _ = _reopened(store, -1)
+    old.write(_record(old, 0))
+
+    class Overtaken(LocalStore):
+        """Another record comes just before this driver is announced."""
+
+        def put(self, name: str, data: bytes) -> None:
+            if name.endswith("/driver"):
+                old.write(_record(old, 1))
+            super().put(name, data)
+
+    found = RecordLog(Overtaken(store.path)).open_epoch(1)
+    assert found is not None and found.batch == 1
 
 
 def test_drivers_opening_at_once_get_different_epochs(store: CountingStore) -> None:
     first, _ = _reopened(store, -1)
     store.stale = [[]]
     second, _ = _reopened(store, -1)
-    numbers = [int(name.split("/")[1].split("-")[0]) for name in store.list("epochs")]
+    numbers = [int(epoch.split("-")[0]) for epoch in {name.split("/")[1] for name in store.list("epochs")}]
     assert sorted(numbers) == [1, 1, 2], "the second saw nothing, took number 1 too, then noticed and moved on"
     assert second.epoch.startswith("00000002-")
     with pytest.raises(CheckpointError):
@@ -164,7 +194,7 @@ def test_drivers_opening_at_once_get_different_epochs(store: CountingStore) -> N
 def test_two_epochs_of_one_number_are_ordered_by_their_tokens(store: CountingStore) -> None:
     logs = []
     for _ in range(2):
-        store.stale = [[], []]
+        store.stale = [[], [], [], []]
         log, _ = _reopened(store, -1)
         logs.append(log)
     low, high = sorted(logs, key=lambda log: log.epoch)
@@ -223,7 +253,8 @@ def test_a_damaged_start_is_made_good_by_the_records(store: CountingStore) -> No
     first.write(_record(first, 0, who="first"))
     second, _ = _reopened(store, 0)
     second.write(_record(second, 1, who="second"))
-    first.write(_record(first, 1, who="zombie"))
+    with pytest.raises(AnotherDriver):
+        first.write(_record(first, 1, who="zombie"))
     start = f"epochs/{second.epoch}/start"
     store.put(start, store.get(start)[:-1])
     again, found = _reopened(store, 1)
@@ -292,7 +323,7 @@ def test_records_must_continue_the_epoch(store: CountingStore) -> None:
             log.write(wrong)
 
 
-def test_a_batch_costs_one_request(store: CountingStore) -> None:
+def test_a_batch_costs_a_request_and_a_listing(store: CountingStore) -> None:
     log, _ = _reopened(store, -1)
     log.write(_record(log, 0))
     before = dict(store.requests)
@@ -301,7 +332,7 @@ def test_a_batch_costs_one_request(store: CountingStore) -> None:
         log.newest(batch - 1)
         log.prune()
     after = {kind: store.requests[kind] - before[kind] for kind in before}
-    assert after == {"put": 15, "get": 0, "list": 0, "delete": 0}
+    assert after == {"put": 15, "get": 0, "list": 15, "delete": 0}
     log.write(_record(log, 16))
     assert log.prune() and len(_record_names(store)) == 8
 
@@ -363,7 +394,7 @@ def test_sweep_removes_orphans_only(store: CountingStore) -> None:
     store.put("objects/unknown", b"not ours to judge")
     log.write(_record(log, 1, named, incarnation=1))
     swept = log.sweep()
-    assert set(swept) == {orphan.name, dead.name, f"epochs/{old.epoch}/start"}
+    assert set(swept) == {orphan.name, dead.name, f"epochs/{old.epoch}/driver", f"epochs/{old.epoch}/start"}
     assert set(store.list("objects")) == {named.name, in_flight.name, other.name, "objects/unknown"}
     assert _reopened(store, 1)[1] == log.newest()
 

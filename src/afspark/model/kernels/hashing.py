@@ -163,6 +163,11 @@ def hash_columns(batch: pa.RecordBatch, names: Sequence[str]) -> Array:
     return result
 
 
+def owners_of(hashes: Array, workers: int) -> Array:
+    """The worker that owns each key of these hashes, where items are partitioned by key."""
+    return (hashes >> _S32) % np.uint64(workers)
+
+
 def _hash_column(batch: pa.RecordBatch, name: str) -> Array:
     if batch.schema.get_field_index(name) < 0:
         raise UsageError(

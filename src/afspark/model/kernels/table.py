@@ -125,10 +125,12 @@ def find_bytes(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def index_integers(entry_keys, entries, index, seed, factor, shift):  # type: ignore[no-untyped-def]
-    """Fills an empty index with the first ``entries`` entries, in their order."""
+def index_integers(entry_keys, entries, index, seed, factor, shift, without=-1):  # type: ignore[no-untyped-def]
+    """Fills an empty index with the first ``entries`` entries, in their order; ``without`` one that has no key."""
     mask = np.uint64(len(index) - 1)
     for entry in range(entries):
+        if entry == without:
+            continue
         slot = first_slot(secret_int64(entry_keys[entry], seed), factor, shift)
         while index[slot] != 0:
             slot = (slot + np.uint64(1)) & mask
@@ -136,10 +138,12 @@ def index_integers(entry_keys, entries, index, seed, factor, shift):  # type: ig
 
 
 @njit(cache=True, nogil=True)
-def index_hashes(entry_hashes, entries, index, factor, shift):  # type: ignore[no-untyped-def]
+def index_hashes(entry_hashes, entries, index, factor, shift, without=-1):  # type: ignore[no-untyped-def]
     """As ``index_integers``, from stored hashes."""
     mask = np.uint64(len(index) - 1)
     for entry in range(entries):
+        if entry == without:
+            continue
         slot = first_slot(entry_hashes[entry], factor, shift)
         while index[slot] != 0:
             slot = (slot + np.uint64(1)) & mask

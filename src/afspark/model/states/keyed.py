@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from afspark.errors import OperatorMisuse
+from afspark.model.kernels import hashing
 from afspark.model.kernels import table as kernel
 from afspark.model.states import keys as key_columns
 from afspark.model.states.base import StateSpec
@@ -34,8 +36,10 @@ class KeyedState(CellState):
     COLUMNS: ClassVar[tuple[str, ...]] = (*CellState.COLUMNS, *key_columns.COLUMNS)
     COUNTS_LIFE: ClassVar[bool] = True
 
-    def __init__(self, spec: StateSpec, columns: Columns, name: str, key: str, value: str) -> None:
-        self._key = key
+    def __init__(
+        self, spec: StateSpec, columns: Columns, name: str, key: str, value: str, *, null_key: bool = False
+    ) -> None:
+        self._key, self._null_key = key, null_key
         super().__init__(spec, columns, name, value, 0)
 
     def _open_arrays(self, capacity: int) -> None:
@@ -44,7 +48,7 @@ class KeyedState(CellState):
 
     def _open_keys(self, label: str, scalars: Scalars) -> ByteKeys | IntegerKeys:
         kind: type[ByteKeys | IntegerKeys] = ByteKeys if self._key == "string" else IntegerKeys
-        return kind(self._columns, label, scalars)
+        return kind(self._columns, label, scalars, null_key=self._null_key)
 
     @property
     def size(self) -> int:
@@ -85,6 +89,24 @@ class KeyedState(CellState):
         self._room_for_cells(entries)
         self._scalars[Slot.ENTRIES] = entries
         return cells
+
+    def refuse_foreign_keys(self, worker: int, workers: int) -> None:
+        """``UsageError`` if a key that this transaction has brought belongs to another worker."""
+        first = self._scalars[Slot.ENTRIES_BEFORE]
+        owners = hashing.owners_of(self._keys.hashes_from(first), workers)
+        foreign = np.flatnonzero(owners != worker)
+        if len(foreign):
+            key = self._keys.take((foreign[:1] + first).astype(np.uint32))[0].as_py()
+            raise OperatorMisuse(
+                f"Worker {worker} of {workers} has put the key {key!r} into the table {self.name!r}, which is declared "
+                f"to have the operator's key; that key belongs to worker {owners[foreign[0]]}.",
+                remedy="Use the operator's key column as it is for the table's key, also in on_feedback and "
+                "on_punctuation, or leave operator_key out: the threshold is then divided among the workers.",
+                state=self.name,
+                key=repr(key),
+                worker=worker,
+                owner=int(owners[foreign[0]]),
+            )
 
     # Transactions
 
@@ -149,16 +171,18 @@ class KeyedState(CellState):
         keys = self._open_keys(label, draft)
         block = keys.prepare(self._keys.take(living))
         keys.reserve_for(block)
-        _, entries = keys.locate(block)
+        cells, entries = keys.locate(block)
         for column, source in (("value", values), ("shadow", shadows)):
-            self._columns.open(f"{label}.{column}", self._type, roomy(entries))[:entries] = source[living]
+            self._columns.open(f"{label}.{column}", self._type, roomy(entries))[cells] = source[living]
         self._scalars[Slot.ENTRIES_AFTER] = entries
+        self._scalars[Slot.NULL_ENTRY_AFTER] = draft[Slot.NULL_ENTRY]
         self._scalars[Slot.INDEX_BITS_AFTER] = draft[Slot.INDEX_BITS]
 
     def _finish_rebuilding(self) -> None:
         scalars = self._scalars
         scalars[Slot.ENTRIES] = scalars[Slot.LIVING] = scalars[Slot.ENTRIES_AFTER]
         scalars[Slot.INDEX_BITS] = scalars[Slot.INDEX_BITS_AFTER]
+        scalars[Slot.NULL_ENTRY] = scalars[Slot.NULL_ENTRY_AFTER]
         super()._finish_rebuilding()
 
     # Reading

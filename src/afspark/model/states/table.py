@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from afspark.errors import UsageError
 from afspark.model.divergence import Divergence
-from afspark.model.states.base import StateSpec, one_of, register_state
+from afspark.model.states.base import StateSpec, check_null_key, one_of, register_state
 from afspark.model.states.cells import VALUE_TYPES
 from afspark.model.states.columns import Array, Columns
 from afspark.model.states.inputs import as_values
@@ -25,6 +26,12 @@ class HashTable(StateSpec):
     raise ``StateLimit``. With the divergence "keys" and a threshold above 0, backups hold the keys that came
     or went; other changes of values are backed up at threshold 0 only.
 
+    With ``null_key`` null is a key like any other, as in Spark's ``groupBy``; without it null keys are refused.
+
+    ``operator_key`` declares that the table's keys are values of the operator's only key column, so that a key
+    is in the share of one worker alone where items are partitioned by key. Every key that enters the table is then
+    held against the worker that owns it; one that is not its own stops the query before the batch is applied.
+
     >>> from afspark.model.states import HashTable, HeapColumns
     >>> counts = HashTable(key="string", divergence="max").open(HeapColumns(), "counts")
     >>> counts.begin()
@@ -37,15 +44,28 @@ class HashTable(StateSpec):
     """
 
     kind: ClassVar[str] = "hashtable"
-    disjoint: ClassVar[bool] = True
     divergences: ClassVar[tuple[Divergence, ...]] = (*StateSpec.divergences, Divergence.KEYS)
     key: str = "string"
     value: str = "int64"
+    null_key: bool = False
+    operator_key: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_null_key(self.null_key)
         one_of("key type", self.key, KEY_TYPES)
         one_of("value type", self.value, VALUE_TYPES)
+        if not isinstance(self.operator_key, bool):
+            raise UsageError(f"operator_key is True or False, got {self.operator_key!r}.", got=self.operator_key)
+
+    @property
+    def disjoint(self) -> bool:
+        return self.operator_key
+
+    def to_json(self) -> dict[str, Any]:
+        document = super().to_json()
+        # Left out where it says nothing, as in checkpoints of tables that could not say it.
+        return document if self.operator_key else {k: v for k, v in document.items() if k != "operator_key"}
 
     def open(self, columns: Columns, name: str) -> HashTableState:
         return HashTableState(self, columns, name)
@@ -61,7 +81,7 @@ class HashTableState(KeyedState):
     spec: HashTable
 
     def __init__(self, spec: HashTable, columns: Columns, name: str) -> None:
-        super().__init__(spec, columns, name, spec.key, spec.value)
+        super().__init__(spec, columns, name, spec.key, spec.value, null_key=spec.null_key)
 
     def add(self, keys: Any, values: Any) -> None:
         """Adds ``values`` (one per key, or one for all) to the keys; a key may come several times.

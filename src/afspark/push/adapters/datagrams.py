@@ -15,8 +15,11 @@ LARGEST = 65_536
 KERNEL_BUFFER = 16 << 20
 """Asked for; the kernel gives what net.core.rmem_max allows."""
 
+Datagram = tuple[bytes, tuple[Any, ...]]
+"""What came, and the socket's address of its sender: host and port first."""
 
-class Datagrams(Listener[list[bytes]]):
+
+class Datagrams(Listener[list[Datagram]]):
     """Datagrams in order of arrival, many at a time."""
 
     kind = socket.SOCK_DGRAM
@@ -51,9 +54,9 @@ class Datagrams(Listener[list[bytes]]):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BUFFER)
         sock.settimeout(min(0.05, self._flush_seconds))
 
-    def _chunks(self) -> Iterator[list[bytes]]:
-        receive, clock = self._socket.recv, time.monotonic
-        held: list[bytes] = []
+    def _chunks(self) -> Iterator[list[Datagram]]:
+        receive, clock = self._socket.recvfrom, time.monotonic
+        held: list[Datagram] = []
         size, due = 0, 0.0
         while not self._stop.is_set():
             try:
@@ -64,7 +67,7 @@ class Datagrams(Listener[list[bytes]]):
                 if not held:
                     due = clock() + self._flush_seconds
                 held.append(datagram)
-                size += len(datagram)
+                size += len(datagram[0])
             if held and (size >= self._flush_bytes or clock() >= due):
                 yield held
                 held, size = [], 0

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from afspark.errors import UsageError
+from afspark.push.addresses import join_address
 
 FLUSH_SECONDS = 0.2
 FLUSH_BYTES = 1 << 20
@@ -95,7 +96,7 @@ class Listener(Generic[Chunk]):
 
 
 def bound(address: tuple[str, int], kind: socket.SocketKind) -> socket.socket:
-    """A socket bound to an address, or a UsageError that says why not."""
+    """A socket bound to an address, or a UsageError that says why not. ``::`` takes IPv4 as well."""
     host, port = address
     try:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)[0]
@@ -104,10 +105,12 @@ def bound(address: tuple[str, int], kind: socket.SocketKind) -> socket.socket:
         raise UsageError(f"{host!r} is no address of this machine: {error.strerror}.") from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(kind is socket.SOCK_STREAM))
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         sock.bind(place)
     except OSError as error:
         sock.close()
         raise UsageError(
-            f"Cannot listen at {host}:{port}: {error.strerror}.", remedy="Choose another address or port."
+            f"Cannot listen at {join_address(host, port)}: {error.strerror}.", remedy="Choose another address or port."
         ) from error
     return sock

@@ -1,4 +1,7 @@
-"""Syslog messages (RFC 5424 and the older RFC 3164) as rows. A line that is neither is a message without more."""
+"""Syslog messages as rows: RFC 5424, RFC 3164, what rsyslog forwards. A line that is none is a message and no more.
+
+rsyslog's ``RSYSLOG_ForwardFormat`` is RFC 3164 with a timestamp of RFC 3339: ``<PRI>TIMESTAMP HOST TAG: MESSAGE``.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,26 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from afspark.push.adapters.framing import as_line
 from afspark.push.fitting import Rows, fit, refuse_unknown
 from afspark.push.lines import line_array, text_of
 
 COLUMNS = ("priority", "facility", "severity", "timestamp", "host", "app", "message")
-"""What a receiver's schema may name; ``timestamp`` is the text in the message."""
+"""What a receiver's schema may name; ``timestamp`` is the text in the message, or a time if it has a zone."""
 
 DEFAULT_PRIORITY = 13
 
 _PRIORITY = r"^<(?P<priority>\d{1,3})>"
+_RFC_3164_TIME = r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
+_RFC_3339_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)"
 _NEW = (
     _PRIORITY + r"1 (?P<timestamp>\S+) (?P<host>\S+) (?P<app>\S+) \S+ \S+ "
-    r"(?:-|(?:\[(?:[^\]\\]|\\.)*\])+)(?: (?P<message>(?s:.*)))?$"
+    r"(?:-|(?:\[(?:[^\]\\]|\\.)*\])+)(?: \x{feff}?(?P<message>(?s:.*)))?$"
 )
+# The tag may be missing: rsyslog cuts it after 32 characters, and with it the colon.
 _OLD = (
-    _PRIORITY + r"(?P<timestamp>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (?P<host>\S+) "
-    r"(?P<app>[^\s:\[]+)(?:\[[^\]]*\])?: ?(?P<message>(?s:.*))$"
+    _PRIORITY + rf"(?P<timestamp>{_RFC_3164_TIME}|{_RFC_3339_TIME}) (?P<host>\S*[^\s:]) "
+    r"(?:(?P<app>[^\s:\[]+)(?:\[[^\]]*\])?: ?)?(?P<message>(?s:.*))$"
 )
 _PLAIN = r"^(?:<(?P<priority>\d{1,3})>)?(?P<message>(?s:.*))$"
 
@@ -39,8 +46,7 @@ class Syslog:
         return Rows(rows.batch, rows.bad, rows.example, len(block))
 
     def datagrams(self, datagrams: list[bytes]) -> Rows:
-        lines = (datagram.rstrip(b"\r\n\0").replace(b"\n", b" ") for datagram in datagrams)
-        return self(b"".join(line + b"\n" for line in lines))
+        return self(b"".join(map(as_line, datagrams)))
 
 
 def parse(lines: pa.StringArray) -> pa.Table:
@@ -56,8 +62,9 @@ def parse(lines: pa.StringArray) -> pa.Table:
         matches = found.is_valid()
         for name in (field.name for field in found.type):
             fields[name] = pc.if_else(matches, pc.struct_field(found, name), fields[name])
-    priority = pc.if_else(pc.equal(pc.fill_null(fields["priority"], ""), ""), str(DEFAULT_PRIORITY), fields["priority"])
-    number = pc.cast(priority, pa.int32())
+    for name in ("priority", "app"):
+        fields[name] = pc.if_else(pc.equal(fields[name], ""), pa.scalar(None, pa.string()), fields[name])
+    number = pc.cast(pc.fill_null(fields["priority"], str(DEFAULT_PRIORITY)), pa.int32())
     eight = pa.scalar(8, pa.int32())
     fields["priority"] = number
     fields["facility"] = pc.divide(number, eight)

@@ -1,4 +1,4 @@
-"""Lines over TCP, from any number of connections. A sender that is too fast waits."""
+"""Messages over TCP, from any number of connections. A sender that is too fast waits."""
 
 from __future__ import annotations
 
@@ -6,36 +6,34 @@ import selectors
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from afspark.push.adapters.framing import MAX_MESSAGE_BYTES, FrameCounts, Framing, LineFrames, NewFraming
 from afspark.push.adapters.gathering import Listener
 
 READ_BYTES = 1 << 18
-MAX_LINE_BYTES = 1 << 20
 MAX_CONNECTIONS = 1000
 
 
-@dataclass(slots=True)
-class _Half:
-    """What a connection has sent of a line; ``skipping`` the rest of one that is too long."""
-
-    start: bytes = b""
-    skipping: bool = False
-
-
 class TcpLines(Listener[bytes]):
-    """Blocks of whole lines; lines of one connection keep their order.
+    """Blocks of whole lines, a message each; those of one connection keep their order.
 
-    ``too_long`` counts lines above the limit, which are left out. A last line without end counts as a line. More
-    connections than the limit wait to be accepted.
+    ``counts`` has the messages above the limit, which are left out, and the malformed frames; a connection whose
+    framing is broken is closed, so that its sender begins anew. More connections than the limit wait to be accepted.
     """
 
     kind = socket.SOCK_STREAM
 
-    def __init__(self, address: tuple[str, int], *, max_line_bytes: int = MAX_LINE_BYTES, **options: Any) -> None:
-        self._max_line_bytes = max_line_bytes
-        self.too_long = 0
+    def __init__(
+        self,
+        address: tuple[str, int],
+        *,
+        framing: NewFraming = LineFrames,
+        max_line_bytes: int = MAX_MESSAGE_BYTES,
+        **options: Any,
+    ) -> None:
+        self._framing, self._max_line_bytes = framing, max_line_bytes
+        self.counts = FrameCounts()
         super().__init__(address, **options)
 
     def _prepare(self, sock: socket.socket) -> None:
@@ -74,35 +72,30 @@ class TcpLines(Listener[bytes]):
         except OSError:  # gone before it was accepted
             return b""
         connection.setblocking(False)
-        selector.register(connection, selectors.EVENT_READ, _Half())
+        selector.register(connection, selectors.EVENT_READ, self._framing(self.counts, self._max_line_bytes))
         return b""
 
     def _take(self, selector: selectors.BaseSelector, key: selectors.SelectorKey) -> bytes:
-        connection, half = key.fileobj, key.data
-        assert isinstance(connection, socket.socket)
+        connection, framing = _parts(key)
         try:
             data = connection.recv(READ_BYTES)
         except BlockingIOError:
             return b""
         except OSError:  # reset: what came before it counts
             data = b""
-        return self._lines(half, data) if data else self._close(selector, key)
-
-    def _lines(self, half: _Half, data: bytes) -> bytes:
-        if half.skipping:
-            _, end, data = data.partition(b"\n")
-            half.skipping = not end
-        text = half.start + data
-        cut = text.rfind(b"\n") + 1
-        half.start = text[cut:]
-        if len(half.start) > self._max_line_bytes:
-            half.start, half.skipping = b"", True
-            self.too_long += 1
-        return text[:cut]
+        if not data:
+            return self._close(selector, key)
+        block = framing.take(data)
+        return block + self._close(selector, key) if framing.broken else block
 
     def _close(self, selector: selectors.BaseSelector, key: selectors.SelectorKey) -> bytes:
-        connection, half = key.fileobj, key.data
-        assert isinstance(connection, socket.socket)
+        connection, framing = _parts(key)
         selector.unregister(connection)
         connection.close()
-        return half.start + b"\n" if half.start else b""
+        return framing.end()
+
+
+def _parts(key: selectors.SelectorKey) -> tuple[socket.socket, Framing]:
+    connection = key.fileobj
+    assert isinstance(connection, socket.socket)
+    return connection, key.data

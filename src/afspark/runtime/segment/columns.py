@@ -10,8 +10,8 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from afspark.errors import NoSpace, SegmentError
+from afspark.runtime.segment.folders import own_files
 
 Array = npt.NDArray[Any]
 
@@ -44,14 +45,16 @@ class MappedColumns:
     newest one is as long as the column. Several processes may map the same columns, one at a time: whoever comes
     after another one calls `refresh` first, because the folder is listed only once.
 
-    Raises `NoSpace` where the file system cannot hold what was asked for; the columns are then as before.
+    Raises `NoSpace` where the file system cannot hold what was asked for; the columns are then as before. Other
+    errors of the system are `SegmentError`. ``changing`` is entered while files are made and removed.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(
+        self, directory: Path, changing: Callable[[], AbstractContextManager[None]] = nullcontext[None]
+    ) -> None:
+        self._directory, self._changing = directory, changing
         self._mapped: dict[str, _Mapping] = {}
         self._listed: dict[str, np.dtype[Any]] | None = None
-        directory.mkdir(mode=0o700, exist_ok=True)
 
     def open(self, name: str, dtype: npt.DTypeLike, length: int) -> Array:
         """The column with its present content, created or extended with zeros to at least ``length``."""
@@ -78,15 +81,21 @@ class MappedColumns:
     def drop(self, name: str) -> None:
         """Removes the column; a missing one is no error."""
         self._mapped.pop(name, None)
-        kind = self._kinds.pop(name, None)
+        kind = self._kinds.get(name)
         if kind is not None:
-            with suppress(FileNotFoundError):
-                os.unlink(self._path(name, kind))
+            path = self._path(name, kind)
+            with own_files(path), self._changing(), suppress(FileNotFoundError):
+                os.unlink(path)
+            self._kinds.pop(name, None)
 
     def length(self, name: str) -> int:
         """Number of elements the column holds now, 0 if it does not exist."""
         kind = self._kinds.get(name)
-        return 0 if kind is None else os.stat(self._path(name, kind)).st_size // kind.itemsize
+        if kind is None:
+            return 0
+        path = self._path(name, kind)
+        with own_files(path):
+            return os.stat(path).st_size // kind.itemsize
 
     def names(self) -> list[str]:
         """The columns of the folder, sorted."""
@@ -106,7 +115,7 @@ class MappedColumns:
     @property
     def memory(self) -> int:
         """Bytes reserved for all columns of the folder."""
-        with os.scandir(self._directory) as files:
+        with own_files(self._directory), os.scandir(self._directory) as files:
             return sum(file.stat().st_size for file in files)
 
     def close(self) -> None:
@@ -120,8 +129,10 @@ class MappedColumns:
     def _kinds(self) -> dict[str, np.dtype[Any]]:
         """The columns of the folder with their element types."""
         if self._listed is None:
+            with own_files(self._directory):
+                files = os.listdir(self._directory)
             # quote() leaves no "@" in a name.
-            parts = (file.rpartition("@") for file in os.listdir(self._directory) if "@" in file)
+            parts = (file.rpartition("@") for file in files if "@" in file)
             self._listed = {unquote(name): np.dtype(kind) for name, _, kind in parts}
         return self._listed
 
@@ -138,19 +149,24 @@ class MappedColumns:
         mapping = self._mapped.get(name)
         if mapping is not None and mapping.size >= wanted and self._is_current(name, mapping):
             return mapping.array
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            reserve(file, path, wanted)
-            self._kinds[name] = dtype
-            status = os.fstat(file)
-            with no_space_as_error(path, status.st_size):
-                view = mmap.mmap(file, status.st_size, flags=_FLAGS)
-        finally:
-            os.close(file)
+        with own_files(path):
+            status, view = self._mapping(path, wanted, made=name in self._kinds)
+        self._kinds[name] = dtype
         # The array keeps its mapping alive, so an older one is unmapped with the last array over it.
         array = np.frombuffer(view, dtype=dtype, count=status.st_size // dtype.itemsize)
         self._mapped[name] = _Mapping(status.st_ino, status.st_size, array)
         return array
+
+    def _mapping(self, path: str, wanted: int, *, made: bool) -> tuple[os.stat_result, mmap.mmap]:
+        with nullcontext() if made else self._changing():
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                reserve(file, path, wanted)
+                status = os.fstat(file)
+                with no_space_as_error(path, status.st_size):
+                    return status, mmap.mmap(file, status.st_size, flags=_FLAGS)
+            finally:
+                os.close(file)
 
 
 def reserve(file: int, path: str | Path, wanted: int) -> None:

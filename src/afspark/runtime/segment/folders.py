@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from afspark.errors import SegmentError
 from afspark.runtime.segment.lock import FileLock
 
 DEAD = ".dead-"
@@ -24,6 +25,23 @@ def private_folder(path: Path) -> None:
     if not path.is_dir():
         private_folder(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
+
+
+def private_file(path: Path, data: bytes | memoryview) -> None:
+    """Writes a file that its owner alone can read."""
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(data)
+
+
+@contextmanager
+def own_files(directory: str | Path) -> Iterator[None]:
+    """Errors of the system on a segment's files as `SegmentError`: state is lost or away, no user's code has failed."""
+    try:
+        yield
+    except OSError as error:
+        raise SegmentError(
+            f"{directory} is gone or cannot be used: {error}.", path=str(directory), reason=str(error)
+        ) from error
 
 
 def discard(directory: Path) -> None:

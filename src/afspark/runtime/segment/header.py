@@ -1,7 +1,7 @@
 """The two small files that describe a segment, and how they are read without opening it.
 
-``meta.json`` never changes and is written last, so a folder without it is a creation that never ended.
-``header`` is one page of int64 slots that all processes map. One aligned 8-byte store to its word
+``meta.json`` changes only if the checkpoint is moved, and is written last, so a folder without it is a creation that
+never ended. ``header`` is one page of int64 slots that all processes map. One aligned 8-byte store to its word
 
     word = (version + 1) << 21 | step << 1 | mark
 
@@ -16,7 +16,9 @@ import mmap
 import os
 import secrets
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +27,12 @@ import numpy.typing as npt
 from afspark.errors import SegmentError
 from afspark.runtime.lifecycle import FORMAT_VERSION, MOST_STEPS, Absent, Foreign, Found, Identity, Present
 from afspark.runtime.segment.columns import reserve
+from afspark.runtime.segment.folders import private_file
+from afspark.store.drivers import boot_id
 
 META = "meta.json"
 HEADER = "header"
+COLUMNS = "columns"
 HEADER_BYTES = 4096
 MAGIC = int.from_bytes(b"afspark\0", "little")
 
@@ -39,6 +44,9 @@ SLOT_CREATION = 4
 SLOT_USED = 5
 SLOT_OWNER = 6
 SLOT_FENCE = 7
+SLOT_COLUMNS = 8
+"""When a column was made or removed last; 0 while that is being done."""
+SLOT_BACKUPS = 9
 
 Slots = npt.NDArray[np.int64]
 
@@ -87,14 +95,23 @@ class Meta:
             creation=secrets.randbits(62),
             boot=boot_id(),
             created=time.time(),
-            checkpoint_seen=bool(identity.checkpoint) and Path(identity.checkpoint).is_dir(),
+            checkpoint_seen=_is_seen(identity.checkpoint),
         )
+
+    def moved(self, checkpoint: str) -> Meta:
+        """The same segment, with its checkpoint elsewhere."""
+        identity = replace(self.identity, checkpoint=checkpoint)
+        return replace(self, identity=identity, checkpoint_seen=_is_seen(checkpoint))
+
+
+def _is_seen(checkpoint: str) -> bool:
+    return bool(checkpoint) and Path(checkpoint).is_dir()
 
 
 def write_meta(directory: Path, meta: Meta) -> None:
     """Writes ``meta.json``; it is there as a whole or not at all."""
     temporary = directory / f"{META}.tmp"
-    temporary.write_text(json.dumps(asdict(meta), indent=1))
+    private_file(temporary, json.dumps(asdict(meta), indent=1).encode())
     os.replace(temporary, directory / META)
 
 
@@ -122,6 +139,14 @@ def map_header(file: int) -> Slots:
     return np.frombuffer(mmap.mmap(file, HEADER_BYTES), dtype=np.int64)
 
 
+@contextmanager
+def changing_columns(slots: Slots, folder: Path) -> Iterator[None]:
+    """Around the making and removing of columns: whoever else removes some is found out by the folder's time."""
+    slots[SLOT_COLUMNS] = 0
+    yield
+    slots[SLOT_COLUMNS] = os.stat(folder).st_mtime_ns
+
+
 def examine(directory: Path) -> Found:
     """What lies in ``directory``, read without locking or mapping anything."""
     files = read(directory)
@@ -147,11 +172,22 @@ def read(directory: Path) -> tuple[Meta, Slots] | Absent | Foreign:
         meta = _parse_meta(_read_bytes(folder, META))
         if not isinstance(meta, Meta):
             return meta
-        return _parse_header(_read_bytes(folder, HEADER), meta)
+        found = _parse_header(_read_bytes(folder, HEADER), meta)
+        return found if isinstance(found, Foreign) or _has_its_columns(folder, found[1]) else Absent()
     except FileNotFoundError:
         return Absent()
     finally:
         os.close(folder)
+
+
+def _has_its_columns(folder: int, slots: Slots) -> bool:
+    """False if somebody else has removed one: it would be made anew and empty by the next process."""
+    changed = os.stat(COLUMNS, dir_fd=folder).st_mtime_ns
+    expected = int(slots[SLOT_COLUMNS])
+    if expected in (0, changed):
+        return True
+    # Unless a task at work has just made one.
+    return int(np.frombuffer(_read_bytes(folder, HEADER), dtype=np.int64)[SLOT_COLUMNS]) != expected
 
 
 def _parse_meta(data: bytes) -> Meta | Absent | Foreign:
@@ -180,11 +216,3 @@ def _parse_header(data: bytes, meta: Meta) -> tuple[Meta, Slots] | Foreign:
 def _read_bytes(folder: int, name: str) -> bytes:
     with open(name, "rb", opener=lambda path, flags: os.open(path, flags, dir_fd=folder)) as stream:
         return stream.read()
-
-
-def boot_id() -> str:
-    """A name for the present run of the operating system; empty where there is none to read."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

@@ -10,6 +10,7 @@
         out-<t>-<port>  what it keeps for others of its two newest batches
         step-<t>-<k>    how far batch t had come after its step k
         note            what has to be remembered until the next batch ends
+        missed          since when the checkpoint is gone
 
 A batch is applied in this order, under the lock; the states' journals make every kill between two steps
 recoverable::
@@ -33,6 +34,7 @@ a rollback leads to the end of that step, and the next step begins like a batch.
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import shutil
@@ -40,6 +42,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
@@ -48,17 +51,17 @@ from afspark.errors import SegmentError
 from afspark.runtime.lifecycle import NONE_APPLIED, RESTORING, Absent, Foreign, Identity, Present
 from afspark.runtime.segment import header
 from afspark.runtime.segment.columns import MappedColumns, no_space_as_error
-from afspark.runtime.segment.folders import NEW, discard, locked_folder
+from afspark.runtime.segment.folders import NEW, discard, locked_folder, own_files, private_file
 from afspark.runtime.segment.lock import FileLock
 
 LOCK_SECONDS = 10.0
 """How long creating and destroying wait for a process that still works on the segment."""
 
-_COLUMNS = "columns"
 _REPORT = "report-"
 _OUT = "out-"
 _STEP = "step-"
 _NOTE = "note"
+_MISSED = "missed"
 
 T = TypeVar("T")
 
@@ -72,11 +75,12 @@ class Segment:
     def __init__(self, directory: Path, meta: header.Meta) -> None:
         self.directory = directory
         self.meta = meta
-        self.columns = MappedColumns(directory / _COLUMNS)
         file = os.open(directory / header.HEADER, os.O_RDWR)
         self._lock = FileLock(file, directory)
         self._inode = os.fstat(file).st_ino
         self._slots = header.map_header(file)
+        columns = directory / header.COLUMNS
+        self.columns = MappedColumns(columns, partial(header.changing_columns, self._slots, columns))
         self._token = secrets.randbits(62) | 1
         self._attached: dict[str, Any] = {}
 
@@ -97,7 +101,7 @@ class Segment:
         segment for longer than ``timeout_seconds``, `SegmentError` if the old segment is of a newer
         incarnation of the same worker, `NoSpace` if the file system is full.
         """
-        with locked_folder(directory.parent, timeout_seconds):
+        with own_files(directory), locked_folder(directory.parent, timeout_seconds):
             _clear_place(directory, identity, incarnation, timeout_seconds)
             with no_space_as_error(directory, header.HEADER_BYTES):
                 _build(directory, identity, incarnation, RESTORING if restoring else NONE_APPLIED)
@@ -223,16 +227,25 @@ class Segment:
         self._write(_step_name(batch, step), note)
         self._store(batch - 1, marked=False, step=step)
         if step > 1:
-            (self.directory / _step_name(batch, step - 1)).unlink(missing_ok=True)
+            self._forget(_step_name(batch, step - 1))
 
     def step_note(self, batch: int) -> bytes | None:
         """The note of the last closed step of ``batch``, or what `restored_at` has left for its first one."""
         return self._read(_step_name(batch, self.step))
 
-    def restored_at(self, batch: int, note: bytes) -> None:
-        """While restoring: ``batch`` was under way, and the contents are those after some of its steps."""
+    def restored_at(self, batch: int, note: bytes, backups: int) -> None:
+        """While restoring: ``batch`` was under way, and the contents are those after some of its steps, in which so
+        many ``backups`` were made.
+        """
         self._require_lock()
+        self._slots[header.SLOT_BACKUPS] = backups
         self._write(_step_name(batch, 0), note)
+
+    def number_backup(self) -> int:
+        """A number above those of all backups begun before, by whichever process."""
+        self._require_lock()
+        self._slots[header.SLOT_BACKUPS] += 1
+        return int(self._slots[header.SLOT_BACKUPS])
 
     def keep(self, batch: int, port: str, data: bytes | memoryview) -> None:
         """Keeps something for other stages: of the batch being applied, or of the last one while it is restored."""
@@ -252,7 +265,7 @@ class Segment:
         """Remembers a text until it is replaced; None forgets it."""
         self._require_lock()
         if text is None:
-            (self.directory / _NOTE).unlink(missing_ok=True)
+            self._forget(_NOTE)
         else:
             self._write(_NOTE, text.encode())
 
@@ -289,6 +302,28 @@ class Segment:
         if data is None:
             raise SegmentError(f"{self.directory} has lost its report of batch {batch}.", path=str(self.directory))
         return data
+
+    def missed_since(self, now: float, *, gone: bool) -> float | None:
+        """Since when the checkpoint is ``gone`` at every look, without any use in between; None if it is not."""
+        try:
+            since = float((self._read(_MISSED) or b"nan").decode())
+        except ValueError:
+            since = math.nan
+        if not gone:
+            if not math.isnan(since):
+                self._forget(_MISSED)
+            return None
+        if not self.last_used <= since <= now:
+            since = now
+            self._write(_MISSED, repr(now).encode())
+        return since
+
+    def belong_to(self, checkpoint: str) -> None:
+        """Remembers where the checkpoint is: it may have been moved since the segment was created."""
+        if checkpoint != self.identity.checkpoint:
+            self.meta = self.meta.moved(checkpoint)
+            with own_files(self.directory):
+                header.write_meta(self.directory, self.meta)
 
     def destroy(self, timeout_seconds: float = LOCK_SECONDS) -> None:
         """Removes the folder and closes the segment. Raises `SegmentBusy` like `lock`."""
@@ -339,19 +374,26 @@ class Segment:
 
     def _write(self, name: str, data: bytes | memoryview) -> None:
         temporary = self.directory / f"{name}.tmp"
-        with no_space_as_error(temporary, len(data)):
-            temporary.write_bytes(data)
-        os.replace(temporary, self.directory / name)
+        with own_files(self.directory), no_space_as_error(temporary, len(data)):
+            private_file(temporary, data)
+            os.replace(temporary, self.directory / name)
 
     def _read(self, name: str) -> bytes | None:
-        try:
-            return (self.directory / name).read_bytes()
-        except FileNotFoundError:
-            return None
+        with own_files(self.directory):
+            try:
+                return (self.directory / name).read_bytes()
+            except FileNotFoundError:
+                if not self.is_current():
+                    raise
+                return None
+
+    def _forget(self, name: str) -> None:
+        with own_files(self.directory):
+            (self.directory / name).unlink(missing_ok=True)
 
     def _sweep(self, keep: int) -> None:
         kept = (_report_name(keep), f"{_OUT}{keep}-", f"{_OUT}{keep - 1}-", f"{_STEP}{keep + 1}-")
-        with os.scandir(self.directory) as entries:
+        with own_files(self.directory), os.scandir(self.directory) as entries:
             for entry in entries:
                 if entry.name.startswith((_REPORT, _OUT, _STEP)) and not entry.name.startswith(kept):
                     os.unlink(entry.path)
@@ -382,7 +424,7 @@ def _build(directory: Path, identity: Identity, incarnation: int, version: int) 
     building = Path(tempfile.mkdtemp(prefix=f"{NEW}{directory.name}-", dir=directory.parent))
     try:
         meta = header.Meta.new(identity)
-        (building / _COLUMNS).mkdir(mode=0o700)
+        (building / header.COLUMNS).mkdir(mode=0o700)
         header.write_header(building, meta, incarnation, version)
         header.write_meta(building, meta)
         os.rename(building, directory)

@@ -1,0 +1,68 @@
+"""Losses that no bound covers, because a backup or a record could not be read: whom they concern, and for how long.
+
+They are told from the durable ledger, so a driver that is started again tells the same. Without windows nobody will
+ever know again how far the state is off. A window is concerned as long as it has a pane that the lost state may have
+held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from afspark.runtime.crew import Crew
+from afspark.store import Entry, Ledger, Loss
+
+#: The worker of an entry that is about an operator as a whole.
+ALL_WORKERS = -1
+
+
+def uncovered(crew: Crew, window: int | None = None) -> list[Entry]:
+    """The ledger's entries that leave an operator without a bound: for one window, or for all that is still there."""
+    names = {crew.name, *(entrance.name for entrance in crew.entrances)}
+    first, last = crew.first_needed, window
+    if window is not None and crew.node.window is not None:
+        first = window - crew.node.window.panes + 1
+    return [
+        entry
+        for entry in crew.workforce.ledger.entries()
+        if entry.loss.operator in names and not _is_covered(entry) and _concerns(entry, first, last)
+    ]
+
+
+def declare_unread_records(ledger: Ledger, crew: Crew, batch: int, damaged: Sequence[str]) -> None:
+    """Makes durable that records before ``batch`` could not be read, if more than backups depends on them.
+
+    Which windows are open and how far lanes were taken is known from records alone, whatever became of the state.
+    """
+    if not damaged or not (crew.node.window is not None or crew.mission.pushed):
+        return
+    if any(entry.loss.batch == batch and entry.loss.worker == ALL_WORKERS for entry in uncovered(crew)):
+        return
+    loss = ledger.declare(
+        Loss(
+            batch=batch,
+            operator=crew.name,
+            worker=ALL_WORKERS,
+            incarnation=-1,
+            counted=False,
+            cause="records could not be read, so windows and positions are those of an earlier batch",
+            theta={},
+            failures=0,
+        )
+    )
+    details = {"panes": crew.workforce.calendar.panes_at_risk(known=False)} if crew.workforce.terms.paned else {}
+    ledger.complete(loss.sequence, recovery_seconds=0.0, restored_cells=0, damaged=damaged, details=details)
+
+
+def _is_covered(entry: Entry) -> bool:
+    return entry.recovery is None or entry.recovery.covered
+
+
+def _concerns(entry: Entry, first: int | None, last: int | None) -> bool:
+    """Whether the entry's panes have one in common with those from ``first`` to ``last``; None: no limit."""
+    assert entry.recovery is not None
+    lowest, highest = entry.recovery.details.get("panes", (None, None))
+    return not (
+        (first is not None and highest is not None and highest < first)
+        or (last is not None and lowest is not None and lowest > last)
+    )

@@ -1,0 +1,142 @@
+"""What users are promised of a pushed stream, checked against every item that was ever sent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from afspark.model.distances import distance
+from afspark.model.windows import Decaying, Window
+from afspark.policies import Approximate, Tolerance
+from afspark.runtime import assurance
+from afspark.runtime.crew import Crew
+from afspark.runtime.engine import Engine
+from tests.simulation.invariants import ROUNDING
+from tests.simulation.pushed.producers import Item, Ledger
+from tests.simulation.pushed.program import NAME, STATE, cell_of
+from tests.simulation.pushed.schedule import PushedSchedule
+from tests.simulation.truth import Cells
+
+Positions = Mapping[int, Mapping[str, int]]
+"""By lane and session: the end of what was taken."""
+
+
+class Truth:
+    """What a run without failures has made of the items taken so far."""
+
+    def __init__(self, schedule: PushedSchedule, ledger: Ledger) -> None:
+        self.schedule, self.ledger = schedule, ledger
+        #: by lane, session and number: the pane an item belongs to, None if it came too late for it
+        self._panes: dict[tuple[int, str], list[int | None]] = {}
+        self._counted = 0
+
+    def take(self, positions: Positions, crew: Crew) -> None:
+        """A batch is over; items are judged by the calendar that it had."""
+        for place, item in self._fresh(positions):
+            self._panes.setdefault(place, []).append(self._pane(item, crew))
+
+    def cells(self, positions: Positions, crew: Crew) -> dict[int, Cells]:
+        """By pane, of everything below the positions; those of the batch at work are judged by its calendar."""
+        panes: dict[int, Cells] = {}
+        for place, known in self._panes.items():
+            end = positions.get(place[0], {}).get(place[1], 0)
+            for item, pane in zip(self.ledger.sent[place][:end], known[:end], strict=False):
+                self._add(panes, pane, item)
+        counted = self._counted
+        for _, item in self._fresh(positions):
+            self._add(panes, self._pane(item, crew), item)
+        self._counted = counted
+        return panes
+
+    def _fresh(self, positions: Positions) -> Iterable[tuple[tuple[int, str], Item]]:
+        for lane, ends in positions.items():
+            for session, end in ends.items():
+                sent = self.ledger.sent.get((lane, session))
+                if sent is None:
+                    continue  # it has sent nothing, or it is no session
+                assert end <= len(sent), f"lane {lane} was taken to {end} of {session}, which sent {len(sent)}"
+                for item in sent[len(self._panes.get((lane, session), ())) : end]:
+                    yield (lane, session), item
+
+    def _add(self, panes: dict[int, Cells], pane: int | None, item: Item) -> None:
+        if pane is not None:
+            cells, cell = panes.setdefault(pane, {}), cell_of(self.schedule.table, item)
+            cells[cell] = cells.get(cell, 0) + item.value
+
+    def _pane(self, item: Item, crew: Crew) -> int | None:
+        window: Window | None = self.schedule.window
+        if window is None:
+            return 0
+        calendar = crew.workforce.calendar
+        if window.by == "count":
+            self._counted += 1
+            pane = (self._counted - 1) // int(window.size)
+        else:
+            pane = window.pane(item.at if window.by == "event" else calendar.now)
+        first = calendar.agenda.first_open
+        return None if first is not None and pane < first and not isinstance(window, Decaying) else pane
+
+
+def told(engine: Engine, window: int | None = None) -> float:
+    """The bound that users are told: of all that is resident, or of one window."""
+    return assurance.told(engine.operator(NAME), window)[STATE]
+
+
+class Promise:
+    """What holds whatever fails, for the policies that the query has had so far."""
+
+    def __init__(self, schedule: PushedSchedule) -> None:
+        self.schedule = schedule
+        self._had: list[Tolerance] = []
+        self.destroyed = False
+
+    def add(self, tolerance: Tolerance) -> None:
+        self._had.append(tolerance)
+
+    @property
+    def most(self) -> float:
+        """The largest error; infinite where none is promised."""
+        found = [one.promise(self.schedule.alpha) for one in self._had]
+        return max(math.inf if one is None else one for one in found)
+
+    @property
+    def recovers(self) -> bool:
+        return self.schedule.tolerance.recovers
+
+    @property
+    def items(self) -> float:
+        """How many acknowledged items may be lost."""
+        if not self.recovers:
+            return math.inf
+        tolerance = self.schedule.tolerance
+        if isinstance(tolerance, Approximate):
+            return math.inf if tolerance.items_seconds is not None else tolerance.items
+        return 0.0
+
+    def check(self, got: Cells, true: Cells, bound: float, where: str, *, single: bool = True) -> float:
+        """Observed ≤ told ≤ promised. ``single``: of one state or window, which is what a promise is about."""
+        true = {key: value for key, value in true.items() if value}
+        got = {key: value for key, value in got.items() if value}
+        apart = distance(self.schedule.divergence, got, true)
+        assert apart <= bound * (1 + ROUNDING) + ROUNDING, f"{where}: off by {apart}, told {bound}: {_apart(got, true)}"
+        over = {key: value for key, value in got.items() if value > true.get(key, 0) * (1 + ROUNDING)}
+        assert not over, f"{where}: counted more than once: {_apart(got, true)}"
+        if self.destroyed or not self.recovers:
+            return apart
+        assert math.isfinite(bound), f"{where}: told {bound}, although every loss is covered"
+        if single and not isinstance(self.schedule.window, Decaying):
+            assert bound <= self.most * (1 + ROUNDING), f"{where}: told {bound}, promised {self.most}"
+        return apart
+
+    def check_losses(self, engine: Engine, ledger: Ledger, unnoticed: int = 0) -> None:
+        """Lost items are within L, and each was acknowledged."""
+        lost = engine.operator(NAME).lost_items() + unnoticed
+        assert lost <= self.items, f"{lost} items are noted as lost, {self.items} may be"
+        for loss in engine.item_losses.entries():
+            acked = ledger.acked.get((loss.worker, loss.producer), 0)
+            assert loss.end <= acked, f"{loss} was never acknowledged: {acked}"
+
+
+def _apart(got: Cells, true: Cells) -> str:
+    different = {key: (got.get(key, 0), true.get(key, 0)) for key in got.keys() | true.keys()}
+    return str({key: pair for key, pair in sorted(different.items()) if pair[0] != pair[1]})

@@ -1,0 +1,72 @@
+"""Where the real code meets the simulated world, besides what all simulations replace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from afspark.push import desk, drain, receiver, registry, service
+from afspark.push.security import Access
+from afspark.push.wire import Message
+from afspark.runtime import engine, intake, stages, worker, workforce, writes
+from afspark.runtime.intake import Intake
+from tests.simulation.cluster import spark
+from tests.simulation.pushed.wire import FLIGHT, AtOnce, Client, Condition, Endpoint, Idle, SlowWrite
+from tests.simulation.pushed.world import PushedWorld
+from tests.simulation.world import world
+
+
+def _here() -> PushedWorld:
+    here = world()
+    assert isinstance(here, PushedWorld)
+    return here
+
+
+def _now() -> float:
+    return world().now
+
+
+def _clock(**more: Any) -> SimpleNamespace:
+    return SimpleNamespace(
+        time=lambda: _here().wall(),
+        time_ns=lambda: int(world().now * 1e9),
+        monotonic=_now,
+        perf_counter=_now,
+        sleep=lambda seconds: _here().sleep(seconds),
+        **more,
+    )
+
+
+@contextmanager
+def pushed_world() -> Iterator[None]:
+    """The engine, receivers and lanes run in the world at work while this is open."""
+    clock = _clock()
+    one_thread = {"Lock": Condition, "Condition": Condition, "Event": Condition}
+    seams: list[tuple[Any, str, Any]] = [
+        (engine, "time", clock),
+        (workforce, "time", clock),
+        (worker, "time", clock),
+        (intake, "time", clock),
+        (service, "time", clock),
+        (registry, "time", clock),
+        (receiver, "time", clock),
+        (desk, "time", clock),
+        (stages, "Intake", partial(Intake, clock=_now)),
+        (writes, "threading", SimpleNamespace(Thread=SlowWrite)),
+        (service, "threading", SimpleNamespace(Thread=Idle, **one_thread)),
+        (receiver, "threading", SimpleNamespace(Thread=AtOnce, **one_thread)),
+        (receiver, "atexit", SimpleNamespace(register=lambda stop: None, unregister=lambda stop: None)),
+        (receiver, "FlightEndpoint", Endpoint),
+        (drain, "flight", FLIGHT),
+        (Message, "to_bytes", lambda message: message),
+        (Message, "from_bytes", lambda message: message),
+        (Access, "connect", lambda self, address, **options: Client(address)),
+    ]
+    with spark(), ExitStack() as stack:
+        for owner, name, value in seams:
+            stack.enter_context(patch.object(owner, name, value))
+        yield

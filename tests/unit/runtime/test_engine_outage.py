@@ -1,0 +1,96 @@
+"""A checkpoint that goes away or runs full while the query works on it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from afspark.errors import StoreAway, StoreFull
+from tests.unit.runtime.conftest import MakeRig
+
+BATCH = 2
+
+
+def test_a_checkpoint_that_is_away_for_a_moment_is_waited_for(make_rig: MakeRig) -> None:
+    rig, truth = make_rig()
+    away = rig.root / "away"
+    returning = []
+
+    def move(batch: int) -> None:
+        if batch == BATCH:
+            rig.checkpoint.rename(away)
+            returning.append(threading.Timer(0.5, away.rename, [rig.checkpoint]))
+            returning[0].start()
+
+    rig.go(deliver=move)
+    assert returning and not away.exists()
+    rig.lose()
+    rig.start()
+    rig.go()
+    rig.driver.ready()
+    assert rig.counts() == truth
+
+
+@pytest.mark.parametrize("who", ["driver", "workers"])
+def test_a_checkpoint_that_stays_away_stops_the_query_and_is_not_made_anew(make_rig: MakeRig, who: str) -> None:
+    rig, truth = make_rig(store_wait_seconds=0.3)
+    away = rig.root / "away"
+    rig.go(BATCH)
+
+    def move(*_: object) -> None:
+        if rig.checkpoint.exists():
+            rig.checkpoint.rename(away)
+
+    if who == "workers":
+        rig.hosts.before = lambda kind, partition, attempt: move() if kind == "job" else None
+    with pytest.raises(StoreAway):
+        rig.go(1, deliver=move)
+    assert not rig.checkpoint.exists()
+    rig.hosts.before = None
+    away.rename(rig.checkpoint)
+    rig.start()
+    rig.go()
+    assert rig.counts() == truth
+    assert rig.ledger == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("a small file system can be mounted by root only")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_disk_is_called_that_and_costs_nothing(make_rig: MakeRig, small_disk: Path) -> None:
+    rig, truth = make_rig()
+    rig.checkpoint = small_disk / "checkpoint"
+    ballast = small_disk / "ballast"
+
+    def fill(batch: int) -> None:
+        if batch == BATCH:
+            with ballast.open("wb", buffering=0) as file, suppress(OSError):
+                while True:
+                    file.write(bytes(4096))
+
+    with pytest.raises(StoreFull) as caught:
+        rig.go(deliver=fill)
+    assert (caught.value.path, caught.value.free) == (str(rig.checkpoint), 0)
+    assert "ermission" not in str(caught.value)
+    os.unlink(ballast)
+    rig.lose()
+    rig.start()
+    rig.go()
+    assert rig.counts() == truth
+    assert all(entry.recovery is not None and entry.recovery.covered for entry in rig.ledger)

@@ -1,0 +1,289 @@
+"""A closed step is final, so losing what came after the last backup counts, in the middle of a tick as between two."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from afspark.bounds import Place
+from afspark.errors import BackupLost
+from afspark.model.states import HashTable
+from afspark.model.windows import Agenda, Hopping, PaneReport
+from afspark.policies import Approximate
+from afspark.runtime.faults import Phase
+from afspark.runtime.intake import LaneAway
+from afspark.runtime.lifecycle import Hint
+from afspark.runtime.orders import Calendar, Mission, Report, Status, Trace
+from afspark.runtime.panes import Panes, label
+from afspark.runtime.roster import Member
+from afspark.runtime.segment import SegmentAddress, process_cache
+from afspark.runtime.steps import find_unnamed
+from afspark.runtime.terms import Terms
+from afspark.store import open_store
+from afspark.store.naming import OBJECTS
+from tests.unit.runtime.test_steps import A, Bench, Died, FakeLane, GatedStore
+
+THETA = 100.0
+
+
+@dataclass
+class Approximating(Bench):
+    """A worker that may lose up to THETA, as its driver sees it: every loss that it reports is declared."""
+
+    exact: bool = False
+    window: Hopping | None = None
+    member: Member = field(default_factory=lambda: Member(worker=0, home="a"))
+
+    @property
+    def terms(self) -> Terms:
+        states = {"seen": HashTable(key="int64", value="int64")}
+        return Terms(tolerance=Approximate(THETA), states=states, place=Place(workers=1), window=self.window)
+
+    @property
+    def mission(self) -> Mission:
+        return replace(super().mission, window=self.window)
+
+    def attempt(self, lane: FakeLane, probe: Callable[[Phase], None] = lambda phase: None) -> Report:
+        """Spark runs the task of the present order."""
+        agenda = Agenda(first_open=0, touched=frozenset({0})) if self.window else Agenda()
+        calendar = Calendar(agenda=agenda, exposed=agenda.touched)
+        order = self.member.order(1, self.terms, 0, calendar)
+        given = {name: getattr(order, name) for name in order.__dataclass_fields__ if name not in ("worker", "batch")}
+        report = self.run(lane, probe=probe, **given)
+        if report.status is Status.MISSING:
+            self.member = self.member.lost(self.terms, "a", calendar, report.trace)
+        return report
+
+    def batch(self, lane: FakeLane, probe: Callable[[Phase], None] = lambda phase: None) -> Report:
+        """The driver declares what is reported missing, and tries until the batch is applied."""
+        for _ in range(12):
+            report = self.attempt(lane, probe)
+            if report.status is Status.APPLIED:
+                return report
+        raise AssertionError(report)
+
+    def lose(self) -> None:
+        """The host dies, with its memory."""
+        process_cache().clear()
+        shutil.rmtree(self.place, ignore_errors=True)
+
+    def state(self) -> dict[str, dict[int, int]]:
+        """The cells of every state that is resident."""
+        home = SegmentAddress(self.place).open()
+        assert home is not None
+        with home.lock(1.0):
+            panes = Panes(home.columns, self.terms.states, paned=self.window is not None, first=0)
+            found = {label(name, pane): state.export() for name, pane, state in panes.named()}
+        return {
+            name: dict(zip(cells.column(0).to_pylist(), cells.column(1).to_pylist(), strict=True))
+            for name, cells in found.items()
+        }
+
+    @property
+    def told(self) -> float:
+        return self.terms.realised([self.member.strikes])["seen"]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Approximating]:
+    store = GatedStore(open_store(str(tmp_path / "store")))
+    yield Approximating(store, tmp_path / "segments" / "q" / "tally-0")
+    process_cache().clear()
+
+
+def dies_in_step(number: int) -> Callable[[Phase], None]:
+    steps = 0
+
+    def probe(phase: Phase) -> None:
+        nonlocal steps
+        steps += phase is Phase.BACKING_UP
+        if steps == number:
+            raise Died
+
+    return probe
+
+
+def dies_when_confirmed(lane: FakeLane, more: int) -> Callable[[Phase], None]:
+    """In the middle of a step, once so many more items are confirmed."""
+    wanted = lane.confirmed + more
+
+    def probe(phase: Phase) -> None:
+        if phase is Phase.APPLYING and lane.confirmed >= wanted:
+            raise Died
+
+    return probe
+
+
+def same_key(count: int) -> list[list[int]]:
+    """Portions of one item each, all of one key."""
+    return [[7]] * count
+
+
+def test_every_loss_in_the_first_tick_of_an_incarnation_is_counted_and_the_bound_holds(bench: Approximating) -> None:
+    """Spark runs the same request again and again; each time the host dies after steps that were confirmed."""
+    lane = FakeLane(same_key(400))
+    for _ in range(6):
+        with pytest.raises(Died):
+            bench.batch(lane, dies_when_confirmed(lane, 30))
+        bench.lose()
+    assert bench.batch(lane).positions == {A: 400}
+    observed = 400 - bench.state()["seen"].get(7, 0)
+    assert bench.member.failures == 6
+    assert 0 < observed <= bench.told <= THETA
+
+
+def test_a_loss_before_the_first_step_is_final_counts_nothing(bench: Approximating) -> None:
+    """A crash loop must not drive the threshold to zero."""
+    lane = FakeLane(same_key(5))
+
+    def die(phase: Phase) -> None:
+        if phase is Phase.APPLYING:
+            raise Died
+
+    for _ in range(5):
+        with pytest.raises(Died):
+            bench.attempt(lane, die)
+        bench.lose()
+    assert bench.batch(lane).positions == {A: 5}
+    assert bench.member.failures == 0 and bench.told == 0.0
+
+
+def test_an_exact_worker_takes_up_its_own_steps_when_its_request_is_run_again(bench: Approximating) -> None:
+    bench.exact = True
+    exact = replace(bench.member, hint=Hint.CREATE)
+    lane = FakeLane([[1, 2], [3], [4, 5], [6], [7]])
+    with pytest.raises(Died):
+        bench.run(lane, probe=dies_in_step(4), hint=exact.hint)
+    assert lane.confirmed > 0
+    bench.lose()
+    report = bench.run(lane, hint=exact.hint)
+    assert bench.restored(report.backups) == dict.fromkeys(range(1, 8), 1)
+
+
+@pytest.mark.parametrize("exact", [True, False], ids=["exact", "approximate"])
+def test_a_worker_restored_behind_a_backup_that_was_durable_stops(bench: Approximating, exact: bool) -> None:
+    """Whoever deletes a backup breaks the promise; nobody goes on in silence."""
+    bench.exact = exact
+    lane = FakeLane([[1, 2], [3], [4, 5], [6], [7]])
+    with pytest.raises(Died):
+        bench.run(lane, probe=dies_in_step(4), theta={"seen": 0.0})
+    bench.lose()
+    bench.store.delete(list(bench.store.list(OBJECTS)))
+    report = bench.run(lane, hint=Hint.RECOVER, incarnation=2, counted={1: frozenset()})
+    assert report.status is Status.FAILED and isinstance(report.error, BackupLost)
+    assert report.error.fields["confirmed"] > report.error.fields["restored"]
+
+
+def test_items_confirmed_by_nobody_known_stop_an_approximate_worker(bench: Approximating) -> None:
+    report = bench.run(FakeLane([[1]] * 5, confirmed=3))
+    assert report.status is Status.FAILED and isinstance(report.error, BackupLost)
+
+
+def test_a_damaged_step_backup_is_a_loss_that_is_not_covered(bench: Approximating) -> None:
+    bench.exact = True
+    lane = FakeLane([[1, 2], [3], [4, 5], [6], [7]])
+    with pytest.raises(Died):
+        bench.run(lane, probe=dies_in_step(4))
+    bench.lose()
+    found = find_unnamed(bench.mission, bench.order(incarnation=2)).passage
+    assert found is not None
+    # A step is confirmed with the second pull after it at the latest.
+    names = [backup.name for backup in found.backups[1:]]
+    for name in names:
+        bench.store.put(name, bench.store.get(name)[:-1])
+    report = bench.run(lane, hint=Hint.RECOVER, incarnation=2)
+    assert report.status is Status.APPLIED and sorted(report.damaged) == sorted(names)
+
+
+def test_the_newest_backup_is_told_by_its_number_whatever_the_clock_says(
+    bench: Approximating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.exact = True
+    times = iter([100.0, 99.0, 98.0, *range(97, 0, -1)])
+    monkeypatch.setattr("time.time", lambda: next(times))
+    lane = FakeLane([[1, 2], [3], [4, 5], [6], [7]])
+    with pytest.raises(Died):
+        bench.run(lane, probe=dies_in_step(5))
+    bench.lose()
+    report = bench.run(lane, hint=Hint.RECOVER, incarnation=2)
+    assert bench.restored(report.backups) == dict.fromkeys(range(1, 8), 1)
+
+
+def test_others_are_shut_out_before_the_store_is_searched(bench: Approximating) -> None:
+    """Otherwise one that is still at work could confirm items for a backup that was not there yet."""
+    events: list[str] = []
+
+    class Noted(FakeLane):
+        def attach(self, positions: Any) -> Any:
+            events.append("attached")
+            return super().attach(positions)
+
+    listed = bench.store.inner.list
+
+    def noted_list(prefix: str) -> Any:
+        events.append("listed")
+        return listed(prefix)
+
+    bench.store.list = noted_list  # type: ignore[method-assign]
+    bench.run(Noted([[1]]))
+    assert events[:2] == ["attached", "listed"]
+
+
+def test_a_worker_is_not_restored_while_its_receiver_is_away(bench: Approximating) -> None:
+    class Away(FakeLane):
+        def attach(self, positions: Any) -> Any:
+            self.empty += 10
+            raise LaneAway
+
+    assert bench.run(Away([[1]])).status is Status.BUSY
+
+
+# --- windows ------------------------------------------------------------------------------------------------
+
+
+def test_a_pane_opened_in_the_tick_is_struck_as_well(bench: Approximating) -> None:
+    """The driver knows of the panes at the last commit; the store tells of those opened since."""
+    bench.window = Hopping(10, column="n")
+    bench.member = Member(worker=0, home="a", completed=1, hint=Hint.CREATE)
+    lane = FakeLane([[15]] * 400)
+    with pytest.raises(Died):
+        bench.attempt(lane, dies_when_confirmed(lane, 30))
+    bench.lose()
+    bench.member = replace(bench.member, hint=Hint.RESUME)
+    bench.batch(lane)
+    assert {name for strike in bench.member.strikes for name in strike.taken} == {"seen@0", "seen@1"}
+    observed = 400 - bench.state()["seen@1"].get(15, 0)
+    assert 0 < observed <= bench.terms.realised([bench.member.strikes], window=1)["seen"] == THETA / 2
+
+
+def test_an_incarnation_is_struck_once_for_each_pane() -> None:
+    terms = Terms(
+        tolerance=Approximate(THETA),
+        states={"n": HashTable()},
+        place=Place(workers=1),
+        window=Hopping(10, column="t"),
+    )
+    calendar = Calendar(exposed=frozenset({3, 5}))
+    seen = PaneReport(worker=0, panes=frozenset({3, 4}))
+    first = terms.strike((), calendar, Trace(2))
+    # The threshold of pane 4 had not been halved when that incarnation was at work.
+    second = terms.strike((first,), calendar, Trace(2, seen))
+    assert first.taken == {"n@3": 50.0, "n@5": 50.0} and second.taken == {"n@4": 50.0}
+    third = terms.strike((first, second), calendar, Trace(5, seen))
+    assert third.taken["n@3"] == 25.0 and third.taken["n@4"] < 50.0
+
+
+# --- a lowered limit ----------------------------------------------------------------------------------------
+
+
+def test_a_loss_is_told_by_the_threshold_its_backup_was_made_under() -> None:
+    terms = Terms(tolerance=Approximate(20.0), states={"n": HashTable()}, place=Place(workers=1))
+    member = Member(worker=0, home="a", completed=3, older_theta={"n": 1000.0})
+    lost = member.lost(terms, "b")
+    assert lost.strikes[-1].taken == {"n": 1000.0} and lost.older_theta is None
+    assert Member(worker=0, home="a", completed=3).lost(terms, "b").strikes[-1].taken == {"n": 10.0}

@@ -1,0 +1,180 @@
+"""The driver's side of receivers: what records hold of the lanes, batch after batch."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+import afspark as af
+from afspark.push.errors import SessionOver, from_flight
+from afspark.push.listing import is_tenure
+from afspark.push.producer import Producer
+from afspark.push.workerwire import BackupNumber
+from afspark.runtime.intake import Intake, Start
+from afspark.runtime.lanes import open_lane
+from afspark.runtime.lifecycle import Hint
+from afspark.runtime.orders import Order, Report, Status
+from afspark.runtime.pipeline import Pipeline
+from afspark.runtime.reception import Reception
+from afspark.runtime.sources import Pushed
+from afspark.runtime.steps import Passage
+from afspark.store import open_store
+from tests.unit.push.flightclient import Client
+
+SCHEMA = pa.schema([("n", pa.int64())])
+WORKERS = 2
+
+
+class Count(af.Operator):
+    alpha = 1.0
+
+    def states(self) -> dict[str, Any]:
+        return {"count": af.HashTable(key="int64", value="int64")}
+
+
+class Ticks:
+    """Batches of a query of which only the receivers and the positions are real."""
+
+    def __init__(self, folder: Path) -> None:
+        source = Pushed.of(SCHEMA, lanes=WORKERS)
+        tolerance = af.Approximate(theta=0, items=1000)
+        pipeline = Pipeline.single(source=source, operator=Count(), name="count", workers=WORKERS, tolerance=tolerance)
+        (self.name,) = pipeline.sources
+        self.reception = Reception(cast("Any", None), pipeline, {self.name: open_store(str(folder))})
+        self.reception.open()
+        self.batch = 0
+        self.items = 0
+        self.gaps = 0
+
+    @property
+    def address(self) -> str:
+        return self.reception.addresses()[0]
+
+    def go(self, *, stepped: bool = True) -> dict[str, Any]:
+        """One batch; the positions in its record."""
+        orders = [self._order(worker) for worker in range(WORKERS)]
+        reports = [self._serve(order) for order in orders]
+        self.reception.advance(self.name, reports)
+        record: dict[str, Any] = json.loads(json.dumps(self.reception.to_json()))
+        self.reception.confirm(self.name, orders, stepped=stepped)
+        self.batch += 1
+        return record[self.name]
+
+    def _order(self, worker: int) -> Order:
+        return Order(
+            worker=worker,
+            batch=self.batch,
+            incarnation=0,
+            hint=Hint.RESUME,
+            fence=1,
+            home="",
+            theta={},
+            missing={},
+        )
+
+    def _serve(self, order: Order) -> Report:
+        # What a task gets has been pickled.
+        chunk = pickle.loads(pickle.dumps(self.reception.claim(self.name, {"lane": order.worker})))
+        with closing(open_lane(order, chunk)) as lane:
+            intake = Intake(lane, seconds=math.inf)
+            intake.resume(Passage(positions=chunk["positions"]), Start(durable=BackupNumber(order.batch, -1, 0)))
+            for _ in range(2):
+                portion = intake.portion(wait=0.05)
+                assert portion is not None
+                self.items += sum(batch.num_rows for batch in portion.items)
+            self.gaps += sum(gap.items for gap in intake.gaps)
+            return Report(worker=order.worker, status=Status.APPLIED, host="", positions=dict(intake.positions))
+
+
+@pytest.fixture
+def ticks(tmp_path: Path) -> Iterator[Ticks]:
+    made = Ticks(tmp_path)
+    yield made
+    made.reception.close()
+
+
+def send(address: str, name: str, rows: int) -> None:
+    with Producer(address, name, SCHEMA, batch_rows=1) as producer:
+        producer.send(pa.record_batch({"n": list(range(rows))}, schema=SCHEMA))
+
+
+def test_a_record_holds_no_positions_of_sessions_that_have_ended(ticks: Ticks) -> None:
+    with Producer(ticks.address, "alive", SCHEMA, batch_rows=1) as alive:
+        alive.send(pa.record_batch({"n": [1, 2, 3]}, schema=SCHEMA))
+        alive.flush(10)
+        for _ in range(5):
+            for number in range(4):
+                send(ticks.address, f"short {number}", 3)
+            ticks.go()
+        # Not before their objects in the item log are deleted.
+        for _ in range(200):
+            lanes = ticks.go()
+            if max(map(len, lanes.values())) == 2:
+                break
+        assert [[name for name in lane if not is_tenure(name)] for lane in lanes.values()] == [[alive.id]] * WORKERS
+    assert ticks.items == 3 + 5 * 4 * 3
+    assert ticks.gaps == 0
+
+
+def test_a_receiver_that_died_is_told_which_sessions_are_over(ticks: Ticks) -> None:
+    send(ticks.address, "short", 3)
+    with Producer(ticks.address, "alive", SCHEMA, batch_rows=1) as alive:
+        alive.send(pa.record_batch({"n": [1, 2, 3, 4]}, schema=SCHEMA))
+        alive.flush(10)
+        for _ in range(3):
+            ticks.go()
+        ticks.reception.crash()
+        alive.send(pa.record_batch({"n": [5, 6]}, schema=SCHEMA))
+        alive.flush(10)
+        ticks.go()
+    assert (ticks.items, ticks.gaps) == (9, 0)
+
+
+def test_a_session_that_is_over_is_not_taken_for_another_after_the_receivers_death(ticks: Ticks) -> None:
+    client = Client(ticks.address, "short")
+    client.hello()
+    client.bye({})
+    ticks.go()
+    assert client.id not in ticks.reception.positions[ticks.name][0]
+    ticks.reception.crash()
+    with pytest.raises(flight.FlightError) as caught:
+        client.again(ticks.address).hello()
+    assert isinstance(from_flight(caught.value, ""), SessionOver)
+
+
+def test_the_workers_secret_is_another_for_every_start_and_stays_out_of_sight(tmp_path: Path) -> None:
+    secrets = set()
+    for _ in range(2):
+        ticks = Ticks(tmp_path)
+        claim = ticks.reception.claim(ticks.name, {"lane": 0})
+        secret = claim["access"].worker_secret
+        secrets.add(secret)
+        assert secret not in repr(claim) and secret not in json.dumps(ticks.reception.to_json())
+        assert not any(secret in path.read_bytes().decode("latin1") for path in tmp_path.rglob("*") if path.is_file())
+        ticks.reception.close()
+    assert len(secrets) == 2
+
+
+def test_items_stay_with_their_receiver_until_spark_has_committed_their_batch(ticks: Ticks) -> None:
+    """If everything dies after the record and before that, the batch runs again from the record before it."""
+
+    def pending() -> int:
+        (receiver,) = ticks.reception.stats().values()
+        return sum(lane["pending_items"] for lane in receiver["lanes"].values())
+
+    with Producer(ticks.address, "p", SCHEMA, batch_rows=1) as producer:
+        producer.send(pa.record_batch({"n": [1, 2, 3]}, schema=SCHEMA))
+        producer.flush(10)
+        ticks.go(stepped=False)
+        assert (ticks.items, pending()) == (3, 3)
+        ticks.go(stepped=False)
+        assert (ticks.items, pending()) == (3, 0)

@@ -1,0 +1,137 @@
+"""Resident state that vanishes while its process lives: a declared loss at whatever moment, never the user's fault."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from afspark.algorithms import WordCount
+from afspark.errors import OperatorFailed, WorkerFailed
+from afspark.policies import Approximate, MiniBatch, Tolerance
+from afspark.runtime import worker
+from afspark.runtime.faults import Phase
+from afspark.runtime.segment import Segment
+from afspark.runtime.segment.columns import MappedColumns
+from tests.unit.runtime.conftest import MakeRig
+from tests.unit.runtime.sparkless import Rig
+from tests.unit.runtime.test_engine_failures import worst
+from tests.unit.runtime.test_engine_placement import promised
+
+BATCH = 3
+
+
+def all_of_it(directory: Path) -> None:
+    shutil.rmtree(directory)
+
+
+def its_columns(directory: Path) -> None:
+    shutil.rmtree(directory / "columns")
+
+
+def a_column(directory: Path) -> None:
+    max((directory / "columns").iterdir()).unlink()
+
+
+def once(rig: Rig, vanish: Callable[[Path], None]) -> Callable[[Path], None]:
+    """Takes the first segment that it is asked about in the batch, over all processes."""
+
+    def act(directory: Path) -> None:
+        done = rig.root / "vanished"
+        if rig.committed == BATCH - 1 and directory.exists() and not done.exists():
+            done.touch()
+            vanish(directory)
+
+    return act
+
+
+def check(rig: Rig, truth: Any, tolerance: Tolerance) -> None:
+    rig.go()
+    assert (rig.root / "vanished").exists()
+    error = worst(truth, rig.counts())
+    assert error <= rig.bound() <= promised(tolerance)
+    (entry,) = rig.ledger
+    assert entry.loss.counted and entry.recovery is not None and entry.recovery.covered
+
+
+@pytest.mark.parametrize("tolerance", [MiniBatch(), Approximate(400.0)], ids=lambda one: one.name)
+@pytest.mark.parametrize("vanish", [all_of_it, its_columns, a_column])
+def test_between_two_batches(make_rig: MakeRig, vanish: Callable[[Path], None], tolerance: Tolerance) -> None:
+    rig, truth = make_rig(tolerance=tolerance)
+    rig.go(BATCH)
+    once(rig, vanish)(rig.segment_folders()["operator", 0])
+    check(rig, truth, tolerance)
+
+
+@pytest.mark.parametrize("phase", [Phase.BETWEEN, Phase.APPLYING, Phase.BACKING_UP])
+def test_at_every_phase_of_a_batch(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch, phase: Phase) -> None:
+    rig, truth = make_rig(keyed=phase is Phase.APPLYING)
+    act = once(rig, all_of_it)
+
+    def strike(faults: Any, batch: int, found: Phase, directory: Path) -> None:
+        if found is phase:
+            act(directory)
+
+    monkeypatch.setattr(worker, "strike", strike)
+    check(rig, truth, MiniBatch())
+
+
+@pytest.mark.parametrize("part", ["begin", "finish", "keep", "_write", "_sweep", "_store", "columns"])
+def test_before_every_use_of_its_files(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    rig, truth = make_rig(keyed=True, emits=True)
+    act = once(rig, all_of_it)
+    if part == "columns":
+        opened = MappedColumns.open
+
+        def open_(columns: MappedColumns, *arguments: Any) -> Any:
+            act(columns._directory.parent)
+            return opened(columns, *arguments)
+
+        monkeypatch.setattr(MappedColumns, "open", open_)
+    else:
+        real = getattr(Segment, part)
+
+        def use(segment: Segment, *arguments: Any, **named: Any) -> Any:
+            act(segment.directory)
+            return real(segment, *arguments, **named)
+
+        monkeypatch.setattr(Segment, part, use)
+    check(rig, truth, MiniBatch())
+
+
+def test_before_the_sink_reads_what_it_kept(make_rig: MakeRig) -> None:
+    """Nothing to read must not pass for nothing to say."""
+    rig, truth = make_rig(keyed=True, emits=True)
+    act = once(rig, all_of_it)
+    seen: list[int] = []
+
+    def deliver(batch: int) -> None:
+        act(rig.segment_folders()["operator", 0])
+        seen.append(sum(len(rows) for rows in rig.sent(batch, port="rows")))
+
+    rig.go(deliver=deliver)
+    assert rig.counts() == truth
+    assert all(seen) and len(seen) == rig.committed + 1
+
+
+class Clumsy(WordCount):
+    """Looks for a file of its own."""
+
+    def process(self, items: Any, states: Any) -> None:
+        Path("/nonexistent/of-the-user").read_text()
+
+
+def test_what_the_user_does_not_find_is_the_users_error(make_rig: MakeRig) -> None:
+    rig, _ = make_rig(operator=Clumsy())
+    with pytest.raises(OperatorFailed, match="of-the-user"):
+        rig.go()
+
+
+def test_a_folder_that_cannot_be_used_is_named(make_rig: MakeRig) -> None:
+    rig, _ = make_rig()
+    rig.segments.write_text("a file where the folder should be")
+    with pytest.raises(WorkerFailed, match=str(rig.segments)):
+        rig.go()
