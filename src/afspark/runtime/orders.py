@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from afspark.errors import AfsparkError
-from afspark.model.windows import Agenda, PaneReport, Window
+from afspark.model.windows import Agenda, Decaying, PaneReport, Window
 from afspark.runtime.baditems import BadRules
 from afspark.runtime.faults import FaultPlan
 from afspark.runtime.lifecycle import Hint
@@ -29,6 +29,10 @@ class Calendar:
     exposed: frozenset[int] = frozenset()
     now: float = 0.0
     needed_from: int | None = None
+
+    def tick(self, window: Window, seen: PaneReport | None) -> int | None:
+        """The newest pane that is known of, with what a worker has ``seen`` in the batch at work."""
+        return self.agenda.after(window, [] if seen is None else [seen]).tick(window)
 
     def panes_at_risk(self, *, known: bool) -> tuple[int | None, int | None]:
         """First and last pane that a state lost before the batch at work can have held; None where nobody knows.
@@ -70,7 +74,7 @@ class Order:
     lost_items: int = 0
     #: whoever loses this incarnation will count that, whatever it has done in this batch
     counts: bool = False
-    #: counted losses by incarnation: the panes they were counted for
+    #: counted losses by incarnation: the panes they were counted for, or the ticks of a decaying window
     counted: Mapping[int, frozenset[int]] = field(default_factory=dict)
     #: False: only bring the state to the version before the batch
     apply: bool = True
@@ -133,6 +137,14 @@ class Trace:
     @property
     def panes(self) -> frozenset[int]:
         return frozenset() if self.seen is None else self.seen.panes
+
+    def is_counted(self, order: Order, window: Window | None) -> bool:
+        """Whether its loss is counted for all of its panes, or at the tick that it had reached or a later one."""
+        known = order.counted.get(self.incarnation)
+        if known is None or not isinstance(window, Decaying):
+            return known is not None and self.panes <= known
+        reached = order.calendar.tick(window, self.seen)
+        return reached is None or any(tick >= reached for tick in known)
 
 
 class Status(StrEnum):

@@ -13,7 +13,7 @@ from enum import Enum
 from afspark.policies import counts_as_failure
 from afspark.runtime.lifecycle import Hint
 from afspark.runtime.orders import Calendar, Order, Report, Status, Trace
-from afspark.runtime.terms import Strike, Terms, counted
+from afspark.runtime.terms import Strike, Terms
 from afspark.store import ObjectRef, WorkerRecord, extend
 
 
@@ -67,7 +67,7 @@ class Member:
             lost=terms.last_loss(self.strikes) if fresh else None,
             lost_items=self.lost_items if fresh else 0,
             counts=self.completed > 0,
-            counted=counted(self.strikes),
+            counted=terms.counted(self.strikes),
             calendar=calendar,
         )
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from afspark.model.windows import PaneReport
+from afspark.model.windows import PaneReport, Window
 from afspark.push.workerwire import NO_BACKUP, BackupNumber
 from afspark.runtime.orders import Mission, Order, Trace
 from afspark.store import Damage, ObjectRef, Sealed
@@ -106,12 +106,9 @@ class Unnamed:
     passage: Passage | None = None
     traces: tuple[Trace, ...] = ()
 
-    def undeclared(self, counted: Mapping[int, frozenset[int]]) -> Trace | None:
-        """The first incarnation whose loss is not ``counted`` (by incarnation, the panes), or not for all panes."""
-        for trace in self.traces:
-            if trace.incarnation not in counted or not trace.panes <= counted[trace.incarnation]:
-                return trace
-        return None
+    def undeclared(self, order: Order, window: Window | None) -> Trace | None:
+        """The first incarnation whose loss is not counted yet, or not for all that it had seen."""
+        return next((trace for trace in self.traces if not trace.is_counted(order, window)), None)
 
 
 def find_unnamed(mission: Mission, order: Order) -> Unnamed:

@@ -14,7 +14,7 @@ from typing import Any
 
 from afspark.bounds import Failure, Place, decayed, failures_in_force, realised
 from afspark.model.states import StateSpec
-from afspark.model.windows import Decaying, PaneReport, Sliding, Window
+from afspark.model.windows import Decaying, Sliding, Window, scale
 from afspark.policies import Thresholds, Tolerance, losses_add_up, thresholds_in_force
 from afspark.runtime.orders import Calendar, Trace
 from afspark.runtime.panes import label, parse_label
@@ -131,12 +131,15 @@ class Terms:
         """
         before = [strike for strike in strikes if strike.incarnation < trace.incarnation]
         lost = partial(self._taken, before, older or {})
-        if self.decaying:
-            tick = self._tick(calendar, trace.seen)
-            return Strike(taken=lost(None), tick=tick, incarnation=trace.incarnation)
+        known = self.counted(strikes).get(trace.incarnation, frozenset())
+        if isinstance(self.window, Decaying):
+            tick = calendar.tick(self.window, trace.seen) or 0
+            # At a later tick than it was counted at, only what it has lost more is added.
+            more = 1.0 - max((min(1.0, scale(self.window, tick, one)) for one in known), default=0.0)
+            taken = {name: most * more for name, most in lost(None).items()}
+            return Strike(taken=taken, tick=tick, incarnation=trace.incarnation)
         if not self.paned:
             return Strike(taken=lost(None), incarnation=trace.incarnation)
-        known = counted(strikes).get(trace.incarnation, frozenset())
         touched = (trace.panes | calendar.exposed) - known
         if not touched:
             return Strike(taken={}, incarnation=trace.incarnation)
@@ -226,18 +229,15 @@ class Terms:
                 bounds[name] += realised([loss[name] for loss in losses], adds_up=losses_add_up(spec, self.place))
         return bounds
 
-    def _tick(self, calendar: Calendar, seen: PaneReport | None) -> int:
-        assert self.window is not None
-        known = [] if seen is None else [seen]
-        return calendar.agenda.after(self.window, known).tick(self.window) or 0
-
-
-def counted(strikes: Strikes) -> dict[int, frozenset[int]]:
-    """The incarnations whose losses are counted, each with the panes that it was counted for."""
-    found: dict[int, frozenset[int]] = {}
-    for strike in strikes:
-        found[strike.incarnation] = found.get(strike.incarnation, frozenset()) | strike.struck
-    return found
+    def counted(self, strikes: Strikes) -> dict[int, frozenset[int]]:
+        """The incarnations whose losses are counted, each with the panes that it was counted for, or the ticks at
+        which it was.
+        """
+        found: dict[int, frozenset[int]] = {}
+        for strike in strikes:
+            struck = frozenset({strike.tick}) if self.decaying else strike.struck
+            found[strike.incarnation] = found.get(strike.incarnation, frozenset()) | struck
+        return found
 
 
 def _pane(name: str) -> int | None:

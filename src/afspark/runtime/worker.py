@@ -205,7 +205,7 @@ class _Task:
         chain, previous = order.chain, order.previous
         if self.mission.stepped:
             unnamed = find_unnamed(self.mission, order)
-            undeclared = None if self.mission.exact else unnamed.undeclared(order.counted)
+            undeclared = None if self.mission.exact else unnamed.undeclared(order, self.mission.window)
             if undeclared is not None:
                 raise _Undeclared(undeclared)
             if unnamed.passage is not None:
@@ -452,12 +452,11 @@ class _Task:
 
     def _tick(self, output: Output) -> int | None:
         """The tick of a decaying window that a loss of the present state would be counted at, or one before it."""
-        window, agenda = self.mission.window, self.order.calendar.agenda
+        window = self.mission.window
         if not isinstance(window, Decaying):
             return None
         # Of the times in steps nobody but the store hears before they are final.
-        seen = self._named if self.mission.stepped else output.panes
-        return agenda.after(window, [] if seen is None else [seen]).tick(window)
+        return self.order.calendar.tick(window, self._named if self.mission.stepped else output.panes)
 
     def _object_name(self) -> str:
         order, mission = self.order, self.mission

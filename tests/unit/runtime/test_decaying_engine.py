@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from afspark.bounds import Place
 from afspark.errors import CheckpointError
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
@@ -23,12 +24,13 @@ from afspark.runtime.faults import FaultPlan, Phase
 from afspark.runtime.ingest import Ingest
 from afspark.runtime.intake import Intake, LaneFeed
 from afspark.runtime.lifecycle import Hint
-from afspark.runtime.orders import Calendar, Mission, Order, Report, Status
+from afspark.runtime.orders import Calendar, Mission, Order, Report, Status, Trace
 from afspark.runtime.panes import Panes
 from afspark.runtime.pipeline import SOURCE, Edge, Node, Pipeline
 from afspark.runtime.segment import SegmentAddress, process_cache
 from afspark.runtime.segment.reading import Residents, segment_of
 from afspark.runtime.sources import Source, TextFiles
+from afspark.runtime.terms import Terms
 from afspark.runtime.worker import attend
 from afspark.store import open_store
 from tests.unit.runtime.sparkless import Hosts, Rig
@@ -199,7 +201,7 @@ class Pushed:
     """One worker whose items come from a lane; their numbers are their times."""
 
     root: Path
-    theta: float
+    theta: float = 4.0
 
     def run(self, lane: FakeLane, *, die_after: int | None = None, **changes: Any) -> Report:
         order = Order(
@@ -262,7 +264,7 @@ def _ingest(packets: Any) -> Ingest:
 
 @pytest.fixture
 def pushed(tmp_path: Path) -> Iterator[Pushed]:
-    yield Pushed(tmp_path, theta=4.0)
+    yield Pushed(tmp_path)
     process_cache().clear()
 
 
@@ -274,24 +276,32 @@ def test_steps_move_on_to_any_time(pushed: Pushed, ticks: range) -> None:
 
 
 @pytest.mark.parametrize("ticks", [range(1, 12), range(1, 6000, 997)], ids=repr)
-@pytest.mark.parametrize("steps", [1, 3, 4])
-def test_a_step_is_measured_at_the_tick_its_loss_is_counted_at(pushed: Pushed, ticks: range, steps: int) -> None:
-    """That is the newest of the last committed batch: nobody will know of the ticks that the lost steps had reached."""
-    lane = FakeLane([[tick] * 3 for tick in ticks])
+@pytest.mark.parametrize("steps", [1, 2, 3, 4])
+@pytest.mark.parametrize("items", [1, 3])
+@pytest.mark.parametrize("known", [True, False], ids=["after a batch", "in the first"])
+def test_what_steps_lose_is_counted_at_the_tick_they_had_reached(
+    pushed: Pushed, ticks: range, steps: int, items: int, known: bool
+) -> None:
+    """A driver that counts a loss at the last tick it knows of hears of later ones from whoever restores the state."""
+    lane = FakeLane([[tick] * items for tick in ticks])
+    calendar = Calendar(agenda=Agenda(latest=0.0)) if known else Calendar()
+    terms = Terms(
+        tolerance=Approximate(pushed.theta), states=Sum().states(), place=Place(workers=1), window=pushed.mission.window
+    )
     with pytest.raises(Died):
-        pushed.run(lane, die_after=steps)
+        pushed.run(lane, die_after=steps, calendar=calendar, counts=known)
     shutil.rmtree(pushed.address.directory)
-    report = pushed.run(lane, hint=Hint.RECOVER, incarnation=2)
-    assert report.positions == {A: 3 * len(ticks)}
+    strikes = [terms.strike([], calendar, Trace(1))] if known else []
+    for incarnation in range(2, 5):
+        counted = terms.counted(strikes)
+        report = pushed.run(lane, hint=Hint.RECOVER, incarnation=incarnation, calendar=calendar, counted=counted)
+        if report.trace is None:
+            break
+        strikes.append(terms.strike(strikes, calendar, report.trace))
+    assert report.status is Status.APPLIED and report.positions == {A: items * len(ticks)}
     newest = ticks[-1]
-    truth = sum(3 * 0.5 ** (newest - tick) for tick in ticks)
-    assert abs(pushed.shown(newest) - truth) <= pushed.theta * 0.5**newest + 1e-12
-
-
-def test_before_any_time_is_known_a_step_is_exact(pushed: Pushed) -> None:
-    lane = FakeLane([[tick] for tick in range(8)])
-    with pytest.raises(Died):
-        pushed.run(lane, die_after=4, calendar=Calendar())
-    shutil.rmtree(pushed.address.directory)
-    pushed.run(lane, hint=Hint.RECOVER, incarnation=2, calendar=Calendar())
-    assert pushed.shown(7) == sum(0.5 ** (7 - tick) for tick in range(8))
+    missing = sum(items * 0.5 ** (newest - tick) for tick in ticks) - pushed.shown(newest)
+    told = terms.missing(strikes, newest)["n"]
+    assert abs(missing) <= told + 1e-12
+    # One failure, counted once: at the newest tick that anybody knows of it.
+    assert told == pytest.approx(pushed.theta * 0.5 ** (newest - max(strike.tick for strike in strikes)))
