@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -219,7 +220,12 @@ class Pushed:
 
         def probe(phase: Phase) -> None:
             nonlocal steps
-            steps += phase is Phase.BACKING_UP
+            if phase is Phase.BACKING_UP:
+                steps += 1
+                # So that its items are confirmed with the next pull.
+                for thread in threading.enumerate():
+                    if thread.name == "afspark-backup":
+                        thread.join()
             if steps == die_after and phase is Phase.APPLYING:
                 raise Died
 
