@@ -59,6 +59,10 @@ class UsageError(AfsparkError):
     """The user asked for something that cannot work; nothing was started or changed."""
 
 
+class OperatorMisuse(UsageError):
+    """An operator contradicts the pipeline it stands in, whatever items it gets."""
+
+
 class InputError(AfsparkError):
     """An input file or stream cannot be read. Fields: ``path``."""
 
@@ -134,3 +138,7 @@ class WorkerFailed(AfsparkError):
 
 class OperatorFailed(AfsparkError):
     """User code raised. Nothing of the batch was applied there. Fields: ``batch``, ``worker``, ``trace``."""
+
+
+class BadItems(AfsparkError):
+    """More items were bad than the user bears. Fields: ``limit``, and ``batch`` and ``worker``."""

@@ -188,6 +188,7 @@ class Feedback(Simulation):
             assert taken <= self._share(crew, "theta") * (1 + ROUNDING), (
                 f"{table}: bound {taken} is above {crew.name}'s share"
             )
-        bound = taken + lost
-        assert missing <= bound * (1 + ROUNDING), f"{table}: {missing} missing, the bound is {bound}"
+            # Feedback that a damaged backup held is missing from whoever was to get it, in the sender's bound.
+            bound = taken + lost
+            assert missing <= bound * (1 + ROUNDING), f"{table}: {missing} missing, the bound is {bound}"
         return float(missing)

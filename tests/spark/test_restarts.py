@@ -20,7 +20,7 @@ from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 import afspark as af
-from afspark.errors import InputError
+from afspark.errors import AnotherDriver, InputError
 from tests.spark.streams import Place, at, counts, run, words, worst, write_text
 
 # Executors do not import tests: classes of this module travel with the tasks.
@@ -178,6 +178,53 @@ def test_a_driver_killed_with_all_state_is_continued_inside_the_bound(spark: Spa
     query = run(words(spark, place, af.Approximate(100.0)))
     assert 0 < worst(truth, counts(query)) <= query.bounds()["counts"] == 50.0
     assert [entry["batch"] for entry in query.ledger()] == [2, 2]
+
+
+LIVING = """
+import sys
+import afspark as af
+from afspark.errors import AnotherDriver
+from tests.spark.streams import Place, words
+from tests.spark.conftest import make_session
+from pathlib import Path
+
+place = Place(Path(sys.argv[1]))
+spark = make_session(place.root / "spark")
+query = words(spark, place, af.Approximate(100.0)).trigger(processingTime="0 seconds").start()
+query.processAllAvailable()
+(place.root / "idle").touch()
+try:
+    query.awaitTermination()
+except AnotherDriver as error:
+    (place.root / "told").write_text(str(error.process))
+"""
+
+
+def test_a_second_driver_is_refused_or_takes_over_from_one_that_is_idle(spark: SparkSession, place: Place) -> None:
+    truth = write_text(place.input, 8)
+    first = subprocess.Popen(
+        [sys.executable, "-c", LIVING, str(place.root)],
+        env={**os.environ, "PYTHONPATH": os.environ["PYTHONPATH"]},
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for(place.root / "idle", seconds=120)
+        writer = words(spark, place, af.Approximate(100.0))
+        with pytest.raises(AnotherDriver) as caught:
+            writer.start()
+        assert caught.value.process == first.pid
+        truth += write_text(place.input, 8, first=8)
+        query = writer.start(takeover=True)
+        query.awaitTermination()
+        wait_for(place.root / "told")
+        assert (place.root / "told").read_text() == str(os.getpid())
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+    assert counts(query) == truth
+    assert query.ledger() == [] and query.bounds() == {"counts": 0.0}
 
 
 @pytest.mark.parametrize(("remedy", "keyed"), [("mended", False), ("removed", True)], ids=["shares", "keyed"])

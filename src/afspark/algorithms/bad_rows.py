@@ -1,36 +1,26 @@
-"""Rows with missing or unusable values: left out and counted, or the end of the query, as the user chooses."""
+"""Rows with missing or unusable values, which operators can leave out and count themselves, a column at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from afspark.errors import UsageError
+from afspark.model.onbad import SKIP, OnBad
 from afspark.model.operator import Share
 from afspark.model.states import Numeric
 
-OnBad = Literal["skip", "stop"]
-ON_BAD: tuple[OnBad, ...] = ("skip", "stop")
-
 #: Where an operator counts what it left out; exact, because it decides nothing and costs nothing while it is 0.
 SKIPPED = "skipped"
-
-
-def check_on_bad(choice: str) -> OnBad:
-    """``choice`` if it is one; UsageError if not."""
-    for known in ON_BAD:
-        if choice == known:
-            return known
-    raise UsageError(f"on_bad is {choice!r}.", remedy=f"Use {' or '.join(map(repr, ON_BAD))}.", on_bad=choice)
 
 
 def skipped_state() -> Numeric:
     return Numeric(value="int64", exact=True)
 
 
-def refuse_bad(count: int, what: str, on_bad: OnBad, **fields: Any) -> None:
-    """UsageError if there are such rows and they are to stop the query. ``what`` says what is wrong with them."""
-    if count and on_bad == "stop":
+def refuse_bad(count: int, what: str, on_bad: OnBad | None, **fields: Any) -> None:
+    """UsageError if there are such rows and the operator does not skip them itself. ``what`` says what is wrong."""
+    if count and on_bad != SKIP:
         raise UsageError(
             f"{count} row{'s' if count > 1 else ''} {what}.",
             remedy="Mend or filter them, or let them be skipped and counted with on_bad='skip'.",

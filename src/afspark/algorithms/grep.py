@@ -13,9 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from afspark.algorithms.bad_rows import SKIPPED, check_on_bad, refuse_bad, skipped_state
+from afspark.algorithms.bad_rows import SKIPPED, refuse_bad, skipped_state
 from afspark.errors import UsageError
 from afspark.model.kernels.lines import all_lines, count_lines, lines_with, pieces_of, rows_with
+from afspark.model.onbad import check_on_bad
 from afspark.model.operator import Operator, Share
 from afspark.model.states import Numeric, StateSpec
 

@@ -16,10 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from afspark.algorithms.bad_rows import SKIPPED, check_on_bad, refuse_bad, skipped_state
+from afspark.algorithms.bad_rows import SKIPPED, refuse_bad, skipped_state
 from afspark.errors import UsageError
 from afspark.model.kernels.hashing import hash_columns
 from afspark.model.kernels.sketch import SeenKeys, estimate, update_and_find
+from afspark.model.onbad import check_on_bad
 from afspark.model.operator import Operator, Share, WorkerContext
 from afspark.model.states import HashTable, Matrix, StateSpec
 
@@ -31,7 +32,7 @@ class HeavyHitters(Operator):
     without negative values, summed as ``value`` (``int64`` or ``float64``). Divergence: the largest difference
     of any counter, in units of the weight. Results: the key columns, ``estimate`` (never below the truth) and
     ``bound`` (how much of it is compensation for failures; 0 before any). Rows whose weight is missing, negative or
-    undefined stop the query, or are skipped and counted (``on_bad="skip"``).
+    undefined are bad items, or are skipped and counted by the operator itself (``on_bad="skip"``).
 
     ``largest``: no item weighs more than this, rows that do are bad ones. With it, pushed items may be lost
     (``Approximate(items=…)``): what they can have weighed is compensated as well.
@@ -46,7 +47,7 @@ class HeavyHitters(Operator):
         rows: int = 4,
         columns: int = 8000,
         value: str = "int64",
-        on_bad: str = "stop",
+        on_bad: str | None = None,
         largest: float | None = None,
     ) -> None:
         if not keys:
@@ -60,7 +61,7 @@ class HeavyHitters(Operator):
         self.threshold = threshold
         self.shape = (rows, columns)
         self.value = value
-        self.on_bad = check_on_bad(on_bad)
+        self.on_bad = None if on_bad is None else check_on_bad(on_bad)
         self.alpha = largest
         self.key_types: tuple[pa.DataType, ...] | None = None
 

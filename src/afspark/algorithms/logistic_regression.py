@@ -27,11 +27,11 @@ from afspark.algorithms.progress import UNIT, Progress
 from afspark.errors import UsageError
 from afspark.model.kernels.arrow import Array
 from afspark.model.kernels.logistic import Workspace
+from afspark.model.onbad import SKIP, STOP, check_on_bad
 from afspark.model.operator import Operator, Share, WorkerContext
 from afspark.model.states import Own, StateSpec, Vector
 
 LOCAL, GLOBAL = "local", "global"
-SKIP, STOP = "skip", "stop"
 
 #: A model on its way: one row, however many cells it has. Without ``index`` the values are those of all cells.
 MODEL = pa.schema(
@@ -62,10 +62,8 @@ class LocalRegression(Operator):
             raise UsageError(f"The learning rate must be a number above 0, not {rate}.", rate=rate)
         if merge_every < 1:
             raise UsageError(f"merge_every is a number of items, not {merge_every}.", merge_every=merge_every)
-        if on_bad not in (SKIP, STOP):
-            raise UsageError(f"on_bad is {SKIP!r} or {STOP!r}, not {on_bad!r}.", on_bad=on_bad)
         self.features = features or Features()
-        self.rate, self.merge_every, self.on_bad = rate, merge_every, on_bad
+        self.rate, self.merge_every, self.on_bad = rate, merge_every, check_on_bad(on_bad)
         self._recovered = False
 
     @property

@@ -88,7 +88,7 @@ class WordCount(Operator):
         return WordCombiner(self.column, self.lower, self.longest)
 
     def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
-        states["counts"].add(items.column("word"), items.column("count"), hashes=items.column("hash").to_numpy())
+        states["counts"].add(items.column("word"), items.column("count"))
 
     def rows(self, cells: pa.RecordBatch) -> pa.RecordBatch:
         # Spark's strings are bytes as well; a view keeps words that are no UTF-8 as they are.

@@ -14,7 +14,9 @@ def show(options: InspectOptions) -> int:
     """Carries out ``options``; the exit status: 1 if anything is damaged. Nothing but the file of --json is written."""
     if options.json is not None:
         check_file(options.json, "--json")
-    found = inspect(options.checkpoint, verify=options.verify, segments=options.segments, cells=options.cells)
+    found = inspect(
+        options.checkpoint, verify=options.verify, segments=options.segments, cells=options.cells, bad=options.bad
+    )
     operators = found.operators if options.operator is None else (found.operator(options.operator),)
     if options.json is not None:
         save_json(options.json, plain_json(found.to_json()))

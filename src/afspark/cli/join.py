@@ -103,7 +103,6 @@ def _sources(options: JoinOptions, on: tuple[str, ...], value: str | None) -> tu
         return left, right
     assert options.input is not None and options.other is not None
     if options.format == "pcap":
-        on_bad = "stop" if options.on_bad == "stop" else "keep"
-        return PcapFiles(options.input, on_bad=on_bad), PcapFiles(options.other, on_bad=on_bad)
+        return PcapFiles(options.input, on_bad=options.on_bad), PcapFiles(options.other, on_bad=options.on_bad)
     columns = tuple(dict.fromkeys((*on, *([value] if value else []))))
     return ParquetFiles(options.input, columns=columns), ParquetFiles(options.other, columns=on)

@@ -97,6 +97,7 @@ class InspectOptions:
     segments: str | None = None
     json: str | None = None
     cells: int = 0
+    bad: bool = False
     debug: bool = False
 
 
@@ -327,6 +328,7 @@ def _add_inspect(commands: Any) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="folder or URI")
     parser.add_argument("--operator", metavar="NAME", help="show this operator only")
     parser.add_argument("--verify", action="store_true", help="read all backups in use and check them")
+    parser.add_argument("--bad", action="store_true", help="show the items that operators could not take")
     parser.add_argument("--segments", metavar="DIR", help="folder with resident state (default: that of this machine)")
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON")
     parser.add_argument(

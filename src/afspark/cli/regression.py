@@ -15,6 +15,7 @@ from afspark.cli.options import REGRESSION
 from afspark.cli.planning import MemoryLog, Plan
 from afspark.cli.regressionoptions import CLICKS, DEFAULT_ROWS, LIBSVM, PARQUET, RegressionOptions
 from afspark.cli.tasks import Judgement, Task
+from afspark.model.onbad import SKIP
 from afspark.policies import Tolerance
 from afspark.report.regression import relearn
 from afspark.runtime.query import Query
@@ -38,7 +39,7 @@ class RegressionTask(Task):
             features=operator.features,
             rate=operator.rate,
             merge_every=operator.merge_every,
-            on_bad=operator.on_bad,
+            on_bad=operator.on_bad or SKIP,
             workers=workers,
             tolerance=tolerance,
         )
@@ -101,9 +102,8 @@ def _source(options: RegressionOptions) -> Source:
         make = Clicks if options.data == CLICKS else Higgs
         return make(options.count or DEFAULT_ROWS, seed=options.seed)
     assert options.input is not None
-    on_bad = "stop" if options.on_bad == "stop" else "keep"
     if options.format == LIBSVM:
-        return LibsvmFiles(options.input, on_bad=on_bad)
+        return LibsvmFiles(options.input, on_bad=options.on_bad)
     if options.format == PARQUET:
         named = (*options.numeric, *options.categorical)
         return ParquetFiles(options.input, columns=(options.label, *named) if named else None)
@@ -115,5 +115,5 @@ def _source(options: RegressionOptions) -> Source:
         text_label=options.positive is not None,
         names=options.names,
         delimiter=options.delimiter,
-        on_bad=on_bad,
+        on_bad=options.on_bad,
     )

@@ -245,7 +245,7 @@ def _heavy_hitters(options: RunOptions) -> Task:
         if options.format == "text":
             source = TextFiles(options.input, blocks=False)
         elif options.format == "pcap":
-            source = PcapFiles(options.input, on_bad="stop" if options.on_bad == "stop" else "keep")
+            source = PcapFiles(options.input, on_bad=options.on_bad)
         else:
             source = ParquetFiles(options.input, columns=tuple(dict.fromkeys((*keys, weight))))
     return HeavyHittersTask(source, _hitters(source, options, keys, weight, threshold))

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from afspark.model.onbad import OnBad
 from afspark.model.states import State, StateSpec
 from afspark.model.windows import Punctuation
 
@@ -94,6 +95,8 @@ class Operator:
     alpha: float | None = None
     #: True, or the reason why approximate recovery would break the operator
     approximable: bool | str = True
+    #: what happens to items that it raises on; None: as their source has it
+    on_bad: OnBad | None = None
     #: set before any other method is called for a batch
     context: WorkerContext
 

@@ -11,23 +11,16 @@ from pyarrow import flight
 
 from afspark.push.errors import from_flight
 from afspark.push.security import Access
-from afspark.push.wire import (
-    ATTACH,
-    CONFIRM,
+from afspark.push.wire import ATTACH, CONFIRM, SETTLE, STATS, Allowance, Message, Positions, Punctuation
+from afspark.push.workerwire import (
     NO_BACKUP,
-    SETTLE,
-    STATS,
-    Allowance,
     Attach,
     Attached,
     BackupNumber,
     Confirm,
     Confirmed,
     EntryTag,
-    Message,
-    Positions,
     Pull,
-    Punctuation,
     Settle,
     Settled,
 )

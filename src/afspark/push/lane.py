@@ -15,11 +15,12 @@ from afspark.push.errors import OutOfOrder
 from afspark.push.listing import Listing
 from afspark.push.logobjects import LogObjects
 from afspark.push.ownership import LaneOwnership
-from afspark.push.wire import NO_BACKUP, Allowance, Attached, BackupNumber, Positions
+from afspark.push.wire import Allowance, Positions
+from afspark.push.workerwire import NO_BACKUP, Attached, BackupNumber
 
 
 class Lane:
-    """Entries of one lane in order of arrival. ``tenure`` and ``listed``: see `Listing`.
+    """Entries of one lane in order of arrival. ``listing``: which sessions its worker lists.
 
     ``logs``: there is an item log. Without it nothing is ever planned, and nothing waits for it.
     ``ack_when_confirmed``: the producer keeps an entry until the worker has confirmed it; nothing is logged.
@@ -35,8 +36,7 @@ class Lane:
         logs: bool = True,
         ack_when_confirmed: bool = False,
         log_first: bool = False,
-        tenure: int = 0,
-        listed: Positions | None = None,
+        listing: Listing | None = None,
     ) -> None:
         self.number = number
         self.allow = allow
@@ -53,8 +53,8 @@ class Lane:
         self._durable = NO_BACKUP
         self._order = 0
         self._sessions: dict[str, Session] = {}
-        self._confirmed: dict[str, int] = {}
-        self.listing = Listing(self._confirmed, tenure, listed or {})
+        self.listing = listing or Listing()
+        self._confirmed = self.listing.confirmed
         self._pending: deque[Entry] = deque()
         self._waiting: deque[Entry] = deque()
         #: neither logged nor being written nor settling, in order of arrival

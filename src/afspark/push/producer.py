@@ -344,8 +344,9 @@ class Producer:
     def _begins_anew(self, error: AfsparkError) -> bool:
         """Whether nothing can be counted twice if another session goes on with what is unacknowledged."""
         with self._changed:
-            # Another query has got nothing of it. And one that has ended the session had acknowledged all of it.
-            if not (isinstance(error, UnknownSession) or (isinstance(error, SessionOver) and not self._unacked.items)):
+            # Another query has got nothing of it, and nobody what was never sent.
+            fresh = isinstance(error, SessionOver) and not self._unacked.written
+            if not (isinstance(error, UnknownSession) or fresh):
                 return False
             self._header, self._unacked = replace(self._header, session=""), self._unacked.renumbered()
             return True

@@ -18,6 +18,7 @@ from afspark.push.hub import Hub
 from afspark.push.itemlog import ItemLog
 from afspark.push.lane import Lane
 from afspark.push.limits import Limits
+from afspark.push.listing import KEPT_AWAY, Listing
 from afspark.push.registry import Registry
 from afspark.push.security import Access, Security, check_exposure, new_secret
 from afspark.push.server import FlightEndpoint, sever
@@ -108,8 +109,7 @@ class Receiver:
                 logs=config.store is not None,
                 ack_when_confirmed=config.ack_when_confirmed,
                 log_first=config.log_first,
-                tenure=sessions.tenure,
-                listed=config.listed.get(number, {}),
+                listing=Listing(sessions.tenure, config.listed.get(number), keep=KEPT_AWAY + config.limits.producers),
             )
             log = None if config.store is None else ItemLog(config.store, number, config.schema)
             self._lanes[number] = LaneService(lane, log, registry.deliver, self._step_down)

@@ -21,25 +21,8 @@ from afspark.push.fitting import no_rows
 from afspark.push.hub import Hub
 from afspark.push.putstream import PutStream
 from afspark.push.security import Role, check_role
-from afspark.push.wire import (
-    ATTACH,
-    BYE,
-    CONFIRM,
-    HELLO,
-    SETTLE,
-    STATS,
-    WAITING,
-    Attach,
-    Bye,
-    Confirm,
-    EntryTag,
-    Hello,
-    Pull,
-    Settle,
-    Settled,
-    Welcome,
-    producer_id,
-)
+from afspark.push.wire import ATTACH, BYE, CONFIRM, HELLO, SETTLE, STATS, WAITING, Bye, Hello, Welcome, producer_id
+from afspark.push.workerwire import Attach, Confirm, EntryTag, Pull, Settle, Settled
 
 _ACTIONS = {
     HELLO: "a producer introduces itself",

@@ -17,18 +17,8 @@ from afspark.push.entries import Entry, Handout, Record, joined
 from afspark.push.errors import LimitExceeded, ReceiverStopped, Replaced
 from afspark.push.itemlog import ItemLog
 from afspark.push.lane import Lane
-from afspark.push.wire import (
-    Allowance,
-    Attach,
-    Attached,
-    BackupNumber,
-    Claim,
-    Confirm,
-    Confirmed,
-    Positions,
-    Pull,
-    Settle,
-)
+from afspark.push.wire import Allowance, Positions
+from afspark.push.workerwire import Attach, Attached, BackupNumber, Claim, Confirm, Confirmed, Pull, Settle
 
 #: how often a waiting call looks whether its caller is still there
 GLANCE_SECONDS = 0.1

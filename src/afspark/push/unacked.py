@@ -117,6 +117,11 @@ class Unacked:
         self.bytes += size
         return piece
 
+    @property
+    def written(self) -> bool:
+        """Whether some of it was handed to a connection, so that it may have arrived."""
+        return any(piece.written is not None for pieces in self._pieces.values() for piece in pieces)
+
     def renumbered(self) -> Unacked:
         """What is unacknowledged as the first that another session sends, to the same lanes."""
         again = Unacked()

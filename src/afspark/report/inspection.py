@@ -21,11 +21,14 @@ def inspection(found: Inspection, operators: Sequence[OperatorInspection]) -> Re
     parts: list[RenderableType] = [_query(found)]
     for operator in operators:
         parts.append(_workers(operator))
+        parts += _bad(operator)
         if any(worker.residents for worker in operator.workers):
             parts.append(_states(operator))
         parts += _cells(operator)
     if found.ledger:
         parts.append(_ledger(found))
+    if found.bad_items:
+        parts.append(_quarantine(found))
     if found.damaged:
         parts.append(_damage(found))
     return Group(*parts)
@@ -126,6 +129,27 @@ def _windows(operator: OperatorInspection) -> list[RenderableType]:
             f"{number_text(operator.unplaced)} without a usable time\n"
         )
     ]
+
+
+def _bad(operator: OperatorInspection) -> list[RenderableType]:
+    if not operator.bad:
+        return []
+    counts = ", ".join(
+        f"{number_text(count.items)} of {count.source or 'the source'} ({count.kind})" for count in operator.bad
+    )
+    return [Text(f"  bad items, left out: {counts}\n")]
+
+
+def _quarantine(found: Inspection) -> RenderableType:
+    table = plain_table()
+    for name in ("batch", "operator", "source", "producer", "number", "place", "error", "row"):
+        table.add_column(name, justify="right" if name in ("batch", "number") else "left", overflow="fold")
+    for item in found.bad_items[-_SHOWN:]:
+        texts = (item.operator, item.source, item.producer, item.number, item.place, item.error, dict(item.row))
+        table.add_row(str(item.batch), *(text_cell("–" if text in (None, "") else text) for text in texts))
+    if len(found.bad_items) > _SHOWN:
+        table.caption = f"{len(found.bad_items) - _SHOWN} earlier ones are left out; --json lists them all"
+    return titled(f"Items in quarantine ({len(found.bad_items)})", table)
 
 
 def _states(operator: OperatorInspection) -> RenderableType:

@@ -22,7 +22,7 @@ CENSUS_TRIES = 5
 def take_census(
     sc: SparkContext, *, hosts: Sequence[str], query_id: str, segments: str | None, driver_host: str
 ) -> list[Survivor]:
-    """The query's segments on all hosts; those of dead applications are removed on the way."""
+    """The query's segments on all hosts; those that nobody can want any more are removed on the way."""
 
     def look(_: int) -> list[tuple[str, list[Survivor]]]:
         host = spark_host(driver_host)

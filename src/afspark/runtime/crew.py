@@ -14,10 +14,12 @@ from afspark.model.windows import Agenda, Decaying, Punctuation
 from afspark.runtime.orders import Calendar, Mission, Report
 from afspark.runtime.pipeline import Node
 from afspark.runtime.progress import Counters
+from afspark.runtime.quarantining import BadTally
 from afspark.runtime.segment.reading import Residents
 from afspark.runtime.stages import Work
 from afspark.runtime.workforce import Workforce
 from afspark.store import Entry
+from afspark.store.quarantine import BadBatch, sum_counts
 
 LOG = logging.getLogger("afspark")
 
@@ -37,6 +39,7 @@ class Crew:
     gaps: dict[tuple[int, int], int] = field(default_factory=dict)
     #: how many of them receivers can have lost on one lane; any beyond went with a state, and are counted there
     most_lost_items: float = math.inf
+    bad_so_far: BadTally = field(default_factory=BadTally)
 
     @property
     def name(self) -> str:
@@ -117,12 +120,12 @@ class Crew:
 
     def close_day(self) -> None:
         """After the batch was committed."""
+        self.counters = self._counted()
         window, calendar = self.node.window, self.workforce.calendar
         if window is None:
             return
         seen = [report.panes for report in self.reports if report.panes is not None]
         self.agenda = calendar.agenda.after(window, seen)
-        self.counters = self._counted()
 
     def _counted(self) -> Counters:
         """The counters with the batch at work."""
@@ -130,7 +133,19 @@ class Crew:
         return Counters(
             late=self.counters.late + sum(report.late for report in seen),
             unplaced=self.counters.unplaced + sum(report.unplaced for report in seen),
+            bad=sum_counts((*self.counters.bad, *(count for one in self.left_out for count in one.counts))),
+            quarantined=self.counters.quarantined + sum(one.bytes for one in self.left_out),
         )
+
+    @property
+    def quarantine_room(self) -> int:
+        """How many bytes of bad items each worker may keep in the batch at work."""
+        return max(0, self.mission.bad.most_bytes - self.counters.quarantined) // self.node.workers
+
+    @property
+    def left_out(self) -> list[BadBatch]:
+        """What the batch at work has left out."""
+        return [bad for report in self.reports for bad in report.bad]
 
     @property
     def latest_tick(self) -> int | None:

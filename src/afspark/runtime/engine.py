@@ -18,37 +18,38 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
-from afspark.errors import CheckpointError, StoreError, UsageError, WorkerFailed
+from afspark.errors import CheckpointError, UsageError, WorkerFailed
 from afspark.model.windows import Punctuation
 from afspark.runtime.assurance import told_facts
+from afspark.runtime.clock import Clock
 from afspark.runtime.coverage import declare_unread_records
 from afspark.runtime.crew import Crew
+from afspark.runtime.ending import ending_batch, intended, is_intended, refuse_if_unfinished
 from afspark.runtime.faults import Phase
 from afspark.runtime.inlets import Inlets, Slices
+from afspark.runtime.missions import mission_of
 from afspark.runtime.offsets import batch_time, newest_of
-from afspark.runtime.orders import Mission, Order, Report
+from afspark.runtime.orders import Order, Report
 from afspark.runtime.pipeline import Node, Pipeline, RunOptions
 from afspark.runtime.placement import driver_host
 from afspark.runtime.programme import programmes
 from afspark.runtime.progress import BatchProgress, summarise
+from afspark.runtime.quarantining import note_bad
 from afspark.runtime.reception import Reception
 from afspark.runtime.roster import digests_agree
-from afspark.runtime.sources import Planner, Pushed, Source
+from afspark.runtime.sources import Planner, Source
 from afspark.runtime.stages import run_orders, run_stage, strike_workers
-from afspark.runtime.worker import Clock
 from afspark.runtime.workforce import Workforce
-from afspark.store import CommitRecord, Entry, Ledger, QueryIdentity, RecordLog, Store, ThrottledStore, seal, unseal
-from afspark.store.epochs import newest_batch, read_history
+from afspark.store import CommitRecord, Entry, Ledger, QueryIdentity, RecordLog, Store, ThrottledStore
+from afspark.store.epochs import newest_batch
 from afspark.store.identity import attached
 from afspark.store.itemlosses import ItemLosses
 from afspark.store.lease import Lease
 from afspark.store.naming import FOLDER
+from afspark.store.quarantine import Quarantine
 
 #: How often a batch is tried before the query gives up; Spark has retried its tasks before.
 BATCH_TRIES = 12
-
-#: Folder of the store that holds something once the stream is being ended.
-ENDING = "ending"
 
 #: Room for taken-back batches below the epoch's number in a fence.
 FENCE_BITS = 20
@@ -69,6 +70,7 @@ class Engine:
         self.log = RecordLog(self.store)
         self.lease = Lease(self.store, self.log, seconds=options.lease_seconds)
         self.item_losses = ItemLosses(self.store)
+        self.quarantine = Quarantine(self.store)
         self.planners = {
             name: source.planner(self.store.below(source_folder(name)))
             for name, source in pipeline.sources.items()
@@ -124,7 +126,7 @@ class Engine:
         batch was lost before they were read.
         """
         first = not self.crews
-        if self.ended or (first and self.store.list(ENDING)):
+        if self.ended or (first and is_intended(self.store)):
             raise CheckpointError(
                 "The stream of this checkpoint has been ended.", remedy="Start with a new checkpoint.", batch=batch
             )
@@ -139,10 +141,10 @@ class Engine:
         of Spark, which will run none any more.
         """
         done: list[BatchProgress] = []
-        self._refuse_if_unfinished()
+        refuse_if_unfinished(self.checkpoint)
         batch = self._next_batch()
         self._ready(batch)
-        now = self._intended(batch)
+        now = intended(self.store, batch)
         while not self.ended:
             # From the last record alone it must follow what this batch is, so that a killed driver can repeat it.
             last = not self.told and not any(crew.waits for crew in self.crews)
@@ -154,31 +156,6 @@ class Engine:
     def ended(self) -> bool:
         """Every operator was told, and what they sent then has left its windows."""
         return self.told and not any(crew.waits for crew in self.crews)
-
-    def _intended(self, batch: int) -> float:
-        """Makes the end durable before it begins: from here on Spark must not run a batch of that number.
-
-        Returns the time of all batches that end the stream: that of the first attempt.
-        """
-        written = self.store.list(ENDING)
-        for name in sorted(written):
-            try:
-                return float(unseal(self.store.get(name)).meta["time"])
-            except StoreError:
-                continue  # a driver died while it wrote this one, so nothing followed from it
-        now = time.time()
-        self.store.put(f"{ENDING}/{len(written):04d}", seal({"kind": "ending", "batch": batch, "time": now}, {}))
-        return now
-
-    def _refuse_if_unfinished(self) -> None:
-        """A batch that Spark has begun must be finished by Spark, or its number would mean two things."""
-        begun, committed = newest_of(self.checkpoint, "offsets"), newest_of(self.checkpoint, "commits")
-        if begun is not None and (committed is None or begun > committed):
-            raise CheckpointError(
-                f"Batch {begun} was begun and not finished.",
-                remedy="Start the query again, let it end, and then end the stream.",
-                batch=begun,
-            )
 
     def ready(self) -> list[Crew]:
         """The workers at rest, all with their state: those that lost it meanwhile are recovered first.
@@ -197,18 +174,10 @@ class Engine:
         if self._committed is not None:
             return self._committed + 1
         # Batches that ended the stream are ours alone; Spark knows nothing of them.
-        last = self._ending_batch()
+        last = ending_batch(self.store)
         if last is None:
             last = newest_of(self.checkpoint, "commits")
         return 0 if last is None else last + 1
-
-    def _ending_batch(self) -> int | None:
-        """The newest batch, if it was one that ended the stream."""
-        newest = newest_batch(self.store)
-        if newest is None:
-            return None
-        found = read_history(self.store, newest).records.get(newest)
-        return newest if found is not None and found[1].extra.get("ending") else None
 
     def _run(
         self,
@@ -307,7 +276,7 @@ class Engine:
 
     def _advance(self, crew: Crew, batch: int, frame: DataFrame | None, slices: Slices) -> bool:
         """One try of one operator's stage; True if all of its workers have applied the batch."""
-        orders = crew.workforce.orders(batch)
+        orders = [replace(order, quarantine_room=crew.quarantine_room) for order in crew.workforce.orders(batch)]
         inlets = self.inlets.of(crew, self.crews, batch, frame, slices)
         job = partial(run_stage, self.sc, crew.mission, crew.work, orders, inlets)
         reports = self._reports(orders, job)
@@ -414,29 +383,14 @@ class Engine:
             crew.recount(extra.get("operators", {}).get(crew.name))
 
     def _crew(self, node: Node) -> Crew:
-        pushed = any(isinstance(self.pipeline.sources.get(edge.origin), Pushed) for edge in node.inputs)
-        mission = Mission(
-            query_id=self.identity.query_id,
-            fingerprint=self.identity.fingerprint,
-            operator_name=node.name,
-            workers=node.workers,
-            checkpoint=self.options.checkpoint,
+        mission = mission_of(
+            node,
+            self.pipeline,
+            self.options,
+            self.identity,
             store=self.store,
             epoch=self.log.epoch,
             driver_host=driver_host(self.sc),
-            segments=self.options.segments,
-            emit=node.emits,
-            faults=self.options.faults,
-            window=node.window,
-            keyed=node.keyed,
-            successors=tuple(
-                one.name for one in self.pipeline.nodes if node.name in {edge.origin for edge in one.inputs}
-            ),
-            appends=node.appends,
-            feeds_back=node.feeds_back,
-            pushed=pushed,
-            exact=node.tolerance.recovers and not node.tolerance.approximates,
-            losable_items=self.pipeline.losable_items(node),
         )
         workforce = Workforce(
             self.sc,
@@ -486,10 +440,12 @@ class Engine:
         if self._committed is None:
             # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
             self.log.sweep()
+            self.quarantine.tidy(batch)
         self.log.prune()
 
     def _take_note(self, batch: int) -> None:
-        """How far receivers were drained, and what was missing."""
+        """How far receivers were drained, what was missing, and what operators could not take."""
+        note_bad(self.quarantine, batch, self.crews, first=self._committed is None)
         for name, crew in self._drained():
             self.reception.advance(name, crew.reports)
             for report in crew.reports:

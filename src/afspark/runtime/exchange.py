@@ -11,15 +11,17 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from afspark.errors import AfsparkError, UsageError, from_json
+from afspark.errors import AfsparkError, OperatorMisuse, from_json
 from afspark.model.kernels.hashing import hash_columns, owners_of
+from afspark.runtime.baditems import Bad
+from afspark.store.quarantine import Count
 
 #: Column in which a combiner may hand over the hashes it has computed already.
 HASH_COLUMN = "hash"
@@ -52,6 +54,8 @@ class Parcel:
     #: greatest time, and items without one, where items were combined before they were sent
     latest: float | None = None
     unplaced: int = 0
+    #: what was left out of the map partition, as `pack_bad` gives it
+    bad: str = ""
     #: why the map partition could not be read; the other fields mean nothing then
     failure: AfsparkError | None = None
 
@@ -85,7 +89,7 @@ def address(
     for packet in packets:
         missing = [column for column in key if column not in packet.items.schema.names]
         if missing and not everywhere:
-            raise UsageError(
+            raise OperatorMisuse(
                 f"Items are sent by key, and have no column {missing[0]!r}.",
                 remedy=f"They have {', '.join(packet.items.schema.names)}: add it with a map(), or use keyed=False.",
                 column=missing[0],
@@ -110,7 +114,7 @@ def parcels(payloads: Sequence[bytes], first: Parcel) -> list[tuple[int, Parcel]
         for payload in payloads:
             whole.update(hashlib.blake2b(payload, digest_size=16).digest())
         digest = whole.hexdigest()
-    plain = replace(first, digest=digest, items=0, size=0, latest=None, unplaced=0)
+    plain = replace(first, digest=digest, items=0, size=0, latest=None, unplaced=0, bad="")
     return [
         (worker, replace(plain if worker else first, digest=digest, payload=payload))
         for worker, payload in enumerate(payloads)
@@ -183,6 +187,19 @@ def open_parts(data: bytes | memoryview) -> Iterator[tuple[Any, pa.RecordBatch]]
         for batch in pa.ipc.open_stream(view[start : start + length]):
             yield (tuple(label) if isinstance(label, list) else label), batch
         start += length
+
+
+def pack_bad(bad: Bad) -> str:
+    """Items that were left out, as text for JSON."""
+    counts = [asdict(count) for count in bad.counts]
+    parts = [(number, batch) for number, batch in enumerate(bad.rows)]
+    return json.dumps([counts, base64.b64encode(pack_parts(parts)).decode()])
+
+
+def open_bad(text: str) -> Bad:
+    """Inverse of :func:`pack_bad`."""
+    counts, rows = json.loads(text)
+    return Bad(tuple(Count(**one) for one in counts), tuple(batch for _, batch in open_parts(base64.b64decode(rows))))
 
 
 def pack_schema(schema: pa.Schema) -> str:

@@ -104,4 +104,6 @@ def _node(stateful: StatefulStream, mode: str | None, names: dict[int, str]) -> 
         feeds_back=stateful.feeds_back,
         emits=emits,
         appends=mode == "append" and stateful.window is None,
+        on_bad=stateful.on_bad,
+        bad_limit=stateful.bad_limit,
     )

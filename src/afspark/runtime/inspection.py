@@ -11,14 +11,16 @@ from typing import Any
 from urllib.parse import unquote
 
 from afspark.errors import AfsparkError, SegmentError, UsageError
-from afspark.model.states import StateSpec
+from afspark.model.states import Own, StateSpec
 from afspark.runtime.offsets import newest_of
+from afspark.runtime.progress import Counters
 from afspark.runtime.segment.peek import Peek, peek
 from afspark.runtime.segment.root import SegmentRoot, default_base
 from afspark.store import CommitRecord, Damage, Entry, Ledger, Store, WorkerRecord, identify, open_store
 from afspark.store.epochs import History, read_history
 from afspark.store.itemlosses import ItemLosses
 from afspark.store.naming import FOLDER, parse_object_name
+from afspark.store.quarantine import BadItem, Count, Quarantine
 from afspark.store.reading import read_sealed
 
 _TRIES = 3
@@ -64,6 +66,8 @@ class OperatorInspection:
     agenda: Mapping[str, Any] | None = None
     late: int = 0
     unplaced: int = 0
+    #: items that the operator could not take, by source and kind of reason
+    bad: tuple[Count, ...] = ()
     #: what failures can have changed each state by at most, as told with the newest record; infinite: no bound holds
     bounds: Mapping[str, float] | None = None
     #: pushed items that were acknowledged and lost
@@ -92,6 +96,8 @@ class Inspection:
     segments: str | None
     verified: bool = False
     damaged: tuple[Damage, ...] = field(default=())
+    #: what is kept in quarantine, if it was asked for
+    bad_items: tuple[BadItem, ...] = ()
 
     def operator(self, name: str) -> OperatorInspection:
         for operator in self.operators:
@@ -112,12 +118,18 @@ class Inspection:
 
 
 def inspect(
-    path: str | Path, *, verify: bool = False, segments: str | Path | None = None, cells: int = 0
+    path: str | Path,
+    *,
+    verify: bool = False,
+    segments: str | Path | None = None,
+    cells: int = 0,
+    bad: bool = False,
 ) -> Inspection:
     """Looks into the checkpoint at ``path`` (a folder or URI), whether its query runs, has ended or crashed.
 
     ``verify`` reads every object that the newest record names and checks it. ``segments`` is the folder for
     resident state (default: as for queries); ``cells`` of the largest cells of each resident state are shown.
+    ``bad`` reads the items in quarantine.
     `UsageError` if there is no checkpoint, `CheckpointError` if it cannot be understood.
 
     Nothing is written. A segment is locked while it is read; one at work is shown as busy after half a second.
@@ -142,6 +154,8 @@ def inspect(
     operators: Mapping[str, Any] = identity.settings.get("operators", {})
     base = _base(segments)
     residents = _residents(base, identity.query_id, operators, record, cells) if base else {}
+    quarantine = Quarantine(store)
+    bad_items = quarantine.items() if bad else []
     return Inspection(
         path=checkpoint.path,
         query_id=identity.query_id,
@@ -150,7 +164,7 @@ def inspect(
         batch=record.batch if record else None,
         epoch=record.epoch if record else None,
         spark_batch=newest_of(checkpoint, "commits"),
-        ended=bool(extra.get("ended", False)),
+        ended=_has_ended(extra),
         items=int(extra.get("items", 0)),
         bytes=int(extra.get("bytes", 0)),
         operators=tuple(
@@ -160,7 +174,8 @@ def inspect(
         ledger=tuple(ledger.entries()),
         segments=str(base) if base else None,
         verified=verify,
-        damaged=(*damaged, *ledger.damaged, *item_losses.damaged),
+        damaged=(*damaged, *ledger.damaged, *item_losses.damaged, *quarantine.damaged),
+        bad_items=tuple(bad_items),
     )
 
 
@@ -195,6 +210,12 @@ def _verify(store: Store, record: CommitRecord | None) -> list[Damage]:
     return damaged
 
 
+def _has_ended(extra: Mapping[str, Any]) -> bool:
+    """Every operator was told that the stream has ended, and no window is open that holds items."""
+    agendas = [operator.get("agenda") or {} for operator in extra.get("operators", {}).values()]
+    return bool(extra.get("told", False)) and not any(agenda.get("touched") for agenda in agendas)
+
+
 def _operator(
     name: str,
     settings: Mapping[str, Any],
@@ -212,6 +233,7 @@ def _operator(
         agenda=extra.get("agenda") if settings.get("window") else None,
         late=int(extra.get("late", 0)),
         unplaced=int(extra.get("unplaced", 0)),
+        bad=Counters.from_json(extra).bad,
         bounds=dict.fromkeys(bounds, math.inf) if bounds is not None and unknown else bounds,
         lost_items=int(extra.get("lost_items", 0)),
         workers=tuple(
@@ -276,9 +298,11 @@ def _residents(
 
 
 def _specs(settings: Mapping[str, Any]) -> dict[str, StateSpec]:
-    """The states whose kinds are known in this process."""
+    """The states whose kinds are known in this process. Nothing is imported for it: a checkpoint may be anybody's."""
     specs = {}
     for name, document in settings.get("operator", {}).get("states", {}).items():
+        if document.get("kind") == Own.kind and document.get("class", "").partition(":")[0] not in sys.modules:
+            continue
         try:
             specs[name] = StateSpec.from_json(document)
         except (AfsparkError, ImportError, AttributeError, TypeError, ValueError, KeyError):

@@ -16,10 +16,12 @@ import pyarrow as pa
 
 from afspark.errors import BackupLost
 from afspark.push.listing import is_tenure
-from afspark.push.wire import NO_BACKUP, Attached, BackupNumber
 from afspark.push.wire import Punctuation as Mark
+from afspark.push.workerwire import NO_BACKUP, Attached, BackupNumber
+from afspark.runtime.baditems import RawItems
 from afspark.runtime.exchange import Packet, Parcel
 from afspark.runtime.ingest import Ingest
+from afspark.runtime.isolation import Chooser, Rows
 from afspark.runtime.shift import Feed, Settled, Sign, always_settled
 from afspark.runtime.steps import Gap, Passage, Positions
 
@@ -86,6 +88,8 @@ class Portion:
 
     items: tuple[pa.RecordBatch, ...] = ()
     punctuation: tuple[tuple[int, Mark], ...] = ()
+    #: of each batch: its producer, and the number of its first item
+    origins: tuple[tuple[str, int], ...] = ()
 
 
 class Intake:
@@ -188,6 +192,7 @@ class Intake:
     def _new(self, entries: Iterable[Pulled]) -> Portion:
         batches: list[pa.RecordBatch] = []
         punctuation: list[tuple[int, Mark]] = []
+        origins: list[tuple[str, int]] = []
         for entry in entries:
             at = self.positions.get(entry.producer, 0)
             if entry.start > at:
@@ -201,7 +206,8 @@ class Intake:
                 fresh = entry.batch.slice(max(0, at - entry.start))
                 self.bytes += fresh.nbytes
                 batches.append(fresh)
-        return Portion(tuple(batches), tuple(punctuation))
+                origins.append((entry.producer, max(at, entry.start)))
+        return Portion(tuple(batches), tuple(punctuation), tuple(origins))
 
 
 class LaneFeed(Feed):
@@ -221,7 +227,10 @@ class LaneFeed(Feed):
         #: the lane's positions in the last record
         self.start = start
         self._before = 0
-        self._portion: Portion | None = None
+        #: what was taken since the last step, the part of it that is given out (None: all), and whether more may come
+        self._portions: list[Portion] = []
+        self._chosen: list[Portion] | None = None
+        self._more = True
         self._ingested: list[Ingest] = []
         self.stepped = False
 
@@ -232,12 +241,15 @@ class LaneFeed(Feed):
     def advance(self, settled: Settled = always_settled) -> bool:
         """Takes the next portion; False if this is the last one."""
         self._before, self._ingested = self.items, []
+        self._portions, self._chosen, self._more = [], None, not self.stepped
         if not self.stepped:
             return False
-        self._portion = self._next(settled)
-        while self._portion == Portion() and not self.intake.over:
-            self._portion = self._next(settled)
-        return self._portion is not None
+        portion = self._next(settled)
+        while portion == Portion() and not self.intake.over:
+            portion = self._next(settled)
+        if portion is not None:
+            self._portions.append(portion)
+        return portion is not None
 
     def _next(self, settled: Settled) -> Portion | None:
         """Producers may wait for what a write under way holds up, so that nothing comes before it has ended."""
@@ -266,17 +278,32 @@ class LaneFeed(Feed):
 
     def rest(self) -> Iterator[tuple[str, Packet | Sign]]:
         yield from super().rest()
-        if self.stepped:
-            if self._portion is not None:
-                yield from self._given(self._portion)
-            return
-        while (portion := self.intake.portion()) is not None:
+        for portion in list(self._portions) if self._chosen is None else self._chosen:
             yield from self._given(portion)
+        while self._more and (taken := self.intake.portion()) is not None:
+            if taken != Portion():
+                self._portions.append(taken)
+            yield from self._given(taken)
+
+    def hold(self) -> list[RawItems]:
+        return super().hold() + [
+            RawItems(self.name, batch, producer, first)
+            for portion in self._portions
+            for batch, (producer, first) in zip(portion.items, portion.origins, strict=True)
+        ]
+
+    def select(self, rows: Rows, *, more: bool) -> None:
+        chosen = Chooser(rows)
+        self._choose(chosen)
+        self._chosen = [
+            replace(portion, items=tuple(chosen.of(batch) for batch in portion.items)) for portion in self._portions
+        ]
+        self._ingested, self._more = [], more and not self.stepped
 
     def _given(self, portion: Portion) -> Iterator[tuple[str, Packet | Sign]]:
         start = 0
         for end, mark in (*portion.punctuation, (len(portion.items), None)):
-            ingest = self._ingest(Packet(batch) for batch in portion.items[start:end])
+            ingest = self._ingest([Packet(batch) for batch in portion.items[start:end] if batch.num_rows])
             self._ingested.append(ingest)
             for packet in ingest:
                 yield self.name, packet

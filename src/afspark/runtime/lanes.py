@@ -9,7 +9,8 @@ from typing import TypeVar
 from afspark.errors import SegmentError
 from afspark.push.drain import Drain, Pulled
 from afspark.push.errors import ReceiverStopped, ReceiverUnreachable, Superseded
-from afspark.push.wire import Allowance, Attached, BackupNumber, Confirmed
+from afspark.push.wire import Allowance
+from afspark.push.workerwire import Attached, BackupNumber, Confirmed
 from afspark.runtime.intake import LaneAway
 from afspark.runtime.orders import Order
 from afspark.runtime.sources import Chunk

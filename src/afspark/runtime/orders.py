@@ -9,10 +9,12 @@ from typing import Any
 
 from afspark.errors import AfsparkError
 from afspark.model.windows import Agenda, PaneReport, Window
+from afspark.runtime.baditems import BadRules
 from afspark.runtime.faults import FaultPlan
 from afspark.runtime.lifecycle import Hint
 from afspark.runtime.programme import Programme
 from afspark.store import ObjectRef, Store
+from afspark.store.quarantine import BadBatch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +76,8 @@ class Order:
     apply: bool = True
     programme: Programme = ()
     calendar: Calendar = field(default_factory=Calendar)
+    #: bytes of bad items that this worker may still keep
+    quarantine_room: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +111,9 @@ class Mission:
     exact: bool = False
     #: how many of them one worker can lose to all failures together
     losable_items: float = 0.0
+    bad: BadRules = field(default_factory=BadRules)
+    #: the operator as it was before it met any item, pickled; b"": whatever it raises is raised
+    pristine: bytes = b""
 
     @property
     def stepped(self) -> bool:
@@ -153,6 +160,8 @@ class Report:
     #: what came from a receiver: how far its lane has been taken, and what was missing
     positions: Mapping[str, int] | None = None
     gaps: tuple[Mapping[str, Any], ...] = ()
+    #: what was left out because the operator could not take it
+    bad: tuple[BadBatch, ...] = ()
     #: what of each map partition was applied: partition -> digest
     consumed: Mapping[str, str] = field(default_factory=dict)
     #: digests of what it keeps for others: port -> digest
@@ -184,6 +193,7 @@ class Report:
         return values | {
             "backups": [ref.to_json() for ref in self.backups],
             "panes": self.panes.to_json() if self.panes else None,
+            "bad": [bad.to_json() for bad in self.bad],
         }
 
     @classmethod
@@ -196,5 +206,6 @@ class Report:
                 "gaps": tuple(data.get("gaps", ())),
                 "backups": tuple(ObjectRef(*ref) for ref in data.get("backups", ())),
                 "panes": PaneReport.from_json(data["panes"]) if data["panes"] else None,
+                "bad": tuple(BadBatch.from_json(bad) for bad in data.get("bad", ())),
             }
         )

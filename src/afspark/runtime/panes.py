@@ -42,6 +42,7 @@ class Panes:
         self.fading = Fading(decaying, columns) if decaying is not None else None
         self._sets: dict[Pane, States] = {}
         self._in_transaction = False
+        self._new: set[Pane] = set()
         if paned:
             if first is not None:
                 self.drop_below(first)
@@ -64,6 +65,7 @@ class Panes:
         if pane not in self._sets:
             self._sets[pane] = self._open(pane)
             if self._in_transaction:
+                self._new.add(pane)
                 # Without history, so begun after the mark is as good as before it.
                 for state in self._sets[pane].values():
                     state.begin()
@@ -103,10 +105,16 @@ class Panes:
                 state.rebuild()
             state.begin()
         self._in_transaction = True
+        self._new.clear()
 
     def rollback(self) -> None:
+        """Undoes the transaction; panes that it has opened are gone."""
         for _, _, state in self.named():
             state.rollback()
+        for pane in self._new:
+            for state in self._sets.pop(pane).values():
+                state.discard()
+        self._new.clear()
         if self.fading is not None:
             self.fading.rollback()
         self._in_transaction = False

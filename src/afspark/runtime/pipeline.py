@@ -17,9 +17,11 @@ from pyspark.sql import DataFrame
 
 from afspark.bounds import Place, weights
 from afspark.errors import UsageError
+from afspark.model.onbad import SKIP, STOP, OnBad, check_on_bad
 from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Agenda, Decaying, Sliding, Window, check_decayable
 from afspark.policies import ItemLimits, MiniBatch, Tolerance, item_limits, refuse_if_unfit
+from afspark.runtime.baditems import BAD_LIMIT, QUARANTINE_BYTES
 from afspark.runtime.faults import FaultPlan
 from afspark.runtime.sources import Pushed, Source
 from afspark.runtime.sources.pushed import PLACE_OF_RECEIVER
@@ -63,12 +65,20 @@ class Node:
     appends: bool = False
     #: inserted by the runtime: no operator of the user's, so without a part of the budget
     internal: bool = False
+    #: what happens to bad items; None: as the operator or the source has it
+    on_bad: OnBad | None = None
+    #: how many items of one batch a worker may find bad one by one
+    bad_limit: int = BAD_LIMIT
 
     def __post_init__(self) -> None:
         if self.workers < 1:
             raise UsageError(
                 f"Operator {self.name!r} needs at least one worker, not {self.workers}.", workers=self.workers
             )
+        if self.on_bad is not None:
+            check_on_bad(self.on_bad)
+        if self.bad_limit < 0:
+            raise UsageError(f"bad_limit must be at least 0, not {self.bad_limit}.", bad_limit=self.bad_limit)
         if self.keyed and not self.operator.key:
             raise UsageError(
                 f"{type(self.operator).__name__} has no key, so its state cannot be partitioned by key.",
@@ -230,6 +240,18 @@ class Pipeline:
             for reader, number in zip(readers, lanes, strict=True)
         )
 
+    def on_bad(self, node: Node) -> dict[str, OnBad]:
+        """What happens to bad items of an operator, by input."""
+        chosen = node.on_bad or node.operator.on_bad
+        return {edge.origin: chosen or self._inherited(edge.origin) for edge in node.inputs}
+
+    def _inherited(self, origin: str) -> OnBad:
+        """Pushed items cannot be mended and read again, so they are left out unless their source says otherwise."""
+        above = {origin, *self.ancestors.get(origin, ())}
+        entering = {edge.origin for node in self.nodes if node.name in above for edge in node.inputs} | {origin}
+        pushed = [source for name in entering if isinstance(source := self.sources.get(name), Pushed)]
+        return SKIP if pushed and all(source.on_bad != STOP for source in pushed) else STOP
+
     def losable_items(self, node: Node) -> float:
         """How many pushed items one worker can lose to all failures together; 0 where no number limits it."""
         total = 0.0
@@ -277,6 +299,9 @@ def _source_settings(source: Source | DataFrame) -> dict[str, Any]:
     settings = source.to_json() if isinstance(source, Source) else {"kind": "dataframe"}
     # Chunks found so far are in the log with the size they had; where a receiver listens binds nobody.
     free = {"chunk_bytes", *(PLACE_OF_RECEIVER if isinstance(source, Pushed) else ())}
+    if "on_bad" in settings:
+        # It may change as well; the word is the one that checkpoints have had here from the beginning.
+        settings["on_bad"] = "keep"
     return {name: value for name, value in settings.items() if name not in free}
 
 
@@ -339,7 +364,11 @@ class RunOptions:
     lease_seconds: float = LEASE_SECONDS
     #: how long the backup store may be away before the query gives up
     store_wait_seconds: float = WAIT_SECONDS
+    #: how many bytes of bad items are kept, for each operator
+    quarantine_bytes: int = QUARANTINE_BYTES
 
     def __post_init__(self) -> None:
+        if self.quarantine_bytes < 0:
+            raise UsageError(f"quarantineBytes must be at least 0, not {self.quarantine_bytes}.")
         if self.batch_bytes < 1:
             raise UsageError(f"A batch needs a size of at least one byte, not {self.batch_bytes}.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from afspark.runtime.orders import Report
 from afspark.store import Entry
+from afspark.store.quarantine import Count, sum_counts
 
 if TYPE_CHECKING:
     from afspark.runtime.crew import Crew
@@ -19,13 +20,21 @@ class Counters:
 
     late: int = 0
     unplaced: int = 0
+    #: items that the operator could not take, and how many bytes of them were kept
+    bad: tuple[Count, ...] = ()
+    quarantined: int = 0
 
-    def to_json(self) -> dict[str, int]:
+    def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Counters:
-        return cls(late=int(found.get("late", 0)), unplaced=int(found.get("unplaced", 0)))
+        return cls(
+            late=int(found.get("late", 0)),
+            unplaced=int(found.get("unplaced", 0)),
+            bad=tuple(Count(**one) for one in found.get("bad", ())),
+            quarantined=int(found.get("quarantined", 0)),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +57,8 @@ class BatchProgress:
     #: items that came too late for their window, and items without a usable time
     late: int
     unplaced: int
+    #: items that operators could not take: operator, source, kind of reason, number
+    bad: Sequence[Mapping[str, Any]]
     #: resident cells and bytes of all workers
     state: Mapping[str, int]
     #: what receivers took since the last batch: items accepted, acknowledged, logged, duplicates; pending now
@@ -91,6 +102,7 @@ def summarise(
         emitted=sum(report.emitted for report in reports),
         late=sum(report.panes.late for report in reports if report.panes),
         unplaced=sum(report.panes.unplaced for report in reports if report.panes),
+        bad=[{"operator": crew.name, **asdict(count)} for crew in crews for count in _bad(crew)],
         state={
             "cells": sum(report.cells for report in reports),
             "bytes": sum(report.memory for report in reports),
@@ -98,6 +110,10 @@ def summarise(
         receivers=receivers,
         workers=[entry for crew in crews for entry in _workers(crew)],
     )
+
+
+def _bad(crew: Crew) -> tuple[Count, ...]:
+    return sum_counts(count for one in crew.left_out for count in one.counts)
 
 
 def _workers(crew: Crew) -> list[dict[str, Any]]:
@@ -129,6 +145,7 @@ class Totals:
     recoveries: int = 0
     late: int = 0
     unplaced: int = 0
+    bad: int = 0
     backups: dict[str, int] = field(default_factory=lambda: {"count": 0, "cells": 0, "bytes": 0})
     receivers: dict[str, float] = field(default_factory=dict)
 
@@ -140,6 +157,7 @@ class Totals:
         self.recoveries += progress.recoveries
         self.late += progress.late
         self.unplaced += progress.unplaced
+        self.bad += sum(one["items"] for one in progress.bad)
         for name in self.backups:
             self.backups[name] += progress.backups[name]
         for name, value in progress.receivers.items():

@@ -222,6 +222,10 @@ class Query:
             for reader in pipeline.readers(pipeline.node(loss.operator))
         ]
 
+    def bad_items(self, operator: str | None = None) -> list[dict[str, Any]]:
+        """Items that operators could not take and that are kept in quarantine, oldest first; default: of all."""
+        return [asdict(item) for item in self._engine.quarantine.items(operator)]
+
     def release(self) -> None:
         """Removes the resident state from all hosts. A later start recovers from the backups."""
         if self._engine.crews:

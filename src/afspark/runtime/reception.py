@@ -135,6 +135,8 @@ class Reception:
 
     def take_over(self, name: str, orders: Sequence[Order]) -> None:
         """Takes the lanes of a source from the tasks that had them: those confirm nothing any more."""
+        if name not in self._posts:
+            return  # the query has stopped, and its receivers with it
         for order in orders:
             # Nobody can confirm anything to a receiver that is away.
             with closing(self._lane(name, order)) as lane, suppress(LaneAway):
@@ -160,7 +162,7 @@ class Reception:
             now = lanes[order.worker]
             over = {producer for producer in answer.over if now.get(producer) == final[producer]}
             listed = {tenure: max(number, now.get(tenure, 0)) for tenure, number in answer.listed.items()}
-            lanes[order.worker] = {name: end for name, end in now.items() if name not in over} | listed
+            lanes[order.worker] = {producer: end for producer, end in now.items() if producer not in over} | listed
 
     def _lane(self, name: str, order: Order) -> RemoteLane:
         return open_lane(order, self.claim(name, {"lane": order.worker}))

@@ -6,19 +6,21 @@ Knows nothing of Spark, segments or stores: what it changes are states in a tran
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from afspark.errors import UsageError
+from afspark.errors import OperatorMisuse
 from afspark.model.operator import Operator, Outbox, WorkerContext
 from afspark.model.states import HashTableState
 from afspark.model.windows import Decaying, PaneReport, Part, Punctuation, Sliding, Split, late, split
-from afspark.runtime.exchange import Packet, Parcel, pack_packets, pack_parts
-from afspark.runtime.ingest import Ingest
+from afspark.runtime.baditems import Bad, RawItems
+from afspark.runtime.exchange import Packet, Parcel, open_bad, pack_packets, pack_parts
+from afspark.runtime.ingest import Ingest, numbered
+from afspark.runtime.isolation import Chooser, Rows
 from afspark.runtime.orders import Mission, Order
 from afspark.runtime.panes import Pane, Panes, merged
 from afspark.runtime.programme import Step
@@ -40,6 +42,20 @@ def items_for(successor: str) -> str:
 def feedback_for(target: str) -> str:
     """The port of feedback to an operator upstream."""
     return f"back-{target}"
+
+
+def waiting_feedback(images: Mapping[str, Sequence[pa.RecordBatch]], batch: int) -> dict[str, list[Packet]]:
+    """The feedback of ``batch`` that a backup holds, by port, in the order it was sent."""
+    found: list[tuple[str, int, pa.RecordBatch]] = []
+    for name, sent in images.items():
+        if name.startswith(feedback_for("")):
+            port, sender, number = name.rsplit("@", 2)
+            if int(sender) == batch:
+                found += [(port, int(number), one) for one in sent]
+    ports: dict[str, list[Packet]] = {}
+    for port, _, items in sorted(found, key=lambda entry: entry[:2]):
+        ports.setdefault(port, []).append(Packet(items))
+    return ports
 
 
 class Sign(NamedTuple):
@@ -64,9 +80,10 @@ class Feed:
     ) -> None:
         self._direct = list(direct)
         parcels = sorted(inbox, key=lambda parcel: (parcel.origin, parcel.partition))
-        self._waiting = [(parcel, list(parcel.packets())) for parcel in parcels if not parcel.feedback]
+        self._received = [(parcel, tuple(parcel.packets())) for parcel in parcels if not parcel.feedback]
+        self._waiting = [(parcel, list(packets)) for parcel, packets in self._received]
         self._feedback = [parcel for parcel in parcels if parcel.feedback]
-        self._parcels = [parcel for parcel, _ in self._waiting]
+        self._parcels = [parcel for parcel, _ in self._received]
         self._size = size + sum(parcel.size for parcel in parcels)
         self.consumed = {parcel.label: parcel.digest for parcel in parcels}
 
@@ -99,6 +116,25 @@ class Feed:
             last = step.after.get(parcel.origin)
             while last is not None and packets and packets[0].step <= last:
                 yield parcel.origin, packets.pop(0)
+
+    def bad(self) -> Bad:
+        """What the senders of parcels have left out."""
+        return reduce(Bad.and_also, (open_bad(parcel.bad) for parcel in self._parcels if parcel.bad), Bad())
+
+    def hold(self) -> list[RawItems]:
+        held = [raw for parcel, packets in self._received for raw in numbered(parcel.origin, packets)]
+        return held + [raw for origin, ingest in self._direct for raw in ingest.hold(origin)]
+
+    def select(self, rows: Rows, *, more: bool) -> None:
+        self._choose(Chooser(rows))
+
+    def _choose(self, chosen: Chooser) -> None:
+        self._waiting = []
+        for parcel, packets in self._received:
+            some = [packet._replace(items=chosen.of(packet.items)) for packet in packets]
+            self._waiting.append((parcel, [packet for packet in some if packet.items.num_rows]))
+        for _, ingest in self._direct:
+            ingest.select(chosen)
 
     def advance(self, settled: Settled = always_settled) -> bool:
         """Takes the next portion of items that come in several; False if it is the last."""
@@ -135,7 +171,7 @@ class _Outbox(Outbox):
 
     def send(self, items: pa.RecordBatch, *, to: str) -> None:
         if to not in self.successors:
-            raise UsageError(
+            raise OperatorMisuse(
                 f"{self.operator!r} sends items to {to!r}, which does not read from it.",
                 remedy=f"It can send to {', '.join(self.successors) or 'nobody'}.",
             )
@@ -143,7 +179,7 @@ class _Outbox(Outbox):
 
     def feed_back(self, items: pa.RecordBatch, *, to: str) -> None:
         if to not in self.feeds_back:
-            raise UsageError(
+            raise OperatorMisuse(
                 f"{self.operator!r} sends feedback to {to!r}, which it did not announce.",
                 remedy="Announce it: apply(..., feeds_back=[name]).",
             )

@@ -19,12 +19,14 @@ from pyspark import RDD, SparkContext, TaskContext
 from pyspark.sql import DataFrame
 
 from afspark.errors import AfsparkError, SegmentError
+from afspark.model.onbad import SKIP
 from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Window
-from afspark.runtime.exchange import Packet, Parcel, address, joint_digest, open_packets, parcels
+from afspark.runtime.baditems import as_failure, without_bad
+from afspark.runtime.exchange import Packet, Parcel, address, joint_digest, open_packets, pack_bad, parcels
 from afspark.runtime.faults import Phase, forget_strikes, strike
 from afspark.runtime.host import spark_host
-from afspark.runtime.ingest import Ingest, batches_as_packets, read_chunks
+from afspark.runtime.ingest import ChunkPackets, Ingest, PassingPackets
 from afspark.runtime.intake import Intake, LaneFeed
 from afspark.runtime.lanes import RemoteLane, open_lane
 from afspark.runtime.orders import Mission, Order, Report, Status
@@ -33,7 +35,7 @@ from afspark.runtime.segment import SegmentRoot
 from afspark.runtime.segment.reading import Residents, kept_by
 from afspark.runtime.shift import ALL, Feed, feedback_for, items_for
 from afspark.runtime.sources import Chunk, Pushed, Source
-from afspark.runtime.worker import as_failure, serve
+from afspark.runtime.worker import serve
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ def _send_chunks(
 ) -> Iterator[Addressed]:
     for worker in workers:
         chunks = inlet.shares[worker]
-        items = work.ingest(read_chunks(inlet.source, chunks), inlet.transforms, now)
+        items = work.ingest(ChunkPackets(inlet.source, chunks), inlet.transforms, now)
         first = Parcel(origin=inlet.name, partition=worker)
         yield from _packed(mission, work, items, first, partial(_weight, chunks))
 
@@ -174,7 +176,7 @@ def _send_frame(
     context = TaskContext.get()
     assert context is not None
     sized = _Sized(batches)
-    items = work.ingest(batches_as_packets(sized), transforms, now)
+    items = work.ingest(PassingPackets(sized, whole=mission.bad.choice(name) == SKIP), transforms, now)
     first = Parcel(origin=name, partition=context.partitionId())
     sent = _packed(mission, work, items, first, lambda: sized.bytes)
     yield pa.record_batch(
@@ -203,14 +205,26 @@ def _send_kept(
 def _packed(
     mission: Mission, work: Work, items: Ingest, first: Parcel, size: Callable[[], int] = lambda: 0
 ) -> list[Addressed]:
-    try:
-        payloads = address(
-            items, key=work.key, partition=first.partition, workers=mission.workers, everywhere=first.feedback
+    feed = Feed([(first.origin, items)])
+
+    def addressed() -> list[bytes]:
+        packets = (packet for _, packet in feed.rest() if isinstance(packet, Packet))
+        return address(
+            packets, key=work.key, partition=first.partition, workers=mission.workers, everywhere=first.feedback
         )
+
+    try:
+        payloads, bad = without_bad(feed, addressed, _nothing_to_undo, mission.bad, work.operator.key)
     except Exception as error:  # noqa: BLE001 - input and user code may raise anything; it must not be retried blindly
         return _failed(mission, first, as_failure(error, work.operator))
     counted = replace(first, items=items.items, size=size(), latest=items.latest, unplaced=items.unplaced)
+    if bad.items:
+        counted = replace(counted, bad=pack_bad(bad.within(mission.bad.most_bytes)))
     return parcels(payloads, counted)
+
+
+def _nothing_to_undo() -> None:
+    """Steps and combiners before an exchange leave nothing behind."""
 
 
 def _failed(mission: Mission, first: Parcel, failure: AfsparkError) -> list[Addressed]:
@@ -271,7 +285,7 @@ def _receive(
         own = [
             (
                 inlet.name,
-                work.ingest(read_chunks(inlet.source, inlet.shares[worker]), inlet.transforms, order.calendar.now),
+                work.ingest(ChunkPackets(inlet.source, inlet.shares[worker]), inlet.transforms, order.calendar.now),
             )
             for inlet in direct
         ]

@@ -15,10 +15,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from afspark.model.windows import PaneReport
-from afspark.push.wire import NO_BACKUP, BackupNumber
+from afspark.push.workerwire import NO_BACKUP, BackupNumber
 from afspark.runtime.orders import Mission, Order, Trace
 from afspark.store import Damage, ObjectRef, Sealed
 from afspark.store.naming import OBJECTS, parse_object_name
+from afspark.store.quarantine import BadBatch
 from afspark.store.reading import read_sealed
 
 Positions = Mapping[str, int]
@@ -62,6 +63,8 @@ class Passage:
     newest: BackupNumber = NO_BACKUP
     #: found damaged when the state was restored
     damaged: tuple[str, ...] = ()
+    #: what was left out
+    bad: tuple[BadBatch, ...] = ()
 
     def to_text(self) -> str:
         return json.dumps(
@@ -75,6 +78,7 @@ class Passage:
                 "panes": self.panes.to_json() if self.panes else None,
                 "newest": self.newest,
                 "damaged": self.damaged,
+                "bad": [bad.to_json() for bad in self.bad],
             }
         )
 
@@ -91,6 +95,7 @@ class Passage:
             panes=PaneReport.from_json(found["panes"]) if found["panes"] else None,
             newest=BackupNumber(*found.get("newest", NO_BACKUP)),
             damaged=tuple(found.get("damaged", ())),
+            bad=tuple(BadBatch.from_json(bad) for bad in found.get("bad", ())),
         )
 
 

@@ -15,9 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from afspark.errors import UsageError
+from afspark.model.onbad import SKIP, OnBad, check_on_bad
 from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Window
 from afspark.policies import MiniBatch, Tolerance
+from afspark.runtime.baditems import BAD_LIMIT
 from afspark.runtime.session import check_session
 from afspark.runtime.sources import (
     Clicks,
@@ -60,7 +62,7 @@ class StreamReader:
         """``rows`` generated packets (``src``, ``dst``, ``bytes``) with skewed pairs; costs no disk."""
         return self.source(Packets(rows, seed=seed))
 
-    def pcap(self, path: str, *, on_bad: str = "keep") -> Stream:
+    def pcap(self, path: str, *, on_bad: str = SKIP) -> Stream:
         """Packets of all captures below ``path`` (``src``, ``dst``, ``bytes``, ``second``, ``protocol``); what is
         damaged is a row of nulls, or with ``on_bad="stop"`` an error.
         """
@@ -70,7 +72,7 @@ class StreamReader:
         """``rows`` generated packets (``dst``, ``second``, ``bytes``) of one of two streams that overlap; synthetic."""
         return self.source(Visits(rows, stream=stream, seed=seed))
 
-    def libsvm(self, path: str, *, on_bad: str = "keep") -> Stream:
+    def libsvm(self, path: str, *, on_bad: str = SKIP) -> Stream:
         """Labelled rows of all files below ``path`` in the format of libsvm (``label``, ``index``, ``value``)."""
         return self.source(LibsvmFiles(path, on_bad=on_bad))
 
@@ -140,7 +142,7 @@ class Stream:
         streams = [other.stream() if isinstance(other, StatefulStream) else other for other in others]
         return replace(self, inflows=(*self.inflows, *(one for stream in streams for one in stream.inflows)))
 
-    def apply(
+    def apply(  # noqa: PLR0913 - each is a choice of the user's, most with a default
         self,
         operator: Operator,
         *,
@@ -151,6 +153,8 @@ class Stream:
         window: Window | None = None,
         weight: float | None = None,
         feeds_back: Sequence[str] = (),
+        on_bad: OnBad | None = None,
+        bad_limit: int = BAD_LIMIT,
     ) -> StatefulStream:
         """Adds an operator with resident state.
 
@@ -158,6 +162,11 @@ class Stream:
         need each key in one place; all else runs on local shares without any exchange. ``weight`` is the
         operator's part of the error budget (default: equal parts). ``feeds_back`` names the operators upstream
         that it may send feedback to.
+
+        ``on_bad`` decides about items that the operator, or a step before it, raises on: "skip" leaves them out,
+        counts them and keeps them in quarantine, "stop" ends the query and names the first one. Default: the
+        operator's own choice, or that of the source: pushed items are skipped, others stop the query. The query stops
+        all the same once a worker has found more than ``bad_limit`` of them in a batch one by one.
         """
         for inflow in self.inflows:
             schema = inflow.schema()
@@ -174,6 +183,8 @@ class Stream:
             window=window,
             weight=weight,
             feeds_back=tuple(feeds_back),
+            on_bad=on_bad if on_bad is None else check_on_bad(on_bad),
+            bad_limit=bad_limit,
         )
 
 
@@ -190,6 +201,8 @@ class StatefulStream:
     window: Window | None = None
     weight: float | None = None
     feeds_back: tuple[str, ...] = ()
+    on_bad: OnBad | None = None
+    bad_limit: int = BAD_LIMIT
 
     @property
     def spark(self) -> SparkSession:
@@ -206,7 +219,7 @@ class StatefulStream:
     def union(self, *others: Stream | StatefulStream) -> Stream:
         return self.stream().union(*others)
 
-    def apply(
+    def apply(  # noqa: PLR0913 - each is a choice of the user's, most with a default
         self,
         operator: Operator,
         *,
@@ -217,6 +230,8 @@ class StatefulStream:
         window: Window | None = None,
         weight: float | None = None,
         feeds_back: Sequence[str] = (),
+        on_bad: OnBad | None = None,
+        bad_limit: int = BAD_LIMIT,
     ) -> StatefulStream:
         """Another operator that reads what this one sends; see `Stream.apply`."""
         return self.stream().apply(
@@ -228,6 +243,8 @@ class StatefulStream:
             window=window,
             weight=weight,
             feeds_back=feeds_back,
+            on_bad=on_bad,
+            bad_limit=bad_limit,
         )
 
     @property

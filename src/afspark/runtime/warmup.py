@@ -34,7 +34,7 @@ def warm_up() -> None:
     delta = np.zeros((4, 8), np.int64)
     table = HashTable(key="string", value="int64").open(HeapColumns(), "table")
     table.begin()
-    table.add(words.column("word"), words.column("count"), hashes=words.column("hash").to_numpy())
+    table.add(words.column("word"), words.column("count"))
     table.put(words.column("word"), np.ones(len(words), np.int64))
     _back_up(table)
     matrix = Matrix(rows=4, cols=8, value="int64").open(HeapColumns(), "matrix")

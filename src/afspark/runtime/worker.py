@@ -10,18 +10,20 @@ import json
 import math
 import secrets
 import time
-import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from pyspark import cloudpickle
 
-from afspark.errors import AfsparkError, NoSpace, OperatorFailed, SegmentError
+from afspark.errors import NoSpace, SegmentError
 from afspark.model.operator import Operator
 from afspark.model.windows import Decaying, PaneReport
-from afspark.push.wire import BackupNumber
+from afspark.push.workerwire import BackupNumber
+from afspark.runtime.baditems import as_failure
+from afspark.runtime.clock import Clock
 from afspark.runtime.exchange import Packet, digest_of, pack_packets, pack_schema
 from afspark.runtime.faults import Phase, strike
 from afspark.runtime.host import spark_host
@@ -29,26 +31,15 @@ from afspark.runtime.intake import LaneAway, LaneFeed, Start
 from afspark.runtime.lifecycle import MOST_STEPS, Action, Identity, Wanted, decide
 from afspark.runtime.orders import Mission, Order, Report, Status, Trace
 from afspark.runtime.panes import Panes, label
+from afspark.runtime.quarantining import take_items
 from afspark.runtime.residence import Address, Residence
 from afspark.runtime.segment import SegmentAddress, SegmentRoot
-from afspark.runtime.shift import ROWS, WINDOWS, Feed, Output, Shift, feedback_for
+from afspark.runtime.shift import ROWS, WINDOWS, Feed, Output, Shift, feedback_for, waiting_feedback
 from afspark.runtime.steps import PASSAGE, Passage, find_unnamed
 from afspark.runtime.writes import Writes
 from afspark.store import ObjectRef, extend, load_chain, object_name, seal
 
 LOCK_SECONDS = 10.0
-
-
-@dataclass
-class Clock:
-    """Seconds spent per part of a task."""
-
-    seconds: dict[str, float]
-
-    def lap(self, part: str, since: float) -> float:
-        now = time.perf_counter()
-        self.seconds[part] = self.seconds.get(part, 0.0) + now - since
-        return now
 
 
 def serve(mission: Mission, order: Order, operator: Operator, feed: Feed) -> Report:
@@ -61,7 +52,8 @@ def serve(mission: Mission, order: Order, operator: Operator, feed: Feed) -> Rep
     def probe(phase: Phase) -> None:
         strike(mission.faults, order.batch, phase, directory)
 
-    return attend(mission, order, operator, feed, SegmentAddress(directory), host, probe)
+    address = SegmentAddress(directory, mission.checkpoint)
+    return attend(mission, order, operator, feed, address, host, probe)
 
 
 def attend(
@@ -90,16 +82,6 @@ def attend(
         return Report(worker=order.worker, status=Status.BUSY, host=host, detail=str(error))
     except Exception as error:  # noqa: BLE001 - user code may raise anything
         return Report(worker=order.worker, status=Status.FAILED, host=host, error=as_failure(error, operator))
-
-
-def as_failure(error: Exception, operator: Operator) -> AfsparkError:
-    """The error as the driver will raise it; what user code raised keeps its trace as a field."""
-    if isinstance(error, AfsparkError):
-        return error
-    return OperatorFailed(
-        f"{type(operator).__name__} failed: {type(error).__name__}: {error}",
-        trace="".join(traceback.format_exception(error)),
-    )
 
 
 class _Undeclared(Exception):
@@ -139,6 +121,7 @@ class _Task:
         self.writes = Writes(mission.store)
         self.passage = Passage()
         self._supersede = False
+        self._left_out = False
         #: what the newest backup of a step says of the panes, in case it is all that is left
         self._named: PaneReport | None = None
 
@@ -231,7 +214,7 @@ class _Task:
                 home.restored_at(order.batch, unnamed.passage.to_text().encode(), unnamed.passage.newest.number)
         loaded = load_chain(self.mission.store, chain, previous)
         self.restored_cells = self._panes(home).restore(loaded.images, order.calendar.needed_from)
-        for port, packets in _waiting_feedback(loaded.images, order.batch - 1).items():
+        for port, packets in waiting_feedback(loaded.images, order.batch - 1).items():
             home.keep(order.batch - 1, port, pack_packets(packets))
         if loaded.damaged:
             # Kept with the state until its first batch: this process may die before it can report.
@@ -257,7 +240,7 @@ class _Task:
             try:
                 more = self.feed.advance(self._settled) and home.step < MOST_STEPS
                 self._admit_damage(home)
-                output = self._shift(home, panes).run(self.feed)
+                output = self._processed(home, panes)
                 started = self.clock.lap("process", started)
                 durable = self._back_up(home, panes, output)
                 emitted = self._keep(home, panes, output)
@@ -279,9 +262,29 @@ class _Task:
             home.note(None)
         return report
 
-    def _shift(self, home: Residence, panes: Panes) -> Shift:
+    def _processed(self, home: Residence, panes: Panes) -> Output:
+        """Runs the operator over the items. Those that it cannot take are durable elsewhere when this returns."""
+
+        def again() -> None:
+            panes.rollback()
+            home.clear_mark()
+            panes.begin()
+            home.begin(self.order.batch)
+            self.operator = cloudpickle.loads(self.mission.pristine)
+
+        run = partial(self._run, home, panes)
+        output, left_out = take_items(
+            run, again, self.mission, self.order, self.feed, self.operator.key, self.passage.bad
+        )
+        self._left_out = bool(left_out)
+        self.passage = replace(self.passage, bad=(*self.passage.bad, *left_out))
+        return output
+
+    def _run(self, home: Residence, panes: Panes) -> Output:
         applying = partial(self.probe, Phase.APPLYING)
-        return Shift(self.mission, self.order, self.operator, panes, applying, self.passage.panes, first=home.step == 0)
+        first = home.step == 0
+        shift = Shift(self.mission, self.order, self.operator, panes, applying, self.passage.panes, first=first)
+        return shift.run(self.feed)
 
     # --- steps of a batch of pushed items -------------------------------------------------------------------
 
@@ -355,6 +358,7 @@ class _Task:
             backups=self.writes.durable,
             positions=dict(self.feed.intake.positions) if isinstance(self.feed, LaneFeed) else None,
             gaps=tuple(gap.to_json() for gap in self.feed.intake.gaps) if isinstance(self.feed, LaneFeed) else (),
+            bad=self.passage.bad,
             consumed=dict(self.feed.consumed),
             produced={port: digest_of(data) for port, data in output.kept.items() if port not in (ROWS, WINDOWS)},
             columns=pack_schema(output.schema) if output.schema is not None else "",
@@ -378,7 +382,7 @@ class _Task:
         full = order.full or bool(self.damaged)
         full = full and not any(backup.full for backup in self.writes.all)
         if panes.fading is not None and panes.fading.moved:
-            # What is durable is in other units.
+            # Pairs would follow backups in other units.
             full = min(order.theta.values()) < math.inf
         tick = self._tick(output)
         images: dict[str, pa.RecordBatch] = {}
@@ -413,7 +417,8 @@ class _Task:
         named = self._is_named(output.panes)
         if self.mission.exact:
             named = self.feed.intake.positions == self.passage.positions
-        return logged or self._supersede or not named
+        # What was left out is known with the positions alone, so these must not go back behind it.
+        return logged or self._supersede or self._left_out or not named
 
     def _is_named(self, seen: PaneReport | None) -> bool:
         if self._named is None and not self.order.counts:
@@ -483,17 +488,3 @@ class _Task:
         for port, data in output.kept.items():
             home.keep(self.order.batch, port, data)
         return 0 if rows is None else rows.num_rows
-
-
-def _waiting_feedback(images: Mapping[str, Sequence[pa.RecordBatch]], batch: int) -> dict[str, list[Packet]]:
-    """The feedback of ``batch`` that a backup holds, by port, in the order it was sent."""
-    found: list[tuple[str, int, pa.RecordBatch]] = []
-    for name, sent in images.items():
-        if name.startswith(feedback_for("")):
-            port, sender, number = name.rsplit("@", 2)
-            if int(sender) == batch:
-                found += [(port, int(number), one) for one in sent]
-    ports: dict[str, list[Packet]] = {}
-    for port, _, items in sorted(found, key=lambda entry: entry[:2]):
-        ports.setdefault(port, []).append(Packet(items))
-    return ports

@@ -41,6 +41,7 @@ OWN_OPTIONS = {
     "bounds",
     "storeLatencySeconds",
     "storeBytesPerSecond",
+    "quarantineBytes",
 }
 
 
@@ -79,7 +80,7 @@ class StreamWriter:
         """``checkpointLocation``, ``batchBytes``, ``segments``, ``hostGraceSeconds``, ``leaseSeconds`` (how long a
         driver on another machine may be silent before it counts as dead), ``storeWaitSeconds`` (how long the
         checkpoint's place may be gone before the query stops), ``bounds`` (a column with the bound realised so
-        far), or one for the sink.
+        far), ``quarantineBytes`` (of bad items, for each operator), or one for the sink.
         """
         text = str(value).lower() if isinstance(value, bool) else str(value)
         return replace(self, options={**self.options, key: text})
@@ -160,6 +161,7 @@ class StreamWriter:
             "host_grace_seconds": ("hostGraceSeconds", float),
             "lease_seconds": ("leaseSeconds", float),
             "store_wait_seconds": ("storeWaitSeconds", float),
+            "quarantine_bytes": ("quarantineBytes", int),
         }
         given = {name: self._number(key, kind) for name, (key, kind) in own.items() if key in self.options}
         checkpoint = self.options.get("checkpointLocation") or tempfile.mkdtemp(prefix="afspark-checkpoint-")

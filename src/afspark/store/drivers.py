@@ -40,6 +40,11 @@ class Driver:
             return None
         return self.began is not None and _began(self.process) == self.began
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this very process."""
+        return self.process == os.getpid() and self.machine == _machine()
+
     def __str__(self) -> str:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
         return f"process {self.process} on {self.host}, since {since}"

@@ -32,15 +32,33 @@ def claim(store: Store, fingerprint: str, settings: dict[str, Any]) -> QueryIden
     """The identity of the query in this checkpoint, made now if the checkpoint is new.
 
     `CheckpointError` with ``expected`` and ``found`` if the checkpoint belongs to a pipeline with another
-    fingerprint, is of another format version, or its identity cannot be read.
+    fingerprint, is of another format version, or its identity cannot be read although there is more: the identity
+    comes first, so a damaged one that is all there is was left by a start that got no further.
     """
-    try:
-        return _checked(store, store.get(IDENTITY), fingerprint)
-    except ObjectMissing:
+    found = _found(store)
+    if not _is_whole(found) and not set(store.list("")) - {IDENTITY}:
         identity = QueryIdentity(secrets.token_hex(16), fingerprint, FORMAT_VERSION, time.time(), settings)
         store.put(IDENTITY, seal({"kind": "identity", "identity": asdict(identity)}, {}))
         # Read back: if two drivers came at once, both go by the one that remained.
-        return _checked(store, store.get(IDENTITY), fingerprint)
+        found = store.get(IDENTITY)
+    return _checked(store, found, fingerprint)
+
+
+def _found(store: Store) -> bytes:
+    try:
+        return store.get(IDENTITY)
+    except ObjectMissing:
+        return b""
+
+
+def _is_whole(data: bytes) -> bool:
+    try:
+        unseal(data)
+    except CorruptObject:
+        return False
+    except ForeignObject:
+        return True
+    return True
 
 
 def identify(store: Store) -> QueryIdentity | None:

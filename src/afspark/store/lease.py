@@ -118,6 +118,10 @@ class Lease:
     def _refuse_if_alive(self, epoch: EpochId) -> None:
         found = read_notice(self._store, epoch)
         notice = Notice.from_bytes(found)
+        if notice is not None and notice.driver.is_here:
+            # Another query of this process, which may be about to end.
+            self._await_end(epoch)
+            notice = Notice.from_bytes(found := read_notice(self._store, epoch))
         lives = notice.driver.lives() if notice else None
         if not found or (notice is not None and notice.ended) or lives is False:
             return

@@ -87,6 +87,7 @@ class LocalStore(Store):
 
 
 def _private(path: str, flags: int) -> int:
+    """Objects hold users' data: nobody but their owner may read them."""
     return os.open(path, flags, 0o600)
 
 

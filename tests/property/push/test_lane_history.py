@@ -1,11 +1,13 @@
 """Random histories of a lane and its log, with crashes: what is promised about loss, order and repetition holds.
 
 The model stands for producers that keep what is unacknowledged, a worker whose state survives the receiver's
-crashes, and a store that may tear the write during which the receiver dies.
+crashes, a driver that drops positions of sessions that are over, and a store that may tear the write during which the
+receiver dies. Sessions that have ended come back and send everything again.
 """
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from itertools import pairwise
 
@@ -23,9 +25,13 @@ from hypothesis.stateful import (
 )
 
 from afspark.push.entries import Entry, Record
+from afspark.push.errors import SessionOver
 from afspark.push.itemlog import ItemLog
 from afspark.push.lane import Lane
-from afspark.push.wire import NO_BACKUP, Allowance, Attached, BackupNumber, Punctuation
+from afspark.push.listing import Listing
+from afspark.push.sessions import Sessions
+from afspark.push.wire import Allowance, Punctuation
+from afspark.push.workerwire import NO_BACKUP, Attached, BackupNumber
 from tests.property.store.faulty_store import MemoryStore
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -37,6 +43,9 @@ class LaneHistory(RuleBasedStateMachine):
     """Producers, one lane with its log, one worker."""
 
     lane_class: type[Lane] = Lane
+    listing_class: type[Listing] = Listing
+    #: sessions that are recognised although they are not at work
+    keep = 1
 
     @initialize(
         items=st.sampled_from([0, 3, 10, float("inf")]),
@@ -57,7 +66,13 @@ class LaneHistory(RuleBasedStateMachine):
         self.positions: dict[str, int] = {}
         self.applied: dict[str, list[int]] = defaultdict(list)
         self.missing: dict[str, int] = defaultdict(int)
-        self.sessions: dict[str, int] = defaultdict(int)
+        #: of the driver: the positions in the record
+        self.recorded: dict[str, int] = {}
+        #: the session of each producer that has one, and those that are over
+        self.sessions: dict[str, str] = {}
+        self.ended: list[str] = []
+        #: those that were refused while they had something under way: it may be there or not
+        self.refused: set[str] = set()
         self.allowed_loss = 0.0
         self.writing: list[tuple[Entry, Record]] = []
         self.start_receiver()
@@ -66,7 +81,15 @@ class LaneHistory(RuleBasedStateMachine):
         self.log = ItemLog(self.store, 0, SCHEMA)
         loaded = self.log.load()
         assert loaded.damaged == []
-        self.lane = self.lane_class(0, self.allow, 10**9, ack_when_confirmed=self.late, log_first=self.first)
+        self.names = Sessions.open(self.store)
+        self.lane = self.lane_class(
+            0,
+            self.allow,
+            10**9,
+            ack_when_confirmed=self.late,
+            log_first=self.first,
+            listing=self.listing_class(self.names.tenure, self.recorded, self.keep),
+        )
         self.lane.restore(loaded.records)
         self.writing = []
         self.connected: set[str] = set()
@@ -87,15 +110,19 @@ class LaneHistory(RuleBasedStateMachine):
         # What was sent again is acknowledged again, if it was before.
         self.acked[record.producer] = max(self.acked[record.producer], self.lane.acked(record.producer))
 
-    def connect(self, producer: str) -> None:
-        """After a crash a producer says hello and sends what is not acknowledged before anything else."""
-        if producer not in self.connected:
-            self.resend(producer)
+    def connect(self, name: str) -> str:
+        """After a crash a producer says hello and sends what is not acknowledged before anything else; its session."""
+        if name in self.sessions and self.sessions[name] not in self.connected:
+            self.resend(name)
+        if name not in self.sessions:
+            self.sessions[name] = producer = f"{name}/{self.names.begin(name)}"
+            self.lane.open(producer, self.now, begins=True)
+            self.connected.add(producer)
+        return self.sessions[name]
 
     @rule(name=NAME, rows=st.integers(1, 6))
     def send(self, name: str, rows: int) -> None:
-        producer = self.session_of(name)
-        self.connect(producer)
+        producer = self.connect(name)
         start = self.end_of(producer)
         batch = pa.record_batch([pa.array(range(start, start + rows), pa.int64())], schema=SCHEMA)
         self.sent[producer].append(Record(producer, start, rows, batch))
@@ -103,22 +130,40 @@ class LaneHistory(RuleBasedStateMachine):
 
     @rule(name=NAME)
     def punctuate(self, name: str) -> None:
-        producer = self.session_of(name)
-        self.connect(producer)
+        producer = self.connect(name)
         self.sent[producer].append(Record(producer, self.end_of(producer), 1, punctuation=Punctuation(time=self.now)))
         self.give(self.sent[producer][-1])
 
     @rule(name=NAME)
     def connect_again(self, name: str) -> None:
-        self.resend(self.session_of(name))
+        self.resend(name)
+
+    @rule(name=NAME)
+    def forgotten(self, name: str) -> None:
+        """A receiver forgets an idle session for the sake of others; only its position is kept, for a while."""
+        producer = self.sessions.get(name, "")
+        self.lane.evict(producer)
+        if self.lane.received(producer) is None:
+            self.connected.discard(producer)
+
+    @precondition(lambda self: self.ended)
+    @rule(draw=st.randoms(use_true_random=False))
+    def ghost(self, draw: random.Random) -> None:
+        """A session that is over sends everything again, with its receipts."""
+        producer = draw.choice(self.ended)
+        try:
+            self.enter(producer)
+        except SessionOver:
+            return
+        for record in self.sent[producer]:
+            self.give(record)
 
     @rule(name=NAME)
     def finish(self, name: str) -> None:
         """A producer to which all was acknowledged says bye; once that is safe it is never heard of again."""
-        producer = self.session_of(name)
+        producer = self.connect(name)
         if self.acked[producer] < self.end_of(producer):
             return
-        self.connect(producer)
         entry = self.lane.mark(producer, self.end_of(producer), self.now, final=True)
         for _ in range(2):
             if entry is not None and not self.writing:
@@ -126,19 +171,31 @@ class LaneHistory(RuleBasedStateMachine):
             if self.writing:
                 self.end_write()
         if entry is None or entry.logged or entry.released:
-            self.sessions[name] += 1
+            self.ended.append(self.sessions.pop(name))
 
-    def resend(self, producer: str) -> None:
+    def resend(self, name: str) -> None:
         """A producer connects again: it says hello and sends all that is not acknowledged."""
+        producer = self.sessions.get(name)
+        if producer is None:
+            return
+        try:
+            self.enter(producer)
+        except SessionOver:
+            self.refused.add(producer)
+            self.ended.append(self.sessions.pop(name))
+            return
         self.connected.add(producer)
-        if self.acked[producer]:
-            self.lane.mark(producer, self.acked[producer], self.now)
         for record in self.sent[producer]:
             if record.end > self.acked[producer]:
                 self.give(record)
 
-    def session_of(self, name: str) -> str:
-        return f"{name}/{self.sessions[name]:08d}"
+    def enter(self, producer: str) -> None:
+        """What a hello with receipts does."""
+        if self.lane.received(producer) is None:
+            self.lane.listing.check(producer)
+        self.lane.open(producer, self.now, begins=False)
+        if self.acked[producer]:
+            self.lane.mark(producer, self.acked[producer], self.now)
 
     def end_of(self, producer: str) -> int:
         return self.sent[producer][-1].end if self.sent[producer] else 0
@@ -210,8 +267,19 @@ class LaneHistory(RuleBasedStateMachine):
         self.deliver()
 
     @rule()
+    def commit(self) -> None:
+        """The end of a batch: its record, and what the next one begins with."""
+        self.confirm()
+        over = self.lane.listing.forgettable(self.positions, self.lane.sessions)
+        kept = {name: end for name, end in self.positions.items() if name not in over}
+        self.positions = kept | self.lane.listing.tenures
+        self.recorded = dict(self.positions)
+        self.lane.listing.forget(self.positions)
+
+    @rule()
     def attach(self) -> None:
-        assert self.lane.attach(self.positions).positions.items() >= self.positions.items()
+        known = self.lane.attach(self.positions).positions
+        assert all(known[name] >= end for name, end in self.positions.items())
         self.deliver()
 
     # --- failures
@@ -254,7 +322,7 @@ class LaneHistory(RuleBasedStateMachine):
         if not hasattr(self, "lane"):
             return
         for name in NAMES:
-            self.resend(self.session_of(name))
+            self.resend(name)
         for _ in range(20):
             if not self.writing:
                 self.begin_write()
@@ -263,11 +331,12 @@ class LaneHistory(RuleBasedStateMachine):
             self.pull(10**9, confirms=True)
         lost = 0
         for producer in list(self.sent):
-            wanted = set(range(self.end_of(producer)))
+            promised = self.acked[producer] if producer in self.refused else self.end_of(producer)
+            wanted = set(range(promised))
             absent = wanted - set(self.applied[producer])
             assert len(absent) == self.missing[producer], "the worker knows what it misses"
             lost += len(absent)
-            assert self.acked[producer] == self.end_of(producer)
+            assert self.acked[producer] == promised
             for record in self.sent[producer]:
                 if record.punctuation is not None:
                     assert record.start not in absent, "punctuation is never lost"
@@ -316,10 +385,38 @@ class ForgetsConfirmed(Lane):
             super().confirm({producer: max(0, positions[producer] - 1)})
 
 
-@pytest.mark.parametrize("mistake", [AcknowledgesBeforeTheLog, LogsButForgetsTheWaiting, ForgetsConfirmed])
-def test_a_mistake_is_found(mistake: type[Lane]) -> None:
+class ThinksNobodyOver(Listing):
+    """A session whose position was dropped is taken for one that lost everything, and what it sends again for new."""
+
+    def is_over(self, producer: str) -> bool:
+        return False
+
+
+class ForgetsWithoutCounting(Listing):
+    """Positions are dropped before it is known which sessions are over without them."""
+
+    def _is_done(self, producer: str) -> bool:
+        return producer in self._over
+
+    def _count(self, producer: str) -> None:
+        if producer not in self._over:
+            super()._count(producer)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        AcknowledgesBeforeTheLog,
+        LogsButForgetsTheWaiting,
+        ForgetsConfirmed,
+        ThinksNobodyOver,
+        ForgetsWithoutCounting,
+    ],
+)
+def test_a_mistake_is_found(mistake: type[Lane] | type[Listing]) -> None:
     class Mistaken(LaneHistory):
-        lane_class = mistake
+        lane_class = mistake if issubclass(mistake, Lane) else Lane
+        listing_class = mistake if issubclass(mistake, Listing) else Listing
 
     # The first history that shows it will do; a short one is not looked for.
     once = settings(

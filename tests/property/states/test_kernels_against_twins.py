@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from afspark.model.kernels import cells, matrix, table
 from afspark.model.kernels.arrow import byte_buffers
-from afspark.model.kernels.hashing import hash_strings
+from afspark.model.kernels.hashing import Secret, secret_spans
 from afspark.model.twins import cells as cell_twin
 from afspark.model.twins import matrix as matrix_twin
 from afspark.model.twins.table import Numbering
@@ -159,48 +159,53 @@ def test_dense_updates(deltas: list[int], touched: set[int]) -> None:
 
 
 KEYS = st.lists(st.integers(0, 60), max_size=60)
+SECRETS = st.integers(1, 2**63 - 1).map(Secret.of)
 
 
 @settings(deadline=None)
-@given(KEYS, KEYS, KEYS)
-def test_numbering_of_integers(known: list[int], undone: list[int], asked: list[int]) -> None:
-    index, shift = np.zeros(128, np.uint32), np.uint64(64 - 7)
+@given(KEYS, KEYS, KEYS, SECRETS)
+def test_numbering_of_integers(known: list[int], undone: list[int], asked: list[int], secret: Secret) -> None:
+    index, place = np.zeros(128, np.uint32), (*secret, np.uint64(64 - 7))
     entry_keys, twin = np.zeros(64, np.int64), Numbering()
     entries = 0
     for keys in (known, undone):
         before, ids = entries, np.empty(len(keys), np.uint32)
-        position, entries = table.locate_integers(integers(keys), 0, index, shift, entry_keys, entries, 64, ids)
+        position, entries = table.locate_integers(integers(keys), 0, index, *place, entry_keys, entries, 64, ids)
         assert (position, ids.tolist()) == (len(keys), twin.locate(keys))
         assert entries == len(twin)
     rebuilt = np.zeros(128, np.uint32)
-    table.index_integers(entry_keys, entries, rebuilt, shift)
+    table.index_integers(entry_keys, entries, rebuilt, *place)
     assert rebuilt.tolist() == index.tolist()
     table.erase_from(index, before)
     twin.erase_from(before)
     found = np.empty(len(asked), np.uint32)
-    table.find_integers(integers(asked), index, shift, entry_keys, found)
+    table.find_integers(integers(asked), index, *place, entry_keys, found)
     assert [None if n == table.ABSENT else n for n in found.tolist()] == twin.find(asked)
 
 
 @settings(deadline=None)
-@given(KEYS, KEYS, KEYS, st.booleans())
-def test_numbering_of_bytes(known: list[int], undone: list[int], asked: list[int], collide: bool) -> None:
+@given(KEYS, KEYS, KEYS, SECRETS, st.booleans())
+def test_numbering_of_bytes(
+    known: list[int], undone: list[int], asked: list[int], secret: Secret, collide: bool
+) -> None:
     """Also with hashes that all collide: bytes decide, not hashes."""
-    index, shift = np.zeros(128, np.uint32), np.uint64(64 - 7)
+    index, place = np.zeros(128, np.uint32), (secret.factor, np.uint64(64 - 7))
     entry_hashes, entry_offsets = np.zeros(64, np.uint64), np.zeros(65, np.int32)
     heap, twin, entries = np.zeros(4096, np.uint8), Numbering(), 0
 
     def prepared(numbers: list[int]) -> tuple[list[bytes], np.ndarray, np.ndarray, np.ndarray]:
         words = [b"x" * (number % 19) + bytes([number]) for number in numbers]
         array = pa.array(words, pa.binary())
-        hashes = hash_strings(array)
-        return words, *byte_buffers(array), np.zeros_like(hashes) if collide else hashes
+        hashes = np.zeros(len(words), np.uint64)
+        if not collide:
+            secret_spans(*byte_buffers(array), *secret, hashes)
+        return words, *byte_buffers(array), hashes
 
     for numbers in (known, undone):
         words, offsets, data, hashes = prepared(numbers)
         before, ids = entries, np.empty(len(words), np.uint32)
         position, entries = table.locate_bytes(
-            offsets, data, hashes, 0, index, shift, entry_hashes, entry_offsets, heap, entries, 64, ids
+            offsets, data, hashes, 0, index, *place, entry_hashes, entry_offsets, heap, entries, 64, ids
         )
         assert (position, ids.tolist()) == (len(words), twin.locate(words))
     everything = np.arange(entries, dtype=np.uint32)
@@ -209,11 +214,11 @@ def test_numbering_of_bytes(known: list[int], undone: list[int], asked: list[int
     table.gather_bytes(everything, entry_offsets, heap, starts, content)
     assert [content[a:b].tobytes() for a, b in pairwise(starts)] == twin.keys
     rebuilt = np.zeros(128, np.uint32)
-    table.index_hashes(entry_hashes, entries, rebuilt, shift)
+    table.index_hashes(entry_hashes, entries, rebuilt, *place)
     assert rebuilt.tolist() == index.tolist()
     table.erase_from(index, before)
     twin.erase_from(before)
     words, offsets, data, hashes = prepared(asked)
     found = np.empty(len(words), np.uint32)
-    table.find_bytes(offsets, data, hashes, index, shift, entry_hashes, entry_offsets, heap, found)
+    table.find_bytes(offsets, data, hashes, index, *place, entry_hashes, entry_offsets, heap, found)
     assert [None if n == table.ABSENT else n for n in found.tolist()] == twin.find(words)

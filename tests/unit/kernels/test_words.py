@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afspark.errors import UsageError
-from afspark.model.kernels.hashing import hash_strings
+from afspark.model.kernels.hashing import Secret, hash_strings
 from afspark.model.kernels.words import WordCounter, split_words, tally_words
 from afspark.model.twins.words import count_words
 
@@ -100,7 +100,7 @@ def test_words_with_equal_hashes_are_told_apart():
     state, index = np.zeros(5, np.int64), np.zeros(16, np.uint64)
     entries, heap = np.zeros(64, np.uint64), np.zeros(100, np.uint8)
     scratch = tuple(np.zeros(8, np.uint64) for _ in range(6))
-    taken = split_words(data, ends - [len(word) for word in words], ends, state, scratch)
+    taken = split_words(data, ends - [len(word) for word in words], ends, state, *Secret.of(5), scratch)
     scratch[0][:] = 77
     assert tally_words(data, scratch, taken, state, index, entries, heap) == taken == 4
     assert entries.reshape(-1, 4)[1:4, 2].tolist() == [2, 1, 1]

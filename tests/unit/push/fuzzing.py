@@ -26,16 +26,13 @@ from afspark.push.wire import (
     SETTLE,
     STATS,
     Allowance,
-    Attach,
     BatchTag,
     Bye,
-    Confirm,
     Hello,
-    Pull,
     Punctuation,
     PutHeader,
-    Settle,
 )
+from afspark.push.workerwire import Attach, Confirm, Pull, Settle
 from tests.unit.push.child_receiver import WORKERS
 from tests.unit.push.flightclient import Client
 from tests.unit.push.mutation import MutatingProxy, damaged, damaged_json, misnumbered, noise

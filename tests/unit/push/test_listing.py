@@ -7,7 +7,7 @@ import pytest
 from afspark.push.entries import Record
 from afspark.push.errors import SessionOver
 from afspark.push.lane import Lane
-from afspark.push.listing import KEPT_AWAY, KEPT_TENURES, is_tenure
+from afspark.push.listing import KEPT_AWAY, KEPT_TENURES, Listing, is_tenure
 from afspark.push.sessions import Sessions
 from afspark.push.wire import Allowance
 from tests.property.store.faulty_store import MemoryStore
@@ -22,7 +22,7 @@ class Query:
     def __init__(self, store: MemoryStore, positions: Positions | None = None) -> None:
         self.sessions = Sessions.open(store)
         self.positions: Positions = dict(positions or {})
-        self.lane = Lane(0, Allowance(), 1 << 30, tenure=self.sessions.tenure, listed=self.positions)
+        self.lane = Lane(0, Allowance(), 1 << 30, listing=Listing(self.sessions.tenure, self.positions))
         self.counted: dict[str, int] = {}
         self.gaps: dict[str, int] = {}
 
@@ -50,7 +50,7 @@ class Query:
         """A tick, its record, and what follows it."""
         positions = dict(self.positions)
         self.lane.listing.forget(positions)
-        positions |= self.lane.attach(positions)
+        positions |= self.lane.attach(positions).positions
         for handout in self.lane.handouts(positions, 1 << 30):
             record = handout.record
             at = positions.get(record.producer, 0)

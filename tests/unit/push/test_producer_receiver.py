@@ -16,7 +16,8 @@ import pytest
 
 from afspark.cli.main import main
 from afspark.push.drain import Drain
-from afspark.push.errors import NotAllowed, PushError, ReceiverUnreachable, SchemaMismatch
+from afspark.push.errors import NotAllowed, PushError, ReceiverUnreachable, SchemaMismatch, SessionOver
+from afspark.push.listing import tenure_name
 from afspark.push.producer import Producer
 from afspark.push.receiver import Receiver, ReceiverConfig
 from afspark.push.security import Security
@@ -216,6 +217,48 @@ def test_a_killed_receiver_loses_no_more_than_it_may(tmp_path: Path, allow: int)
     assert sum(end - start for worker in workers for start, end in worker.gaps) == lost
     assert [len(worker.punctuations) for worker in workers] == [5, 5]
     assert producer.counters.acknowledged == total and producer.counters.reconnects >= kills
+
+
+@pytest.mark.parametrize("unacked", [None, 0])
+def test_what_another_query_has_not_seen_is_sent_to_it_in_another_session(
+    receive: Callable[..., Receiver], unacked: int | None
+) -> None:
+    first = receive()
+    producer = Producer(f"127.0.0.1:{first.port}", "p", SCHEMA, unacked=unacked, give_up=30)
+    producer.send(numbers(0, 10))
+    producer.flush(10)
+    before = producer.id
+    first.stop(save=False)
+    sender = threading.Thread(target=lambda: producer.send(numbers(10, 15)), daemon=True)
+    sender.start()
+    assert soon(lambda: producer.unacknowledged == 5)
+    second = receive(port=first.port)
+    sender.join(30)
+    producer.close(30)
+    worker = Worker(second.address, 0)
+    assert soon(lambda: len(worker.values) == 5)
+    worker.stop()
+    assert worker.values == list(range(10, 15)) and not worker.gaps, "what the other query had is not missing here"
+    assert producer.counters.acknowledged == 15 and producer.id != before
+
+
+def test_a_session_that_is_over_is_not_continued_in_silence(receive: Callable[..., Receiver], tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    receiver = receive(store=store, ack_when_confirmed=True)
+    idle, busy = (Producer(f"127.0.0.1:{receiver.port}", name, SCHEMA, give_up=30) for name in ("idle", "busy"))
+    before = idle.id
+    busy.send(numbers(0, 5))
+    assert soon(lambda: receiver.stats()["pending_items"] == 5)
+    receiver.stop()
+    # All sessions that were begun so far were listed, and are not listed any more.
+    receiver = receive(store=store, port=receiver.port, listed={0: {tenure_name(1): 2}})
+    with pytest.raises(SessionOver) as caught:
+        busy.flush(30)
+    assert caught.value.items == 5 and caught.value.lost.lanes == {0: (0, 5)}
+    # What has nothing under way cannot be counted twice.
+    idle.send(numbers(0, 5))
+    idle.close(30)
+    assert idle.id != before and receiver.stats()["accepted"] == 5
 
 
 @pytest.fixture(scope="module")

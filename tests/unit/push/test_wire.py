@@ -10,27 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afspark.push.errors import WireError
-from afspark.push.wire import (
-    TAG_BYTES,
-    Ack,
-    Allowance,
-    Attach,
-    Attached,
-    BackupNumber,
-    BatchTag,
-    Bye,
-    Confirm,
-    Confirmed,
-    EntryTag,
-    Hello,
-    Message,
-    Pull,
-    Punctuation,
-    PutHeader,
-    Settle,
-    Settled,
-    Welcome,
-)
+from afspark.push.wire import TAG_BYTES, Ack, Allowance, BatchTag, Bye, Hello, Message, Punctuation, PutHeader, Welcome
+from afspark.push.workerwire import Attach, Attached, BackupNumber, Confirm, Confirmed, EntryTag, Pull, Settle, Settled
 
 SESSION = "0123456789abcdef"
 MESSAGES: list[Message] = [

@@ -50,6 +50,7 @@ RUN_OPTIONS = {
     "batch_bytes",
     "faults",
     "host_grace_seconds",
+    "quarantine_bytes",
     "throttle",
     "takeover",
     "lease_seconds",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 
 from afspark.errors import CheckpointError
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
-from afspark.runtime.engine import ENDING, Engine
+from afspark.runtime.ending import ENDING
+from afspark.runtime.engine import Engine
+from afspark.runtime.segment import SegmentRoot
 from afspark.store import RecordLog
 from tests.unit.runtime.conftest import MakeRig, write_file, write_words
 from tests.unit.runtime.sparkless import Rig, die
@@ -274,3 +277,23 @@ def test_a_stream_is_not_ended_while_a_batch_of_spark_is_unfinished(make_rig: Ma
     rig.end()
     assert rig.driver.ended
     assert rig.counts() == truth
+
+
+@pytest.mark.parametrize("tolerance", [Nothing(), Approximate(THETA)], ids=_called)
+def test_a_checkpoint_may_be_moved(make_rig: MakeRig, tolerance: Tolerance) -> None:
+    """Its segments are those of the query, wherever its checkpoint is, also for the census of others."""
+    rig, truth = make_rig(tolerance=tolerance)
+    rig.go(FATAL)
+    moved = rig.root / "elsewhere"
+    rig.checkpoint.rename(moved)
+    rig.checkpoint = moved
+    days = 86_400.0
+    for _ in range(2):
+        SegmentRoot(rig.segments, "another").clean(now=time.time() + 2 * days)
+        rig.start()
+        rig.go(1)
+    for idle in (2, 20, 200):
+        SegmentRoot(rig.segments, "another").clean(now=time.time() + idle * days)
+    rig.go()
+    assert rig.counts() == truth
+    assert rig.ledger == []

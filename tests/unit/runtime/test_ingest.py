@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from afspark.model.operator import Combiner, Transform
 from afspark.model.windows import Hopping, Window
 from afspark.runtime.exchange import Packet
-from afspark.runtime.ingest import Ingest, batches_as_packets, read_chunks
+from afspark.runtime.ingest import ChunkPackets, Ingest, batches_as_packets
 from afspark.runtime.sources import ZipfWords
 
 
@@ -116,4 +116,4 @@ def test_chunks_are_read_in_order() -> None:
     chunks = planner.chunks(planner.initial(), planner.discover())
     assert len(chunks) > 1
     one_by_one = [items for chunk in chunks for items in source.read(chunk)]
-    assert [packet.items for packet in read_chunks(source, chunks)] == one_by_one
+    assert [packet.items for packet in ChunkPackets(source, chunks)] == one_by_one

@@ -14,6 +14,7 @@ from afspark.errors import UsageError
 from afspark.model.windows import Hopping
 from afspark.policies import Approximate
 from afspark.runtime.segment import Segment
+from afspark.store import claim, open_store
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Rig, die
 
@@ -156,3 +157,25 @@ def test_wrong_options(make_rig: MakeRig, capsys: pytest.CaptureFixture[str]) ->
     for wrong in (["--operator", "nobody"], ["--segments", str(rig.root / "nowhere")], ["--cells", "x"]):
         assert main(["inspect", str(rig.checkpoint), *wrong]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_an_ended_stream(make_rig: MakeRig) -> None:
+    rig, _ = make_rig(window=Hopping(4.0, by="processing"))
+    rig.go()
+    assert not look(rig).ended
+    rig.end()
+    assert look(rig).ended
+
+
+def test_nothing_named_by_a_checkpoint_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have been sent by anybody, and looking into it must not run what they wrote."""
+    (tmp_path / "theirs.py").write_text("open('ran', 'w').close()\nclass State: pass\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    states = {"s": {"kind": "own", "class": "theirs:State", "args": [], "divergence": "max", "exact": False}}
+    operator = {"operator": {"operator": "op", "states": states}, "workers": 1, "keyed": False, "window": None}
+    claim(open_store(tmp_path).below("afspark"), "f", {"sources": {}, "operators": {"op": operator}})
+    (tmp_path / "segments").mkdir()
+    found = afspark.inspect(tmp_path, segments=tmp_path / "segments", cells=3)
+    assert [one.name for one in found.operators] == ["op"]
+    assert not (tmp_path / "ran").exists()

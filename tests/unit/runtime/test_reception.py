@@ -8,7 +8,6 @@ import pickle
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -19,7 +18,8 @@ import afspark as af
 from afspark.push.errors import SessionOver, from_flight
 from afspark.push.listing import is_tenure
 from afspark.push.producer import Producer
-from afspark.runtime.intake import Intake
+from afspark.push.workerwire import BackupNumber
+from afspark.runtime.intake import Intake, Start
 from afspark.runtime.lanes import open_lane
 from afspark.runtime.lifecycle import Hint
 from afspark.runtime.orders import Order, Report, Status
@@ -59,14 +59,13 @@ class Ticks:
     def address(self) -> str:
         return self.reception.addresses()[0]
 
-    def go(self) -> dict[str, Any]:
+    def go(self, *, stepped: bool = True) -> dict[str, Any]:
         """One batch; the positions in its record."""
         orders = [self._order(worker) for worker in range(WORKERS)]
         reports = [self._serve(order) for order in orders]
         self.reception.advance(self.name, reports)
         record: dict[str, Any] = json.loads(json.dumps(self.reception.to_json()))
-        crew = SimpleNamespace(workforce=SimpleNamespace(last_orders=lambda batch: orders))
-        self.reception.confirm(self.name, cast("Any", crew), self.batch)
+        self.reception.confirm(self.name, orders, stepped=stepped)
         self.batch += 1
         return record[self.name]
 
@@ -87,7 +86,7 @@ class Ticks:
         chunk = pickle.loads(pickle.dumps(self.reception.claim(self.name, {"lane": order.worker})))
         with closing(open_lane(order, chunk)) as lane:
             intake = Intake(lane, seconds=math.inf)
-            intake.resume(Passage(positions=chunk["positions"]), resumed=False)
+            intake.resume(Passage(positions=chunk["positions"]), Start(durable=BackupNumber(order.batch, -1, 0)))
             for _ in range(2):
                 portion = intake.portion(wait=0.05)
                 assert portion is not None
@@ -163,3 +162,19 @@ def test_the_workers_secret_is_another_for_every_start_and_stays_out_of_sight(tm
         assert not any(secret in path.read_bytes().decode("latin1") for path in tmp_path.rglob("*") if path.is_file())
         ticks.reception.close()
     assert len(secrets) == 2
+
+
+def test_items_stay_with_their_receiver_until_spark_has_committed_their_batch(ticks: Ticks) -> None:
+    """If everything dies after the record and before that, the batch runs again from the record before it."""
+
+    def pending() -> int:
+        (receiver,) = ticks.reception.stats().values()
+        return sum(lane["pending_items"] for lane in receiver["lanes"].values())
+
+    with Producer(ticks.address, "p", SCHEMA, batch_rows=1) as producer:
+        producer.send(pa.record_batch({"n": [1, 2, 3]}, schema=SCHEMA))
+        producer.flush(10)
+        ticks.go(stepped=False)
+        assert (ticks.items, pending()) == (3, 3)
+        ticks.go(stepped=False)
+        assert (ticks.items, pending()) == (3, 0)

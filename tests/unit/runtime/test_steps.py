@@ -15,7 +15,7 @@ from afspark.errors import StoreError
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
 from afspark.push.drain import Pulled
-from afspark.push.wire import NO_BACKUP, Attached, BackupNumber
+from afspark.push.workerwire import NO_BACKUP, Attached, BackupNumber
 from afspark.runtime.exchange import Packet
 from afspark.runtime.faults import FaultPlan, Phase
 from afspark.runtime.ingest import Ingest

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import stat
 import tempfile
 import time
@@ -11,7 +13,8 @@ import pytest
 
 from afspark.errors import SegmentBusy, SegmentError
 from afspark.runtime.lifecycle import Identity
-from afspark.runtime.segment import Segment, SegmentRoot, Survivor, root
+from afspark.runtime.segment import Segment, SegmentAddress, SegmentRoot, Survivor, process_cache, root
+from afspark.store import claim, identify, open_store
 
 DAY = 86_400.0
 
@@ -97,42 +100,106 @@ def test_release_waits_for_tasks_at_work(house: SegmentRoot, identity: Identity)
     assert segment.is_current()
 
 
-def test_clean_removes_what_was_not_used_for_long(house: SegmentRoot, identity: Identity) -> None:
-    segment = create(house, identity)
-    other_host = create(SegmentRoot(house.base, "127.0.0.3"), identity)
-    now = time.time()
-    assert house.clean(now=now + DAY - 60) == []
-    assert house.clean(now=now + DAY + 60) == [segment.directory, other_host.directory]
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """That of a query with the number in `query_of`."""
+    place = tmp_path / "checkpoint"
+    claim(open_store(place).below("afspark"), "f", {})
+    return place
+
+
+def query_of(checkpoint: Path, identity: Identity) -> Identity:
+    found = identify(open_store(checkpoint).below("afspark"))
+    assert found is not None
+    return replace(identity, query_id=found.query_id, checkpoint=str(checkpoint))
+
+
+def test_clean_keeps_whatever_has_its_checkpoint(house: SegmentRoot, identity: Identity, checkpoint: Path) -> None:
+    """However long the query is idle."""
+    segment = create(house, query_of(checkpoint, identity))
+    assert house.clean(now=time.time() + 1_000 * DAY) == []
+    assert segment.is_current()
+
+
+def test_clean_removes_what_has_lost_its_checkpoint_for_long(
+    house: SegmentRoot, identity: Identity, checkpoint: Path
+) -> None:
+    mine = query_of(checkpoint, identity)
+    segment, other_host = create(house, mine), create(SegmentRoot(house.base, "127.0.0.3"), mine)
+    start = time.time()
+    shutil.rmtree(checkpoint)
+    for days in (0, 2, 5, 8.9):
+        assert house.clean(now=start + days * DAY) == []
+    assert house.clean(now=start + 9.1 * DAY) == [segment.directory, other_host.directory]
     assert list(house.base.iterdir()) == []
 
 
-def test_use_prolongs_life(house: SegmentRoot, identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
-    segment = create(house, identity)
+@pytest.mark.parametrize("instead", ["nothing", "another query"])
+def test_a_checkpoint_that_was_away_at_some_looks_is_there(
+    house: SegmentRoot, identity: Identity, checkpoint: Path, instead: str
+) -> None:
+    """As on a mount that comes and goes."""
+    segment = create(house, query_of(checkpoint, identity))
+    start, away = time.time(), checkpoint.with_name("away")
+    for days in range(2, 100, 6):
+        checkpoint.rename(away)
+        if instead == "another query":
+            claim(open_store(checkpoint).below("afspark"), "g", {})
+        assert house.clean(now=start + days * DAY) == []
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        away.rename(checkpoint)
+        assert house.clean(now=start + (days + 5) * DAY) == []
+    assert segment.is_current()
+
+
+def test_use_prolongs_life(
+    house: SegmentRoot, identity: Identity, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment = create(house, query_of(checkpoint, identity))
+    shutil.rmtree(checkpoint)
     start = time.time()
-    monkeypatch.setattr(time, "time", lambda: start + DAY)
+    assert house.clean(now=start + 2 * DAY) == []
+    monkeypatch.setattr(time, "time", lambda: start + 8 * DAY)
     with segment.lock(1.0):
         pass
-    assert house.clean(retention_seconds=DAY, now=start + 1.5 * DAY) == []
-    assert house.clean(retention_seconds=DAY, now=start + 2.5 * DAY) == [segment.directory]
+    for days in (8.5, 9.5, 16):
+        assert house.clean(now=start + days * DAY) == []
+    assert house.clean(now=start + 17 * DAY) == [segment.directory]
 
 
-def test_clean_removes_what_lost_its_checkpoint(house: SegmentRoot, identity: Identity, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
-    checkpoint.mkdir()
-    doomed = create(house, replace(identity, checkpoint=str(checkpoint)))
-    remote = create(house, replace(identity, worker=1, checkpoint="s3://bucket/checkpoint"))
-    elsewhere = create(house, replace(identity, operator="x", checkpoint=str(tmp_path / "never seen here")))
-    assert house.clean() == []
-    checkpoint.rmdir()
-    assert house.clean() == [doomed.directory]
-    assert remote.is_current()
-    assert elsewhere.is_current()
+def test_a_moved_checkpoint_is_looked_for_where_it_is(house: SegmentRoot, identity: Identity, checkpoint: Path) -> None:
+    segment = create(house, query_of(checkpoint, identity))
+    checkpoint.rename(checkpoint.with_name("moved"))
+    address = SegmentAddress(segment.directory, str(checkpoint.with_name("moved")))
+    segment.close()
+    assert address.open() is not None
+    process_cache().clear()
+    start = time.time()
+    for days in (2, 10, 20):
+        assert house.clean(now=start + days * DAY) == []
 
 
-def test_clean_never_touches_a_locked_segment(house: SegmentRoot, identity: Identity) -> None:
-    segment = create(house, identity)
+def test_clean_keeps_what_cannot_be_judged_from_here(house: SegmentRoot, identity: Identity, tmp_path: Path) -> None:
+    create(house, replace(identity, checkpoint="s3://bucket/checkpoint"))
+    create(house, replace(identity, worker=1, checkpoint=str(tmp_path / "never seen here")))
+    newer = create(house, replace(identity, worker=2)).directory
+    meta = json.loads((newer / "meta.json").read_text())
+    meta["identity"]["format_version"] += 1
+    (newer / "meta.json").write_text(json.dumps(meta))
+    long_ago = time.time() - 100 * DAY
+    os.utime(newer, (long_ago, long_ago))
+    for days in (2, 100, 200):
+        assert house.clean(now=time.time() + days * DAY) == []
+    assert len(list(newer.parent.iterdir())) == 3
+
+
+def test_clean_never_touches_a_locked_segment(house: SegmentRoot, identity: Identity, checkpoint: Path) -> None:
+    segment = create(house, query_of(checkpoint, identity))
+    shutil.rmtree(checkpoint)
+    now = time.time()
+    assert house.clean(now=now + 2 * DAY) == []
     with segment.lock(1.0):
-        assert house.clean(now=time.time() + 10 * DAY) == []
+        assert house.clean(now=now + 10 * DAY) == []
     assert segment.is_current()
 
 

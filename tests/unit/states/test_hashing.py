@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from afspark.errors import UsageError
 from afspark.model.kernels import hashing
+from afspark.model.kernels.arrow import byte_buffers
 from afspark.model.twins import hashing as twin
 
 GOLDEN_BYTES = {
@@ -77,6 +78,17 @@ def test_width_of_integers_does_not_matter(kind: str) -> None:
 def test_unsigned_beyond_int64_wraps() -> None:
     batch = pa.record_batch({"x": pa.array([2**64 - 1], pa.uint64())})
     assert hashing.hash_columns(batch, ["x"]).tolist() == [twin.hash_int64(-1)]
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=40)), st.integers(-(2**63), 2**63 - 1), st.integers(1, 2**63 - 1))
+def test_secret_hashes_agree_with_their_twins(words: list[bytes], number: int, seed: int) -> None:
+    secret = hashing.Secret.of(seed)
+    assert tuple(map(int, secret)) == (seed, twin.secret_factor(seed)) and int(secret.factor) % 2 == 1
+    out = np.empty(len(words), np.uint64)
+    hashing.secret_spans(*byte_buffers(pa.array(words, pa.binary())), *secret, out)
+    assert out.tolist() == [twin.secret_bytes(word, seed) for word in words]
+    assert int(hashing.secret_int64(np.int64(number), secret.seed)) == twin.secret_int64(number, seed)
 
 
 def test_floats_that_are_equal_hash_alike() -> None:

@@ -13,7 +13,6 @@ import pytest
 from afspark.errors import CheckpointError, UsageError
 from afspark.model.divergence import Divergence
 from afspark.model.kernels import cells as cell_kernel
-from afspark.model.kernels.hashing import hash_strings
 from afspark.model.states import (
     HashTable,
     HeapColumns,
@@ -204,7 +203,7 @@ def test_kinds_of_string_keys(kind: pa.DataType) -> None:
     table = opened(HashTable())
     words = pa.array(["zero", "one", "two", "", "a rather long key, longer than a view holds", "one"], kind)
     table.add(words.slice(1), [1, 2, 3, 4, 5])
-    table.add(pa.chunked_array([words.slice(1, 1), words.slice(2, 1)]), 10, hash_strings(words.slice(1, 2)))
+    table.add(pa.chunked_array([words.slice(1, 1), words.slice(2, 1)]), 10)
     table.add(words.slice(4, 1).cast(pa.string()).dictionary_encode(), 100)
     asked = ["zero", "one", "two", "", "a rather long key, longer than a view holds"]
     assert table.get(asked).tolist() == [0, 16, 12, 3, 104]
@@ -221,7 +220,6 @@ def test_inputs_that_cannot_work() -> None:
         lambda: words.add(pa.array(["a", None]), 1),
         lambda: words.add(["a"], [1, 2]),
         lambda: words.add(["a"], 1.5),
-        lambda: words.add(["a"], 1, np.zeros(2, np.uint64)),
         lambda: words.add(["a"], pa.array([None], pa.int64())),
         lambda: numbers.add(["a"], 1),
         lambda: numbers.add([1.5], 1),
@@ -306,3 +304,35 @@ def test_a_transaction_costs_what_it_touches(monkeypatch: pytest.MonkeyPatch) ->
         table.acknowledge()
     assert len(seen) >= 12
     assert max(seen) == 100
+
+
+@pytest.mark.parametrize(("key", "known"), [("int64", [0, 7]), ("string", ["", "ann"])])
+def test_null_is_a_key_of_its_own_where_a_table_takes_it(key: str, known: list[Any]) -> None:
+    """Neither 0 nor the empty string, however the table grows."""
+    columns = HeapColumns()
+    table = HashTable(key=key, null_key=True).open(columns, "counts")
+    table.begin()
+    given = pa.array([None, *known, None])
+    table.add(given, [1, 10, 20, 2])
+    table.add(pa.nulls(2), 1)
+    many = range(1000, 40_000)
+    table.add(pa.array(many if key == "int64" else [str(number) for number in many]), 1)
+    table.add(known, 1)
+    again = HashTable(key=key, null_key=True).open(columns, "counts")
+    assert again.get(pa.array([*known, None])).tolist() == [11, 21, 5]
+    assert dict(zip(*again.export().to_pydict().values(), strict=True))[None] == 5
+    again.rollback()
+    again.begin()
+    again.add(known, 1)
+    assert again.size == 2 and again.get(pa.array([*known, None])).tolist() == [1, 1, 0]
+
+
+def test_null_keys_are_refused_where_a_table_does_not_take_them() -> None:
+    table = HashTable(key="int64").open(HeapColumns(), "counts")
+    table.begin()
+    with pytest.raises(UsageError, match="null_key=True"):
+        table.add(pa.array([1, None]), 1)
+    with pytest.raises(UsageError):
+        HashTable(null_key="yes")  # type: ignore[arg-type]
+    assert "null_key" not in HashTable().to_json()
+    assert HashTable.from_json(HashTable(null_key=True).to_json()) == HashTable(null_key=True)

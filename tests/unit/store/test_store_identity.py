@@ -55,8 +55,26 @@ def test_another_format_of_the_object_is_refused(store: Store) -> None:
 
 @pytest.mark.parametrize("damaged", [b"", b"half", seal({}, {}), seal({"identity": {"query_id": "x"}}, {})])
 def test_a_damaged_identity_is_refused(store: Store, damaged: bytes) -> None:
+    store.put("epochs/something", b"x")
     store.put("identity", damaged)
     with pytest.raises(CheckpointError) as caught:
         claim(store, "abc", {})
     assert caught.value.path == store.path
     assert caught.value.remedy
+
+
+def test_a_lost_identity_is_refused(store: Store) -> None:
+    """A new one would begin a new query with the records of another."""
+    store.put("epochs/something", b"x")
+    with pytest.raises(CheckpointError):
+        claim(store, "abc", {})
+
+
+@pytest.mark.parametrize("written", [0.0, 0.5, 0.99])
+def test_a_start_that_died_in_its_first_write_is_begun_anew(store: Store, written: float) -> None:
+    claim(store, "abc", {})
+    data = store.get("identity")
+    store.put("identity", data[: int(len(data) * written)])
+    made = claim(store, "abc", {"workers": 4})
+    assert made.settings == {"workers": 4}
+    assert claim(store, "abc", {}) == made

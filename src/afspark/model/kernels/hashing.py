@@ -1,16 +1,22 @@
-"""The stable hash of keys.
+"""The stable hash of keys, and the secret one of tables.
 
-The values are part of the contract between processes and with stored backups: they never depend on the
-machine, the run, or the width of the Arrow type (int32 5 and int64 5 hash alike). Golden tests fix them.
+Values of the stable hash are part of the contract between processes and with stored backups: they never depend on
+the machine, the run, or the width of the Arrow type (int32 5 and int64 5 hash alike). Golden tests fix them.
 
 A byte string is read as little-endian 64-bit words, the last one padded with zeros; the length enters the
 seed, so padding is unambiguous. Every word is folded in by a bijection, and the result is finalised so that
-all output bits depend on all input bits. The hash is not meant to resist an adversary.
+all output bits depend on all input bits. It does not resist an adversary: whoever sends keys can make them all alike.
+
+Open-addressing tables therefore place keys by a hash under a secret of their own (`new_secret`), so that no choice of
+keys makes their probe paths long. There every word is mixed fully, because a difference must not pass through with
+certainty, and the slot is the upper part of a product with a secret odd number.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -64,6 +70,34 @@ def hash_int64(x):  # type: ignore[no-untyped-def]
     return mix(np.uint64(x) + GOLDEN)
 
 
+@njit(cache=True, nogil=True, inline="always")
+def secret_int64(x, seed):  # type: ignore[no-untyped-def]
+    """Hash of one integer under a secret."""
+    return mix(np.uint64(x) ^ seed)
+
+
+@njit(cache=True, nogil=True)
+def secret_bytes(data, start, stop, seed, factor):  # type: ignore[no-untyped-def]
+    """Hash of ``data[start:stop]`` (as for `hash_bytes`) under a secret."""
+    start = np.int64(start)
+    stop = np.int64(stop)
+    h = seed ^ (np.uint64(stop - start) * factor)
+    position = start
+    while position + 8 <= stop:
+        h = mix(h ^ load64(data, position))
+        position += 8
+    if position < stop:
+        h = mix(h ^ load_tail(data, stop, stop - position))
+    return h
+
+
+@njit(cache=True, nogil=True)
+def secret_spans(offsets, data, seed, factor, out):  # type: ignore[no-untyped-def]
+    """``out[i] = secret_bytes(data, offsets[i], offsets[i + 1], seed, factor)``."""
+    for i in range(len(out)):
+        out[i] = secret_bytes(data, offsets[i], offsets[i + 1], seed, factor)
+
+
 @njit(cache=True, nogil=True)
 def hash_spans(offsets, data, out):  # type: ignore[no-untyped-def]
     """``out[i] = hash_bytes(data, offsets[i], offsets[i + 1])``."""
@@ -83,6 +117,24 @@ def combine_hashes(left, right):  # type: ignore[no-untyped-def]
     """Folds the hash of a further column into ``left``, in place. Order matters."""
     for i in range(len(left)):
         left[i] = mix(left[i] * GOLDEN + right[i])
+
+
+class Secret(NamedTuple):
+    """What a table's hashes depend on: a number, and an odd factor made from it."""
+
+    seed: np.uint64
+    factor: np.uint64
+
+    @classmethod
+    def of(cls, number: int) -> Secret:
+        seed = np.uint64(number & (2**64 - 1))
+        with np.errstate(over="ignore"):
+            return cls(seed, np.uint64(mix(seed + GOLDEN)) | np.uint64(1))
+
+
+def new_secret() -> int:
+    """A number that nobody can guess, never 0, for `Secret.of`; it fits int64."""
+    return secrets.randbelow(2**63 - 1) + 1
 
 
 def hash_strings(array: pa.Array) -> Array:

@@ -14,6 +14,7 @@ from numba import njit
 
 from afspark.errors import UsageError
 from afspark.model.kernels.arrow import Array
+from afspark.model.kernels.hashing import Secret, new_secret
 
 MAX_ROWS = 16
 ROW_FACTORS = np.array(
@@ -82,12 +83,22 @@ def add_and_reach(matrix, hashes, weights, hint, reached):  # type: ignore[no-un
 
 
 @njit(cache=True, nogil=True)
-def find_new(hashes, reached, count, table, state, found):  # type: ignore[no-untyped-def]
+def shift_for(slots):  # type: ignore[no-untyped-def]
+    """How far a product is shifted to give one of ``slots`` (a power of two)."""
+    shift = np.uint64(64)
+    while slots > 1:
+        slots >>= 1
+        shift -= _ONE
+    return shift
+
+
+@njit(cache=True, nogil=True)
+def find_new(hashes, reached, count, table, factor, state, found):  # type: ignore[no-untyped-def]
     """Collects in ``found`` those of the first ``count`` rows of ``reached`` whose key is new to ``table``.
 
     Returns False, with ``state`` telling where to go on, if ``table`` is more than half full.
     """
-    mask = np.uint64(len(table) - 1)
+    mask, shift = np.uint64(len(table) - 1), shift_for(len(table))
     room = len(table) >> 1
     for k in range(state[_NEXT], count):
         if state[_HELD] >= room:
@@ -102,7 +113,7 @@ def find_new(hashes, reached, count, table, state, found):  # type: ignore[no-un
                 found[state[_FOUND]] = i
                 state[_FOUND] += 1
             continue
-        slot = h & mask
+        slot = (h * factor) >> shift
         while table[slot] != _NONE and table[slot] != h:
             slot = (slot + _ONE) & mask
         if table[slot] == _NONE:
@@ -114,22 +125,23 @@ def find_new(hashes, reached, count, table, state, found):  # type: ignore[no-un
 
 
 @njit(cache=True, nogil=True)
-def move_keys(old, new):  # type: ignore[no-untyped-def]
+def move_keys(old, new, factor):  # type: ignore[no-untyped-def]
     """Enter the keys of one open-addressing set into an empty larger one."""
-    mask = np.uint64(len(new) - 1)
+    mask, shift = np.uint64(len(new) - 1), shift_for(len(new))
     for i in range(len(old)):
         h = old[i]
         if h != _NONE:
-            slot = h & mask
+            slot = (h * factor) >> shift
             while new[slot] != _NONE:
                 slot = (slot + _ONE) & mask
             new[slot] = h
 
 
 class SeenKeys:
-    """The hashes already reported in a batch; make a new one for each batch."""
+    """The hashes already reported in a batch; make a new one for each batch. Its slots are secret, as in all tables."""
 
     def __init__(self) -> None:
+        self.factor = Secret.of(new_secret()).factor
         self.table: Array = np.zeros(1024, np.uint64)
         self.state: Array = np.zeros(4, np.int64)
 
@@ -138,7 +150,7 @@ class SeenKeys:
 
     def grow(self) -> None:
         larger = np.zeros(4 * len(self.table), np.uint64)
-        move_keys(self.table, larger)
+        move_keys(self.table, larger, self.factor)
         self.table = larger
 
 
@@ -171,7 +183,7 @@ def update_and_find(matrix: Array, hashes: Array, weights: Any, hint: float, see
     count = add_and_reach(matrix, hashes, _weights(weights, hashes, matrix), float(hint), reached)
     state = seen.state
     state[_NEXT] = state[_FOUND] = 0
-    while not find_new(hashes, reached, count, seen.table, state, found):
+    while not find_new(hashes, reached, count, seen.table, seen.factor, state, found):
         seen.grow()
     return found[: int(state[_FOUND])].copy()
 

@@ -2,7 +2,8 @@
 
 ``index[slot]`` is an entry number plus one, 0 if empty. Entries are inserted in ascending order at the first
 empty slot of their probe path, also when the index is rebuilt; so a later entry never lies on the path of an
-earlier one, and erasing the latest entries leaves the others reachable.
+earlier one, and erasing the latest entries leaves the others reachable. ``seed`` and ``factor`` are the table's
+`hashing.Secret`; hashes of byte strings are made with it by the caller.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from afspark.model.kernels.hashing import GOLDEN, hash_int64
+from afspark.model.kernels.hashing import secret_int64
 from afspark.model.kernels.memory import equal_bytes
 
 ABSENT = np.uint32(0xFFFFFFFF)
@@ -18,17 +19,13 @@ ABSENT = np.uint32(0xFFFFFFFF)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def first_slot(h, shift):  # type: ignore[no-untyped-def]
-    """Where the probe path of a hash starts.
-
-    Keys of one worker share residues or prefixes of their hashes, because those chose the worker; the product
-    spreads them again.
-    """
-    return (h * GOLDEN) >> shift
+def first_slot(h, factor, shift):  # type: ignore[no-untyped-def]
+    """Where the probe path of a hash starts: under a secret odd ``factor`` nobody knows which hashes are neighbours."""
+    return (h * factor) >> shift
 
 
 @njit(cache=True, nogil=True)
-def locate_integers(keys, start, index, shift, entry_keys, entries, most, ids):  # type: ignore[no-untyped-def]
+def locate_integers(keys, start, index, seed, factor, shift, entry_keys, entries, most, ids):  # type: ignore[no-untyped-def]
     """Entry numbers of ``keys[start:]`` into ``ids``, inserting absent keys while there are fewer than
     ``most`` entries.
 
@@ -38,7 +35,7 @@ def locate_integers(keys, start, index, shift, entry_keys, entries, most, ids): 
     mask = np.uint64(len(index) - 1)
     for i in range(start, len(keys)):
         key = keys[i]
-        slot = first_slot(hash_int64(key), shift)
+        slot = first_slot(secret_int64(key, seed), factor, shift)
         while True:
             found = index[slot]
             if found == 0:
@@ -57,11 +54,11 @@ def locate_integers(keys, start, index, shift, entry_keys, entries, most, ids): 
 
 
 @njit(cache=True, nogil=True)
-def find_integers(keys, index, shift, entry_keys, ids):  # type: ignore[no-untyped-def]
+def find_integers(keys, index, seed, factor, shift, entry_keys, ids):  # type: ignore[no-untyped-def]
     """Entry numbers of the keys into ``ids``, ``ABSENT`` where there is none."""
     mask = np.uint64(len(index) - 1)
     for i in range(len(keys)):
-        slot = first_slot(hash_int64(keys[i]), shift)
+        slot = first_slot(secret_int64(keys[i], seed), factor, shift)
         ids[i] = ABSENT
         while index[slot] != 0:
             entry = index[slot] - np.uint32(1)
@@ -73,7 +70,7 @@ def find_integers(keys, index, shift, entry_keys, ids):  # type: ignore[no-untyp
 
 @njit(cache=True, nogil=True)
 def locate_bytes(  # type: ignore[no-untyped-def]
-    offsets, data, hashes, start, index, shift, entry_hashes, entry_offsets, heap, entries, most, ids
+    offsets, data, hashes, start, index, factor, shift, entry_hashes, entry_offsets, heap, entries, most, ids
 ):
     """As ``locate_integers`` for byte strings, which also need room for their bytes in ``heap``."""
     mask = np.uint64(len(index) - 1)
@@ -81,7 +78,7 @@ def locate_bytes(  # type: ignore[no-untyped-def]
         h = hashes[i]
         begin = np.int64(offsets[i])
         length = np.int64(offsets[i + 1]) - begin
-        slot = first_slot(h, shift)
+        slot = first_slot(h, factor, shift)
         while True:
             found = index[slot]
             if found == 0:
@@ -108,14 +105,14 @@ def locate_bytes(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def find_bytes(  # type: ignore[no-untyped-def]
-    offsets, data, hashes, index, shift, entry_hashes, entry_offsets, heap, ids
+    offsets, data, hashes, index, factor, shift, entry_hashes, entry_offsets, heap, ids
 ):
     """Entry numbers of byte strings into ``ids``, ``ABSENT`` where there is none."""
     mask = np.uint64(len(index) - 1)
     for i in range(len(hashes)):
         begin = np.int64(offsets[i])
         length = np.int64(offsets[i + 1]) - begin
-        slot = first_slot(hashes[i], shift)
+        slot = first_slot(hashes[i], factor, shift)
         ids[i] = ABSENT
         while index[slot] != 0:
             entry = index[slot] - np.uint32(1)
@@ -128,22 +125,26 @@ def find_bytes(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def index_integers(entry_keys, entries, index, shift):  # type: ignore[no-untyped-def]
-    """Fills an empty index with the first ``entries`` entries, in their order."""
+def index_integers(entry_keys, entries, index, seed, factor, shift, without=-1):  # type: ignore[no-untyped-def]
+    """Fills an empty index with the first ``entries`` entries, in their order; ``without`` one that has no key."""
     mask = np.uint64(len(index) - 1)
     for entry in range(entries):
-        slot = first_slot(hash_int64(entry_keys[entry]), shift)
+        if entry == without:
+            continue
+        slot = first_slot(secret_int64(entry_keys[entry], seed), factor, shift)
         while index[slot] != 0:
             slot = (slot + np.uint64(1)) & mask
         index[slot] = entry + 1
 
 
 @njit(cache=True, nogil=True)
-def index_hashes(entry_hashes, entries, index, shift):  # type: ignore[no-untyped-def]
+def index_hashes(entry_hashes, entries, index, factor, shift, without=-1):  # type: ignore[no-untyped-def]
     """As ``index_integers``, from stored hashes."""
     mask = np.uint64(len(index) - 1)
     for entry in range(entries):
-        slot = first_slot(entry_hashes[entry], shift)
+        if entry == without:
+            continue
+        slot = first_slot(entry_hashes[entry], factor, shift)
         while index[slot] != 0:
             slot = (slot + np.uint64(1)) & mask
         index[slot] = entry + 1

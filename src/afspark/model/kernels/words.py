@@ -17,7 +17,7 @@ from numba import njit
 
 from afspark.errors import InputError
 from afspark.model.kernels.arrow import Array, as_array, byte_buffers
-from afspark.model.kernels.hashing import FIRST, GOLDEN, hash_bytes, hash_strings, mix
+from afspark.model.kernels.hashing import Secret, hash_strings, mix, new_secret, secret_bytes
 from afspark.model.kernels.memory import equal_bytes, load64, load_tail, prefetch
 
 SCHEMA = pa.schema([("word", pa.binary()), ("count", pa.int64()), ("hash", pa.uint64())])
@@ -83,7 +83,7 @@ def end_of_word(data, position, stop):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def split_words(data, starts, stops, state, scratch):  # type: ignore[no-untyped-def]
+def split_words(data, starts, stops, state, seed, factor, scratch):  # type: ignore[no-untyped-def]
     """Take the next words of rows ``data[starts[i]:stops[i]]`` into ``scratch``, move ``state``; how many."""
     hashes, heads, tails, lengths, positions, rows = scratch
     row, position = state[_ROW], state[_POSITION]
@@ -101,15 +101,14 @@ def split_words(data, starts, stops, state, scratch):  # type: ignore[no-untyped
                     position += 1
                     continue
                 head &= inside
-                # hash_bytes for up to eight bytes, on the word already in a register.
-                h = ((GOLDEN ^ (length * FIRST)) ^ head) * GOLDEN
-                h = mix(h ^ (h >> _S32))
+                # secret_bytes for up to eight bytes, on the word already in a register.
+                h = mix(seed ^ (length * factor) ^ head)
                 tail = _NONE
             else:
                 after = end_of_word(data, position + 8, stop)
                 length = np.uint64(after - position)
                 tail = load64(data, after - 8) if length > _EIGHT else _NONE
-                h = hash_bytes(data, position, after)
+                h = secret_bytes(data, position, after, seed, factor)
             if taken == len(hashes):
                 state[_ROW], state[_POSITION] = row, position
                 return taken
@@ -184,13 +183,13 @@ def tally_words(data, scratch, taken, state, index, entries, heap):  # type: ign
 
 
 @njit(cache=True, nogil=True)
-def count_words(data, starts, stops, state, scratch, index, entries, heap):  # type: ignore[no-untyped-def]
+def count_words(data, starts, stops, state, seed, factor, scratch, index, entries, heap):  # type: ignore[no-untyped-def]
     """Count the words of rows ``data[starts[i]:stops[i]]`` from where ``state`` is; True when all is done.
 
     False means that a new word found no room; nothing of it was counted. Call again with a larger table.
     """
     while True:
-        taken = split_words(data, starts, stops, state, scratch)
+        taken = split_words(data, starts, stops, state, seed, factor, scratch)
         if taken == 0:
             state[_ROW] = 0
             return True
@@ -202,13 +201,13 @@ def count_words(data, starts, stops, state, scratch, index, entries, heap):  # t
 
 
 @njit(cache=True, nogil=True)
-def index_entries(index, entries, used, heap):  # type: ignore[no-untyped-def]
+def index_entries(index, entries, used, heap, seed, factor):  # type: ignore[no-untyped-def]
     """Enter entries 1 to ``used`` into an empty ``index``."""
     mask = np.uint64(len(index) - 1)
     for number in range(1, used + 1):
         place = entries[number * _FIELDS + _PLACE]
         start = np.int64(place >> _S32)
-        h = hash_bytes(heap, start, start + np.int64(place & _LOW32))
+        h = secret_bytes(heap, start, start + np.int64(place & _LOW32), seed, factor)
         slot = h & mask
         while index[slot] != _NONE:
             slot = (slot + _ONE) & mask
@@ -237,6 +236,7 @@ class WordCounter:
 
     def __init__(self, *, lower: bool = False, room: int = 32_768) -> None:
         self._lower = lower
+        self._secret = Secret.of(new_secret())
         slots = 1 << (max(8, room) * _SLOTS_PER_ENTRY - 1).bit_length()
         self._index = np.zeros(slots, np.uint64)
         self._entries = np.empty((slots // _SLOTS_PER_ENTRY + 1) * _FIELDS, np.uint64)
@@ -273,12 +273,14 @@ class WordCounter:
             fold_case(_frozen(data[first:last]), folded)
             data, starts, stops = folded, starts - first, stops - first
         data = _frozen(data)
-        while not count_words(data, starts, stops, self._state, self._scratch, self._index, self._entries, self._heap):
+        table = (self._index, self._entries, self._heap)
+        while not count_words(data, starts, stops, self._state, *self._secret, self._scratch, *table):
             row, position = int(self._state[_ROW]), int(self._state[_POSITION])
             self._grow(end_of_word(data, position, int(stops[row])) - position)
+            table = (self._index, self._entries, self._heap)
 
     def finish(self) -> pa.RecordBatch:
-        """Words with counts and hashes (``hash_bytes``) in order of first sight; empties the table."""
+        """Words with counts and stable hashes (``hash_bytes``) in order of first sight; empties the table."""
         used = self.distinct
         entries = self._entries[_FIELDS : (used + 1) * _FIELDS].reshape(used, _FIELDS)
         offsets = np.empty(used + 1, np.int32)
@@ -312,7 +314,7 @@ class WordCounter:
             entries[: (used + 1) * _FIELDS] = self._entries[: (used + 1) * _FIELDS]
             self._entries = entries
             self._index = np.zeros(slots, np.uint64)
-            index_entries(self._index, entries, used, self._heap)
+            index_entries(self._index, entries, used, self._heap, *self._secret)
 
 
 def _frozen(data: Array) -> Array:

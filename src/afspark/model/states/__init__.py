@@ -1,7 +1,7 @@
 """Fault-tolerant states: what an operator keeps between batches."""
 
 from afspark.model.divergence import Divergence
-from afspark.model.states.base import State, StateLimit, StateSpec, register_state, spec_class, state_kinds
+from afspark.model.states.base import State, StateFull, StateLimit, StateSpec, register_state, spec_class, state_kinds
 from afspark.model.states.columns import Columns, HeapColumns
 from afspark.model.states.matrix import Matrix, MatrixState
 from afspark.model.states.members import Set, SetState
@@ -25,6 +25,7 @@ __all__ = [
     "Set",
     "SetState",
     "State",
+    "StateFull",
     "StateLimit",
     "StateSpec",
     "Vector",

@@ -27,9 +27,10 @@ def plain(what: str, given: Any) -> Array:
 
 def refuse_nulls(what: str, array: pa.Array) -> None:
     if array.null_count:
+        keys = what == "Keys"
         raise UsageError(
             f"{what} hold {array.null_count} nulls.",
-            remedy="Drop or fill them first.",
+            remedy=f"Drop or fill them first{', or declare the state with null_key=True' if keys else ''}.",
             nulls=array.null_count,
         )
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from afspark.errors import UsageError
+from afspark.errors import OperatorMisuse
 from afspark.model.kernels import hashing
 from afspark.model.kernels import table as kernel
 from afspark.model.states import keys as key_columns
@@ -36,8 +36,10 @@ class KeyedState(CellState):
     COLUMNS: ClassVar[tuple[str, ...]] = (*CellState.COLUMNS, *key_columns.COLUMNS)
     COUNTS_LIFE: ClassVar[bool] = True
 
-    def __init__(self, spec: StateSpec, columns: Columns, name: str, key: str, value: str) -> None:
-        self._key = key
+    def __init__(
+        self, spec: StateSpec, columns: Columns, name: str, key: str, value: str, *, null_key: bool = False
+    ) -> None:
+        self._key, self._null_key = key, null_key
         super().__init__(spec, columns, name, value, 0)
 
     def _open_arrays(self, capacity: int) -> None:
@@ -46,7 +48,7 @@ class KeyedState(CellState):
 
     def _open_keys(self, label: str, scalars: Scalars) -> ByteKeys | IntegerKeys:
         kind: type[ByteKeys | IntegerKeys] = ByteKeys if self._key == "string" else IntegerKeys
-        return kind(self._columns, label, scalars)
+        return kind(self._columns, label, scalars, null_key=self._null_key)
 
     @property
     def size(self) -> int:
@@ -65,10 +67,10 @@ class KeyedState(CellState):
             self._touch(cells)
             apply(cells, amounts[start:stop] if step else amounts, step)
 
-    def remove(self, keys: Any, hashes: Array | None = None) -> None:
+    def remove(self, keys: Any) -> None:
         """Takes keys out; those that are not there are ignored, and a key may come several times."""
         self._require_open()
-        prepared = self._keys.prepare(keys, hashes)
+        prepared = self._keys.prepare(keys)
         zero = _ZERO.astype(self._type)
         for start in range(0, len(prepared), BLOCK):
             found = self._keys.find(prepared.slice(start, min(start + BLOCK, len(prepared))))
@@ -95,7 +97,7 @@ class KeyedState(CellState):
         foreign = np.flatnonzero(owners != worker)
         if len(foreign):
             key = self._keys.take((foreign[:1] + first).astype(np.uint32))[0].as_py()
-            raise UsageError(
+            raise OperatorMisuse(
                 f"Worker {worker} of {workers} has put the key {key!r} into the table {self.name!r}, which is declared "
                 f"to have the operator's key; that key belongs to worker {owners[foreign[0]]}.",
                 remedy="Use the operator's key column as it is for the table's key, also in on_feedback and "
@@ -136,10 +138,10 @@ class KeyedState(CellState):
         """Puts values to keys; a zero takes no new cell."""
         present = values != 0
         if not present.all():
-            cells = self._keys.find(self._keys.prepare(keys.filter(pa.array(~present)), None))
+            cells = self._keys.find(self._keys.prepare(keys.filter(pa.array(~present))))
             self._values[cells[cells != kernel.ABSENT]] = 0
             keys, values = keys.filter(pa.array(present)), values[present]
-        prepared = self._keys.prepare(keys, None)
+        prepared = self._keys.prepare(keys)
         if self.size == 0:
             self._keys.reserve_for(prepared)
         self._put(self._cells(prepared), np.ascontiguousarray(values), 1)
@@ -165,32 +167,35 @@ class KeyedState(CellState):
         values, shadows = self._values[: self.size], self._shadows[: self.size]
         living = np.flatnonzero((values != 0) | (shadows != 0)).astype(np.uint32)
         draft = Scalars(HeapColumns(), self.name)
+        draft[Slot.SECRET] = self._scalars[Slot.SECRET]
         keys = self._open_keys(label, draft)
-        block = keys.prepare(self._keys.take(living), None)
+        block = keys.prepare(self._keys.take(living))
         keys.reserve_for(block)
-        _, entries = keys.locate(block)
+        cells, entries = keys.locate(block)
         for column, source in (("value", values), ("shadow", shadows)):
-            self._columns.open(f"{label}.{column}", self._type, roomy(entries))[:entries] = source[living]
+            self._columns.open(f"{label}.{column}", self._type, roomy(entries))[cells] = source[living]
         self._scalars[Slot.ENTRIES_AFTER] = entries
+        self._scalars[Slot.NULL_ENTRY_AFTER] = draft[Slot.NULL_ENTRY]
         self._scalars[Slot.INDEX_BITS_AFTER] = draft[Slot.INDEX_BITS]
 
     def _finish_rebuilding(self) -> None:
         scalars = self._scalars
         scalars[Slot.ENTRIES] = scalars[Slot.LIVING] = scalars[Slot.ENTRIES_AFTER]
         scalars[Slot.INDEX_BITS] = scalars[Slot.INDEX_BITS_AFTER]
+        scalars[Slot.NULL_ENTRY] = scalars[Slot.NULL_ENTRY_AFTER]
         super()._finish_rebuilding()
 
     # Reading
 
-    def _get(self, keys: Any, hashes: Array | None) -> Array:
-        cells = self._keys.find(self._keys.prepare(keys, hashes))
+    def _get(self, keys: Any) -> Array:
+        cells = self._keys.find(self._keys.prepare(keys))
         values = np.empty(len(cells), self._values.dtype)
         kernel.values_or_zero(cells, self._values, values)
         return values
 
-    def contains(self, keys: Any, hashes: Array | None = None) -> Array:
+    def contains(self, keys: Any) -> Array:
         """Whether each key is there (boolean array)."""
-        present: Array = self._get(keys, hashes) != 0
+        present: Array = self._get(keys) != 0
         return present
 
     def export(self) -> pa.RecordBatch:

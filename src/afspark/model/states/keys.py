@@ -4,21 +4,24 @@ Keys and hashes are dense append-only arrays; an open-addressing index of uint32
 index is full to five eighths it is rebuilt at twice the size in a new column, whose name carries the
 logarithm of its size; that logarithm is published afterwards by one store. A kill in between leaves a column
 that the next opening drops.
+
+Every table has a secret of its own, drawn when it is made and kept with it, on which the slots of its index depend:
+whoever chooses the keys cannot choose where they go. Backups hold keys alone, so a restored table has another one.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from afspark.errors import UsageError
 from afspark.model.kernels import hashing
 from afspark.model.kernels import table as kernel
-from afspark.model.kernels.arrow import byte_buffers
-from afspark.model.states.base import StateLimit
+from afspark.model.kernels.arrow import as_array, byte_buffers
+from afspark.model.states.base import StateFull
 from afspark.model.states.cells import roomy
 from afspark.model.states.columns import Array, Columns
 from afspark.model.states.inputs import as_byte_keys, as_integer_keys
@@ -37,12 +40,18 @@ COLUMNS = ("key", "hash", "offset", "heap", *(f"index.{bits}" for bits in _BITS)
 
 
 class Keys(ABC):
-    """Common part: the index, its growth, and the removal of the latest keys."""
+    """Common part: the index, its growth, the null key, and the removal of the latest keys."""
 
-    def __init__(self, columns: Columns, name: str, scalars: Scalars) -> None:
+    TYPE: ClassVar[pa.DataType]
+
+    def __init__(self, columns: Columns, name: str, scalars: Scalars, *, null_key: bool = False) -> None:
         self._columns = columns
         self._name = name
         self._scalars = scalars
+        if scalars[Slot.SECRET] == 0:
+            scalars[Slot.SECRET] = hashing.new_secret()
+        self._secret = hashing.Secret.of(scalars[Slot.SECRET])
+        self._null_key = null_key
         bits = scalars[Slot.INDEX_BITS] or _BITS.start
         self._index = self._open_index(bits)
         scalars[Slot.INDEX_BITS] = bits
@@ -95,7 +104,7 @@ class Keys(ABC):
         self._columns.drop(f"{self._name}.index.{old}")
 
     def _refuse(self, limit: int, what: str) -> None:
-        raise StateLimit(
+        raise StateFull(
             f"Hash table {self._name!r} would hold {what} in one worker's share.",
             remedy="Use more workers, or shorter or fewer keys.",
             state=self._name,
@@ -105,11 +114,67 @@ class Keys(ABC):
     def erase_from(self, entries: int) -> None:
         """Forgets the keys with numbers >= ``entries``; can be repeated."""
         kernel.erase_from(self._index, entries)
+        if self._null >= entries:
+            self._scalars[Slot.NULL_ENTRY] = 0
         self._scalars[Slot.ENTRIES] = entries
 
     def reserve_for(self, block: KeyBlock) -> None:
         """Makes room for all keys of the block, as if none were known."""
         self.reserve(self.count + len(block))
+
+    # Null is a key of its own where the table takes it: an entry that the index does not know.
+
+    @property
+    def _null(self) -> int:
+        """Number of the null key's entry, -1 if there is none."""
+        return self._scalars[Slot.NULL_ENTRY] - 1
+
+    def prepare(self, given: Any) -> KeyBlock:
+        """User input as something the other methods take; ``UsageError`` if these cannot be keys."""
+        if self._null_key and isinstance(given, list | tuple):
+            given = pa.array(given, self.TYPE)
+        if not self._null_key or not isinstance(given, pa.Array | pa.ChunkedArray) or not given.null_count:
+            return self._prepare(given)
+        array = as_array(given)
+        nulls: Array = array.is_null().to_numpy(zero_copy_only=False)
+        there = array.drop_null() if not nulls.all() else pa.array([], self.TYPE)
+        block = self._prepare(there)
+        return KeyBlock(block.keys, block.data, nulls)
+
+    def locate(self, block: KeyBlock) -> tuple[Array, int]:
+        """Entry numbers of the keys, inserting absent ones, and the number of entries then. Does not publish
+        that number.
+        """
+        if block.nulls is None:
+            return self._locate(block)
+        first = int(block.nulls.argmax()) if self._null < 0 else 0
+        before, entries = self._locate(block.there.slice(0, first))
+        self._scalars[Slot.ENTRIES] = entries
+        if self._null < 0:
+            self.reserve(entries + 1)
+            self._append_null(entries)
+            self._scalars[Slot.NULL_ENTRY] = entries + 1
+            self._scalars[Slot.ENTRIES] = entries + 1
+        after, entries = self._locate(block.there.slice(first, block.present))
+        return block.with_null(np.concatenate([before, after]), self._null), entries
+
+    def find(self, block: KeyBlock) -> Array:
+        """Entry numbers of the keys, ``ABSENT`` where there is none."""
+        if block.nulls is None:
+            return self._find(block)
+        return block.with_null(self._find(block.there), self._null if self._null >= 0 else kernel.ABSENT)
+
+    def take(self, ids: Array | None) -> pa.Array:
+        """Copies of the keys of some entries (None: of all)."""
+        taken = self._take(ids)
+        if self._null < 0:
+            return taken
+        nulls = (np.arange(len(taken)) if ids is None else ids) == self._null
+        return pc.if_else(pa.array(nulls), pa.scalar(None, taken.type), taken)
+
+    @abstractmethod
+    def _append_null(self, entry: int) -> None:
+        """Makes that entry one without a key; there is room for it."""
 
     @abstractmethod
     def _grow_entries(self, capacity: int) -> None: ...
@@ -118,22 +183,24 @@ class Keys(ABC):
     def _fill(self, index: Array, shift: np.uint64) -> None: ...
 
     @abstractmethod
-    def prepare(self, given: Any, hashes: Array | None) -> KeyBlock:
-        """User input as something the other methods take; ``UsageError`` if these cannot be keys."""
+    def _prepare(self, given: Any) -> KeyBlock: ...
 
     @abstractmethod
-    def locate(self, block: KeyBlock) -> tuple[Array, int]:
-        """Entry numbers of the keys, inserting absent ones, and the number of entries then. Does not publish
-        that number.
-        """
+    def _locate(self, block: KeyBlock) -> tuple[Array, int]:
+        """As `locate`, for a block without null."""
 
     @abstractmethod
-    def find(self, block: KeyBlock) -> Array:
-        """Entry numbers of the keys, ``ABSENT`` where there is none."""
+    def _find(self, block: KeyBlock) -> Array:
+        """As `find`, for a block without null."""
 
     @abstractmethod
-    def take(self, ids: Array | None) -> pa.Array:
-        """Copies of the keys of some entries (None: of all)."""
+    def _take(self, ids: Array | None) -> pa.Array:
+        """As `take`; what is given for null means nothing."""
+
+    def _with_null_hash(self, hashes: Array, first: int) -> Array:
+        if self._null >= first:
+            hashes[self._null - first] = hashing.NULL_HASH
+        return hashes
 
     @abstractmethod
     def hashes_from(self, first: int) -> Array:
@@ -145,28 +212,51 @@ class Keys(ABC):
 
 
 class KeyBlock:
-    """Prepared keys: integers, or offsets into bytes with optional hashes. Slicing copies nothing."""
+    """Prepared keys: integers, or offsets into bytes. Slicing copies nothing.
 
-    def __init__(self, keys: Array, data: Array | None = None, hashes: Array | None = None) -> None:
+    ``nulls`` tells which keys of the block are null; the other arrays are then of those that are not.
+    """
+
+    def __init__(self, keys: Array, data: Array | None = None, nulls: Array | None = None) -> None:
         self.keys = keys
         self.data = data
-        self.hashes = hashes
+        self.nulls = nulls
 
     def __len__(self) -> int:
+        return self.present if self.nulls is None else len(self.nulls)
+
+    @property
+    def present(self) -> int:
+        """Number of keys that are not null."""
         return len(self.keys) - (self.data is not None)
 
+    @property
+    def there(self) -> KeyBlock:
+        """The keys that are not null."""
+        return KeyBlock(self.keys, self.data)
+
+    def with_null(self, ids: Array, null: Any) -> Array:
+        """Entry numbers of all keys, from those that are not null and that of null."""
+        every = np.full(len(self), null, _ID)
+        every[~self.nulls] = ids  # type: ignore[operator]
+        return every
+
     def slice(self, start: int, stop: int) -> KeyBlock:
-        if self.data is None:
-            return KeyBlock(self.keys[start:stop])
-        hashes = None if self.hashes is None else self.hashes[start:stop]
-        return KeyBlock(self.keys[start : stop + 1], self.data, hashes)
+        if self.nulls is not None:
+            nulls = self.nulls[start:stop]
+            first = start - int(np.count_nonzero(self.nulls[:start]))
+            part = self.there.slice(first, first + len(nulls) - int(np.count_nonzero(nulls)))
+            return KeyBlock(part.keys, part.data, nulls if nulls.any() else None)
+        return KeyBlock(self.keys[start : stop + (self.data is not None)], self.data)
 
 
 class IntegerKeys(Keys):
     """int64 keys. Hashes are not stored: computing one is cheaper than reading it."""
 
-    def __init__(self, columns: Columns, name: str, scalars: Scalars) -> None:
-        super().__init__(columns, name, scalars)
+    TYPE: ClassVar[pa.DataType] = pa.int64()
+
+    def __init__(self, columns: Columns, name: str, scalars: Scalars, *, null_key: bool = False) -> None:
+        super().__init__(columns, name, scalars, null_key=null_key)
         self._keys = columns.open(f"{name}.key", np.dtype(np.int64), 0)
 
     @property
@@ -177,35 +267,38 @@ class IntegerKeys(Keys):
         self._keys = self._columns.grow(f"{self._name}.key", capacity)
 
     def _fill(self, index: Array, shift: np.uint64) -> None:
-        kernel.index_integers(self._keys, self.count, index, shift)
+        kernel.index_integers(self._keys, self.count, index, *self._secret, shift, self._null)
 
-    def prepare(self, given: Any, hashes: Array | None) -> KeyBlock:
+    def _append_null(self, entry: int) -> None:
+        self._keys[entry] = 0
+
+    def _prepare(self, given: Any) -> KeyBlock:
         return KeyBlock(as_integer_keys(given))
 
-    def locate(self, block: KeyBlock) -> tuple[Array, int]:
+    def _locate(self, block: KeyBlock) -> tuple[Array, int]:
         ids = np.empty(len(block), _ID)
         position, entries = 0, self.count
         while True:
             position, entries = kernel.locate_integers(
-                block.keys, position, self._index, self._shift, self._keys, entries, self._room(), ids
+                block.keys, position, self._index, *self._secret, self._shift, self._keys, entries, self._room(), ids
             )
             if position == len(block):
                 return ids, entries
             self._scalars[Slot.ENTRIES] = entries
             self.reserve(entries + 1)
 
-    def find(self, block: KeyBlock) -> Array:
+    def _find(self, block: KeyBlock) -> Array:
         ids = np.empty(len(block), _ID)
-        kernel.find_integers(block.keys, self._index, self._shift, self._keys, ids)
+        kernel.find_integers(block.keys, self._index, *self._secret, self._shift, self._keys, ids)
         return ids
 
-    def take(self, ids: Array | None) -> pa.Array:
+    def _take(self, ids: Array | None) -> pa.Array:
         return pa.array(self._keys[: self.count].copy() if ids is None else self._keys[ids])
 
     def hashes_from(self, first: int) -> Array:
         hashes = np.empty(self.count - first, np.uint64)
         hashing.hash_integers(self._keys[first : self.count], hashes)
-        return hashes
+        return self._with_null_hash(hashes, first)
 
     @property
     def memory(self) -> int:
@@ -215,8 +308,10 @@ class IntegerKeys(Keys):
 class ByteKeys(Keys):
     """Byte strings, appended to one heap; the offsets are those of an Arrow binary array."""
 
-    def __init__(self, columns: Columns, name: str, scalars: Scalars) -> None:
-        super().__init__(columns, name, scalars)
+    TYPE: ClassVar[pa.DataType] = pa.binary()
+
+    def __init__(self, columns: Columns, name: str, scalars: Scalars, *, null_key: bool = False) -> None:
+        super().__init__(columns, name, scalars, null_key=null_key)
         self._hashes = columns.open(f"{name}.hash", np.dtype(np.uint64), 0)
         self._offsets = columns.open(f"{name}.offset", np.dtype(np.int32), 1)
         self._heap = columns.open(f"{name}.heap", np.dtype(np.uint8), 0)
@@ -241,27 +336,21 @@ class ByteKeys(Keys):
         self.reserve_bytes(int(self._offsets[self.count]) + int(block.keys[-1] - block.keys[0]))
 
     def _fill(self, index: Array, shift: np.uint64) -> None:
-        kernel.index_hashes(self._hashes, self.count, index, shift)
+        kernel.index_hashes(self._hashes, self.count, index, self._secret.factor, shift, self._null)
 
-    def prepare(self, given: Any, hashes: Array | None) -> KeyBlock:
-        array = as_byte_keys(given)
-        if hashes is not None:
-            if hashes.dtype != np.uint64 or hashes.shape != (len(array),):
-                raise UsageError(
-                    f"{len(array)} keys need as many uint64 hashes, got {hashes.dtype} {hashes.shape}.",
-                    remedy="Use hash_strings(keys).",
-                )
-            hashes = np.ascontiguousarray(hashes)
-        return KeyBlock(*byte_buffers(array), hashes)
+    def _append_null(self, entry: int) -> None:
+        self._hashes[entry] = hashing.NULL_HASH
+        self._offsets[entry + 1] = self._offsets[entry]
+
+    def _prepare(self, given: Any) -> KeyBlock:
+        return KeyBlock(*byte_buffers(as_byte_keys(given)))
 
     def _hashed(self, block: KeyBlock) -> Array:
-        if block.hashes is not None:
-            return block.hashes
         hashes = np.empty(len(block), np.uint64)
-        hashing.hash_spans(block.keys, block.data, hashes)
+        hashing.secret_spans(block.keys, block.data, *self._secret, hashes)
         return hashes
 
-    def locate(self, block: KeyBlock) -> tuple[Array, int]:
+    def _locate(self, block: KeyBlock) -> tuple[Array, int]:
         ids = np.empty(len(block), _ID)
         hashes = self._hashed(block)
         position, entries = 0, self.count
@@ -272,6 +361,7 @@ class ByteKeys(Keys):
                 hashes,
                 position,
                 self._index,
+                self._secret.factor,
                 self._shift,
                 self._hashes,
                 self._offsets,
@@ -286,7 +376,7 @@ class ByteKeys(Keys):
             self.reserve(entries + 1)
             self.reserve_bytes(int(self._offsets[entries]) + int(block.keys[position + 1] - block.keys[position]))
 
-    def find(self, block: KeyBlock) -> Array:
+    def _find(self, block: KeyBlock) -> Array:
         ids = np.empty(len(block), _ID)
         hashes = self._hashed(block)
         kernel.find_bytes(
@@ -294,6 +384,7 @@ class ByteKeys(Keys):
             block.data,
             hashes,
             self._index,
+            self._secret.factor,
             self._shift,
             self._hashes,
             self._offsets,
@@ -302,7 +393,7 @@ class ByteKeys(Keys):
         )
         return ids
 
-    def take(self, ids: Array | None) -> pa.Array:
+    def _take(self, ids: Array | None) -> pa.Array:
         if ids is None:
             count = self.count
             offsets = self._offsets[: count + 1].copy()
@@ -315,7 +406,9 @@ class ByteKeys(Keys):
         return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
     def hashes_from(self, first: int) -> Array:
-        return self._hashes[first : self.count]
+        hashes = np.empty(self.count - first, np.uint64)
+        hashing.hash_spans(self._offsets[first : self.count + 1], self._heap, hashes)
+        return self._with_null_hash(hashes, first)
 
     @property
     def memory(self) -> int:

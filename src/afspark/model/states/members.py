@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.model.divergence import Divergence
-from afspark.model.states.base import StateSpec, one_of, register_state
+from afspark.model.states.base import StateSpec, check_null_key, one_of, register_state
 from afspark.model.states.columns import Array, Columns
 from afspark.model.states.keyed import KEY_TYPES, KeyedState
 
@@ -22,7 +22,7 @@ class Set(StateSpec):
     """A set of keys, "string" (text and binary alike; compared as bytes) or "int64".
 
     Its divergence is the number of members that came or went since the last backup. Limits are those of a hash
-    table.
+    table. With ``null_key`` null can be a member; without it null keys are refused.
 
     >>> from afspark.model.states import HeapColumns, Set
     >>> seen = Set(key="string").open(HeapColumns(), "seen")
@@ -38,9 +38,11 @@ class Set(StateSpec):
     divergences: ClassVar[tuple[Divergence, ...]] = (Divergence.KEYS,)
     divergence: Divergence | str = Divergence.KEYS
     key: str = "string"
+    null_key: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_null_key(self.null_key)
         one_of("key type", self.key, KEY_TYPES)
 
     def open(self, columns: Columns, name: str) -> SetState:
@@ -57,15 +59,12 @@ class SetState(KeyedState):
     spec: Set
 
     def __init__(self, spec: Set, columns: Columns, name: str) -> None:
-        super().__init__(spec, columns, name, spec.key, "int64")
+        super().__init__(spec, columns, name, spec.key, "int64", null_key=spec.null_key)
 
-    def add(self, keys: Any, hashes: Array | None = None) -> None:
-        """Puts keys in; those that are there are ignored, and a key may come several times.
-
-        ``hashes``, if the caller has them already, must be ``hash_strings(keys)``; integer keys ignore them.
-        """
+    def add(self, keys: Any) -> None:
+        """Puts keys in; those that are there are ignored, and a key may come several times."""
         self._require_open()
-        self._update(self._keys.prepare(keys, hashes), _ONE, 0, self._put)
+        self._update(self._keys.prepare(keys), _ONE, 0, self._put)
 
     def merge_from(self, cells: pa.RecordBatch) -> None:
         self._require_schema(cells)

@@ -45,6 +45,10 @@ class Slot(enum.IntEnum):
     DURABLE_AFTER = 23
     CURRENT = 24
     BEFORE = 25
+    SECRET = 26
+    #: number of the null key's entry plus one, 0 if there is none
+    NULL_ENTRY = 27
+    NULL_ENTRY_AFTER = 28
 
 
 class Phase(enum.IntEnum):

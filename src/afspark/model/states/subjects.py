@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from afspark.model.states.base import StateSpec
 from afspark.model.states.matrix import Matrix, MatrixState
@@ -46,6 +47,9 @@ def builtin_subjects() -> Iterator[Subject]:
         yield Subject(Numeric(value=value, divergence="difference"), update_number)
     for key in ("string", "int64"):
         yield Subject(Set(key=key), update_set)
+        yield Subject(Set(key=key, null_key=True), update_set)
+        yield Subject(HashTable(key=key, null_key=True), update_table)
+        yield Subject(HashTable(key=key, divergence="keys", null_key=True), update_table)
     yield Subject(HashTable(exact=True, divergence="manhattan"), update_table)
     yield Subject(HashTable(exact=True, divergence="keys"), update_table)
     yield Subject(Matrix(rows=7, cols=13, exact=True, divergence="euclidean"), update_array)
@@ -67,14 +71,17 @@ def keys_for(key: str, numbers: np.ndarray[Any, Any]) -> Any:
     return pa.array([b"k" * int(number % 23) + str(number).encode() for number in numbers], pa.binary())
 
 
-def _some_keys(key: str, random: Random) -> Any:
+def _some_keys(spec: HashTable | Set, random: Random) -> Any:
     count = int(random.integers(0, 200))
-    return keys_for(key, random.integers(0, int(random.choice([20, 300, 5000])), count))
+    keys = keys_for(spec.key, random.integers(0, int(random.choice([20, 300, 5000])), count))
+    if not spec.null_key:
+        return keys
+    return pc.if_else(pa.array(random.random(count) < 0.1), None, pa.array(keys))
 
 
 def update_table(table: HashTableState, random: Random) -> None:
     """Adds to, overwrites or removes keys of which some are new and some repeat."""
-    keys = _some_keys(table.spec.key, random)
+    keys = _some_keys(table.spec, random)
     way = random.random()
     if way < 0.2:
         table.remove(keys)
@@ -84,7 +91,7 @@ def update_table(table: HashTableState, random: Random) -> None:
 
 def update_set(members: SetState, random: Random) -> None:
     """Adds or removes keys of which some are new and some repeat."""
-    (members.add if random.random() < 0.6 else members.remove)(_some_keys(members.spec.key, random))
+    (members.add if random.random() < 0.6 else members.remove)(_some_keys(members.spec, random))
 
 
 def update_array(array: MatrixState | VectorState, random: Random) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.model.divergence import Divergence
-from afspark.model.states.base import StateSpec, one_of, register_state
+from afspark.model.states.base import StateSpec, check_null_key, one_of, register_state
 from afspark.model.states.cells import VALUE_TYPES
 from afspark.model.states.columns import Array, Columns
 from afspark.model.states.inputs import as_values
@@ -25,6 +25,8 @@ class HashTable(StateSpec):
     One worker's share holds at most 2^32 - 1 keys and 2^31 - 1 bytes of string keys; beyond that updates
     raise ``StateLimit``. With the divergence "keys" and a threshold above 0, backups hold the keys that came
     or went; other changes of values are backed up at threshold 0 only.
+
+    With ``null_key`` null is a key like any other, as in Spark's ``groupBy``; without it null keys are refused.
 
     ``operator_key`` declares that the table's keys are values of the operator's only key column, so that a key
     is in the share of one worker alone where items are partitioned by key. Every key that enters the table is then
@@ -45,10 +47,12 @@ class HashTable(StateSpec):
     divergences: ClassVar[tuple[Divergence, ...]] = (*StateSpec.divergences, Divergence.KEYS)
     key: str = "string"
     value: str = "int64"
+    null_key: bool = False
     operator_key: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_null_key(self.null_key)
         one_of("key type", self.key, KEY_TYPES)
         one_of("value type", self.value, VALUE_TYPES)
         if not isinstance(self.operator_key, bool):
@@ -77,33 +81,32 @@ class HashTableState(KeyedState):
     spec: HashTable
 
     def __init__(self, spec: HashTable, columns: Columns, name: str) -> None:
-        super().__init__(spec, columns, name, spec.key, spec.value)
+        super().__init__(spec, columns, name, spec.key, spec.value, null_key=spec.null_key)
 
-    def add(self, keys: Any, values: Any, hashes: Array | None = None) -> None:
+    def add(self, keys: Any, values: Any) -> None:
         """Adds ``values`` (one per key, or one for all) to the keys; a key may come several times.
 
-        ``hashes``, if the caller has them already, must be ``hash_strings(keys)``; integer keys ignore them.
         ``StateLimit`` if a sum leaves int64.
         """
-        self._change(keys, values, hashes, self._add)
+        self._change(keys, values, self._add)
 
-    def put(self, keys: Any, values: Any, hashes: Array | None = None) -> None:
+    def put(self, keys: Any, values: Any) -> None:
         """Overwrites the values of the keys; of several values for one key the last wins."""
-        self._change(keys, values, hashes, self._put)
+        self._change(keys, values, self._put)
 
     def merge_from(self, cells: pa.RecordBatch) -> None:
         self._require_schema(cells)
         self.add(cells.column("key"), cells.column("value"))
 
-    def _change(self, keys: Any, values: Any, hashes: Array | None, apply: Any) -> None:
+    def _change(self, keys: Any, values: Any, apply: Any) -> None:
         self._require_open()
-        prepared = self._keys.prepare(keys, hashes)
+        prepared = self._keys.prepare(keys)
         amounts, step = as_values(values, self._type, len(prepared))
         self._update(prepared, amounts, step, apply)
 
-    def get(self, keys: Any, hashes: Array | None = None) -> Array:
+    def get(self, keys: Any) -> Array:
         """Present values of the keys, 0 for absent ones."""
-        return self._get(keys, hashes)
+        return self._get(keys)
 
     def _load(self, image: pa.RecordBatch) -> None:
         self._load_pairs(image.column("key"), image.column("value").to_numpy(zero_copy_only=False))

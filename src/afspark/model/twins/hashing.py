@@ -26,5 +26,20 @@ def hash_int64(x: int) -> int:
     return mix(((x & _MASK) + _GOLDEN) & _MASK)
 
 
+def secret_factor(seed: int) -> int:
+    return mix((seed + _GOLDEN) & _MASK) | 1
+
+
+def secret_bytes(data: bytes, seed: int) -> int:
+    h = seed ^ (len(data) * secret_factor(seed) & _MASK)
+    for start in range(0, len(data), 8):
+        h = mix(h ^ int.from_bytes(data[start : start + 8], "little"))
+    return h
+
+
+def secret_int64(x: int, seed: int) -> int:
+    return mix((x & _MASK) ^ seed)
+
+
 def combine(left: int, right: int) -> int:
     return mix((left * _GOLDEN + right) & _MASK)

@@ -50,7 +50,7 @@ class Fading:
 
     @property
     def moved(self) -> bool:
-        """Whether the transaction has changed the units of the cells: those of what is durable are the old ones."""
+        """Whether the transaction has changed the units of the cells, so that it needs a backup of all of them."""
         return bool(self._slots[_Slot.MOVED])
 
     def begin(self) -> None:
@@ -88,17 +88,11 @@ class Fading:
         return 1.0 if base is None or tick is None else scale(self.window, tick, base)
 
     def threshold(self, theta: float, tick: int | None) -> float:
-        """``theta``, in units of a tick, in stored units.
-
-        It is 0 without a tick, because nobody could say what a loss means, and after a move, because values and what
-        is durable of them are in different units.
-        """
+        """``theta``, in units of a tick, in stored units; 0 without a tick, because nobody could say what is lost."""
         if theta in (0.0, math.inf):
             return theta
-        if tick is None or self.moved:
-            return 0.0
         factor = self.factor(tick)
-        return theta / factor if factor else math.inf
+        return 0.0 if tick is None else theta / factor if factor else math.inf
 
     # Backups
 
@@ -127,7 +121,7 @@ def _base_of(image: pa.RecordBatch) -> int | None:
 
 
 def _rescale(state: Any, factor: float) -> None:
-    """Multiplies all cells: all of them change, so all of them will be written."""
+    """Multiplies all cells."""
     cells = scaled(state.export(), factor)
     name = cells.schema.names[0]
     if name == "key":

@@ -15,9 +15,10 @@ from afspark.runtime.segment.segment import Segment
 
 @dataclass(frozen=True)
 class SegmentAddress:
-    """The segment in ``directory`` (implements `residence.Address`)."""
+    """The segment in ``directory`` of a query with its ``checkpoint`` there (implements `residence.Address`)."""
 
     directory: Path
+    checkpoint: str = ""
 
     def examine(self) -> Found:
         return examine(self.directory)
@@ -32,4 +33,7 @@ class SegmentAddress:
             segment.close()
 
     def open(self) -> Segment | None:
-        return process_cache().get(self.directory)
+        segment = process_cache().get(self.directory)
+        if segment is not None and self.checkpoint:
+            segment.belong_to(self.checkpoint)
+        return segment

@@ -1,7 +1,7 @@
 """The two small files that describe a segment, and how they are read without opening it.
 
-``meta.json`` never changes and is written last, so a folder without it is a creation that never ended.
-``header`` is one page of int64 slots that all processes map. One aligned 8-byte store to its word
+``meta.json`` changes only if the checkpoint is moved, and is written last, so a folder without it is a creation that
+never ended. ``header`` is one page of int64 slots that all processes map. One aligned 8-byte store to its word
 
     word = (version + 1) << 21 | step << 1 | mark
 
@@ -18,7 +18,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -95,8 +95,17 @@ class Meta:
             creation=secrets.randbits(62),
             boot=boot_id(),
             created=time.time(),
-            checkpoint_seen=bool(identity.checkpoint) and Path(identity.checkpoint).is_dir(),
+            checkpoint_seen=_is_seen(identity.checkpoint),
         )
+
+    def moved(self, checkpoint: str) -> Meta:
+        """The same segment, with its checkpoint elsewhere."""
+        identity = replace(self.identity, checkpoint=checkpoint)
+        return replace(self, identity=identity, checkpoint_seen=_is_seen(checkpoint))
+
+
+def _is_seen(checkpoint: str) -> bool:
+    return bool(checkpoint) and Path(checkpoint).is_dir()
 
 
 def write_meta(directory: Path, meta: Meta) -> None:

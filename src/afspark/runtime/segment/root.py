@@ -20,20 +20,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from afspark.errors import SegmentBusy, SegmentError
-from afspark.runtime.lifecycle import Present
+from afspark.errors import AfsparkError, SegmentBusy, SegmentError
+from afspark.runtime.lifecycle import Absent, Present
 from afspark.runtime.segment.folders import DEAD, NEW, discard, locked_folder
 from afspark.runtime.segment.header import examine
 from afspark.runtime.segment.segment import LOCK_SECONDS, Segment
+from afspark.store import identify, open_store
+from afspark.store.naming import FOLDER
 
 BASE_VARIABLE = "AFSPARK_SEGMENTS"
 """Environment variable that names the folder for segments."""
 
-RETENTION_SECONDS = 86_400.0
-"""How long an unused segment is kept."""
+RETENTION_SECONDS = 7 * 86_400.0
+"""How long a segment is kept whose checkpoint is gone."""
 
 _SHARED_MEMORY = Path("/dev/shm")
 _ABANDONED_SECONDS = 3_600.0
+_IDLE_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,17 +100,19 @@ class SegmentRoot:
         return released
 
     def clean(self, *, retention_seconds: float = RETENTION_SECONDS, now: float | None = None) -> list[Path]:
-        """Removes segments of dead applications, of all hosts below the base; returns their folders.
+        """Removes segments that nobody can want any more, of all hosts below the base; returns their folders.
 
-        Dead is what was not used for ``retention_seconds``, or whose checkpoint was a folder of this
-        machine that no longer exists. A segment whose lock is held is never touched.
+        Those whose checkpoint was a folder of this machine and is gone: at every look for ``retention_seconds``, in
+        which nobody used them either. A mount may be away for a while, and a query idle for as long as it likes, so
+        whatever has its checkpoint is kept; and so is what belongs to a checkpoint elsewhere, which cannot be judged
+        from here. A segment whose lock is held is never touched.
         """
         moment = time.time() if now is None else now
         removed = []
         for host in _visible_folders(self.base):
             for query in _visible_folders(host):
                 for directory in _visible_folders(query):
-                    if _remove_if_dead(directory, moment - retention_seconds):
+                    if _remove_if_unwanted(directory, moment, retention_seconds):
                         removed.append(directory)
                 self._tidy(query, moment)
         return removed
@@ -174,13 +179,15 @@ def _survivor(found: Present, host: str, directory: Path) -> Survivor:
     )
 
 
-def _remove_if_dead(directory: Path, oldest: float) -> bool:
+def _remove_if_unwanted(directory: Path, now: float, retention: float) -> bool:
     segment = Segment.open(directory)
     if segment is None:
         return False
     try:
-        gone = segment.meta.checkpoint_seen and not Path(segment.identity.checkpoint).exists()
-        if not gone and segment.last_used >= oldest:
+        if now - segment.last_used < _IDLE_SECONDS:
+            return False
+        missed = segment.missed_since(now, gone=_is_gone(segment))
+        if missed is None or now - missed < retention:
             return False
         segment.destroy(timeout_seconds=0.0)
     except SegmentError:
@@ -190,8 +197,20 @@ def _remove_if_dead(directory: Path, oldest: float) -> bool:
     return True
 
 
+def _is_gone(segment: Segment) -> bool:
+    """Whether the checkpoint was a folder of this machine and holds this query no longer."""
+    if not segment.meta.checkpoint_seen:
+        return False
+    try:
+        found = identify(open_store(segment.identity.checkpoint).below(FOLDER))
+    except AfsparkError:
+        return False  # something is there, whatever it is
+    return found is None or found.query_id != segment.identity.query_id
+
+
 def _is_abandoned(path: Path, now: float) -> bool:
-    if not path.is_dir() or (not path.name.startswith(NEW) and isinstance(examine(path), Present)):
+    # What cannot be read may be another release's.
+    if not path.is_dir() or (not path.name.startswith(NEW) and not isinstance(examine(path), Absent)):
         return False
     try:
         return now - path.stat().st_mtime > _ABANDONED_SECONDS

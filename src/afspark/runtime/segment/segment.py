@@ -10,6 +10,7 @@
         out-<t>-<port>  what it keeps for others of its two newest batches
         step-<t>-<k>    how far batch t had come after its step k
         note            what has to be remembered until the next batch ends
+        missed          since when the checkpoint is gone
 
 A batch is applied in this order, under the lock; the states' journals make every kill between two steps
 recoverable::
@@ -33,6 +34,7 @@ a rollback leads to the end of that step, and the next step begins like a batch.
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import shutil
@@ -59,6 +61,7 @@ _REPORT = "report-"
 _OUT = "out-"
 _STEP = "step-"
 _NOTE = "note"
+_MISSED = "missed"
 
 T = TypeVar("T")
 
@@ -299,6 +302,28 @@ class Segment:
         if data is None:
             raise SegmentError(f"{self.directory} has lost its report of batch {batch}.", path=str(self.directory))
         return data
+
+    def missed_since(self, now: float, *, gone: bool) -> float | None:
+        """Since when the checkpoint is ``gone`` at every look, without any use in between; None if it is not."""
+        try:
+            since = float((self._read(_MISSED) or b"nan").decode())
+        except ValueError:
+            since = math.nan
+        if not gone:
+            if not math.isnan(since):
+                self._forget(_MISSED)
+            return None
+        if not self.last_used <= since <= now:
+            since = now
+            self._write(_MISSED, repr(now).encode())
+        return since
+
+    def belong_to(self, checkpoint: str) -> None:
+        """Remembers where the checkpoint is: it may have been moved since the segment was created."""
+        if checkpoint != self.identity.checkpoint:
+            self.meta = self.meta.moved(checkpoint)
+            with own_files(self.directory):
+                header.write_meta(self.directory, self.meta)
 
     def destroy(self, timeout_seconds: float = LOCK_SECONDS) -> None:
         """Removes the folder and closes the segment. Raises `SegmentBusy` like `lock`."""

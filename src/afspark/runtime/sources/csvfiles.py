@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 
 from afspark.errors import InputError, UsageError
+from afspark.model.onbad import SKIP, STOP, check_on_bad
 from afspark.runtime.sources.filelog import FilePlanner
 from afspark.runtime.sources.files import absolute, byte_ranges, find_files, open_file, require_files
-from afspark.runtime.sources.libsvm import KEEP, STOP, bad_line, check_on_bad
+from afspark.runtime.sources.libsvm import bad_line
 from afspark.runtime.sources.source import Chunk, LogStore, Planner, Source, require_columns
 from afspark.runtime.sources.text import find_newline, read_lines
 
@@ -41,7 +42,7 @@ class CsvFiles(Source, kind="csv"):
     text_label: bool = False
     names: tuple[str, ...] = ()
     delimiter: str = ","
-    on_bad: str = KEEP
+    on_bad: str = SKIP
     chunk_bytes: int = 4 << 20
 
     def __post_init__(self) -> None:

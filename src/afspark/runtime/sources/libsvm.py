@@ -9,14 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import InputError, UsageError
+from afspark.model.onbad import SKIP, STOP, check_on_bad
 from afspark.runtime.sources.filelog import FilePlanner
 from afspark.runtime.sources.files import absolute, byte_ranges, find_files, open_file, require_files
 from afspark.runtime.sources.source import Chunk, LogStore, Planner, Source, require_columns
 from afspark.runtime.sources.text import read_lines
 
 ROWS = pa.schema([("label", pa.float64()), ("index", pa.list_(pa.int32())), ("value", pa.list_(pa.float64()))])
-
-KEEP, STOP = "keep", "stop"
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class LibsvmFiles(Source, kind="libsvm"):
     """
 
     path: str
-    on_bad: str = KEEP
+    on_bad: str = SKIP
     chunk_bytes: int = 4 << 20
 
     def __post_init__(self) -> None:
@@ -80,11 +79,6 @@ class LibsvmFiles(Source, kind="libsvm"):
         lists = [pa.ListArray.from_arrays(offsets, pa.array(part)) for part in (found.cells, found.value)]
         if len(found.labels):
             yield pa.record_batch([pa.array(found.labels, mask=bad), *lists], schema=ROWS)
-
-
-def check_on_bad(on_bad: str) -> None:
-    if on_bad not in (KEEP, STOP):
-        raise UsageError(f"on_bad is {KEEP!r} or {STOP!r}, not {on_bad!r}.", on_bad=on_bad)
 
 
 def bad_line(path: str, text: bytes) -> InputError:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import InputError, UsageError
+from afspark.model.onbad import SKIP, STOP, check_on_bad
 from afspark.runtime.sources.filelog import FilePlanner
 from afspark.runtime.sources.files import FoundFile, absolute, changed, find_files, open_file, require_files
 from afspark.runtime.sources.source import Chunk, LogStore, Planner, Source, require_columns
@@ -64,15 +65,14 @@ class PcapFiles(Source, kind="pcap"):
     """
 
     path: str
-    on_bad: str = "keep"
+    on_bad: str = SKIP
     chunk_bytes: int = 4 << 20
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", absolute(self.path))
         if self.chunk_bytes < 1:
             raise UsageError(f"chunk_bytes must be positive, not {self.chunk_bytes}.", chunk_bytes=self.chunk_bytes)
-        if self.on_bad not in ("keep", "stop"):
-            raise UsageError(f"on_bad is {self.on_bad!r}.", remedy="Use 'keep' or 'stop'.", on_bad=self.on_bad)
+        check_on_bad(self.on_bad)
 
     def schema(self) -> pa.Schema:
         return CAPTURED
@@ -102,7 +102,7 @@ class PcapFiles(Source, kind="pcap"):
         try:
             header = read_header(path)
         except InputError as error:
-            if self.on_bad == "stop" or error.fields.get("missing"):
+            if self.on_bad == STOP or error.fields.get("missing"):
                 raise
             yield pa.RecordBatch.from_pylist([dict.fromkeys(CAPTURED.names)], schema=CAPTURED)
             return
@@ -110,7 +110,7 @@ class PcapFiles(Source, kind="pcap"):
         chain = Chain(big=header.big, nanoseconds=header.nanoseconds, longest=header.longest)
         starts, bad, _ = chain.walk(data, final=True)
         kinds, columns = parse(data, starts, bad, big=header.big, link=header.link)
-        if self.on_bad == "stop" and (kinds == BAD).any():
+        if self.on_bad == STOP and (kinds == BAD).any():
             at = start + int(starts[kinds == BAD][0])
             raise InputError(
                 f"Input file {path!r} has a damaged record at byte {at}.",

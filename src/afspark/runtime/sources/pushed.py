@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from afspark.errors import UsageError
+from afspark.model.onbad import SKIP, check_on_bad
 from afspark.push.security import Access
 from afspark.runtime.sources.source import Chunk, LogStore, Offset, Planner, Source, require_columns
 
@@ -33,6 +34,7 @@ PLACE_OF_RECEIVER = (
     "max_message_bytes",
     "max_producers",
     "max_rows_per_second",
+    "on_bad",
 )
 
 
@@ -42,7 +44,8 @@ class Pushed(Source, kind="pushed"):
 
     ``port`` 0 takes any free one. ``tick_seconds`` is how long a batch takes items while they keep coming. Anything
     but the loopback address needs ``token_file`` and a certificate with its key. ``receivers`` run in the driver, or
-    (``where="executors"``) as tasks on executors, each with its share of the lanes.
+    (``where="executors"``) as tasks on executors, each with its share of the lanes. ``on_bad``: whether items that an
+    operator cannot take are left out and kept in quarantine ("skip"), or stop the query ("stop").
     """
 
     columns: str
@@ -59,6 +62,7 @@ class Pushed(Source, kind="pushed"):
     max_message_bytes: int = 64_000_000
     max_producers: int = 1_000
     max_rows_per_second: float | None = None
+    on_bad: str = SKIP
 
     def __post_init__(self) -> None:
         if self.tick_seconds <= 0 or self.receivers < 1 or not 0 <= self.port < 1 << 16:
@@ -70,6 +74,7 @@ class Pushed(Source, kind="pushed"):
             )
         if self.where not in ("driver", "executors"):
             raise UsageError(f"Receivers run in the driver or on executors, not {self.where!r}.", where=self.where)
+        check_on_bad(self.on_bad)
         self.schema()
 
     @classmethod

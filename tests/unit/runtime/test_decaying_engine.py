@@ -1,0 +1,297 @@
+"""Decaying windows by event time: any finite time will do, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from afspark.errors import CheckpointError
+from afspark.model.operator import Operator
+from afspark.model.states import HashTable, StateSpec
+from afspark.model.windows import Agenda, Decaying
+from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
+from afspark.runtime.faults import FaultPlan, Phase
+from afspark.runtime.ingest import Ingest
+from afspark.runtime.intake import Intake, LaneFeed
+from afspark.runtime.lifecycle import Hint
+from afspark.runtime.orders import Calendar, Mission, Order, Report, Status
+from afspark.runtime.panes import Panes
+from afspark.runtime.pipeline import SOURCE, Edge, Node, Pipeline
+from afspark.runtime.segment import SegmentAddress, process_cache
+from afspark.runtime.segment.reading import Residents, segment_of
+from afspark.runtime.sources import Source, TextFiles
+from afspark.runtime.worker import attend
+from afspark.store import open_store
+from tests.unit.runtime.sparkless import Hosts, Rig
+from tests.unit.runtime.test_steps import A, Died, FakeLane
+
+pytestmark = pytest.mark.usefixtures("warm_kernels")
+
+EPOCH = 1_700_000_000.0
+WINDOW = Decaying(0.5, 1, column="t")
+
+
+class Sum(Operator):
+    """Adds one for every item, to a number that fades."""
+
+    alpha = 1.0
+
+    def states(self) -> Mapping[str, StateSpec]:
+        return {"n": HashTable(key="int64", value="float64")}
+
+    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
+        states["n"].add(pa.array([0] * items.num_rows), 1.0)
+
+
+def times(lines: pa.RecordBatch) -> pa.RecordBatch:
+    words = pc.list_flatten(
+        pc.utf8_split_whitespace(pc.utf8_trim_whitespace(lines.column("value").cast(pa.large_string())))
+    )
+    return pa.record_batch({"t": words.cast(pa.float64())})
+
+
+@dataclass
+class Stream:
+    """A rig whose batches bring items of given times, and what they add up to."""
+
+    rig: Rig
+    batches: list[list[float]]
+
+    def truth(self, tick: int) -> float:
+        taken = [one for batch in self.batches[: self.rig.committed + 1] for one in batch if math.isfinite(one)]
+        return math.fsum(0.5 ** min(tick - math.floor(one), 10**6) for one in taken)
+
+    def shown(self, tick: int) -> float:
+        return math.fsum(self.rig._everywhere(None, partial(_read, tick)))
+
+    def check(self) -> float:
+        """Observed ≤ told, and both of them numbers; how much is missing."""
+        tick = self.rig.crew().latest_tick
+        assert tick == max(math.floor(one) for one in self.batches[self.rig.committed] if math.isfinite(one))
+        missing, bound = self.truth(tick) - self.shown(tick), self.rig.bound()
+        assert math.isfinite(bound) and abs(missing) <= bound + 1e-9
+        return missing
+
+
+def _read(tick: int, residents: Residents, worker: int) -> float:
+    columns = segment_of(residents, worker).columns
+    cells = Panes(columns, Sum().states(), paned=False, decaying=WINDOW).at(tick)["n"].export()
+    return float(pc.sum(cells.column("value")).as_py() or 0.0)
+
+
+def make(root: Path, patch: pytest.MonkeyPatch, tolerance: Tolerance, batches: list[list[float]]) -> Stream:
+    (root / "input").mkdir()
+    for batch, items in enumerate(batches):
+        # Four files a batch, two for each of two workers.
+        for part in range(4):
+            text = " ".join(map(repr, items[part::4]))
+            (root / "input" / f"{batch:04d}-{part}.txt").write_text(text.ljust(799) + "\n")
+
+    def pipeline(source: Source) -> Pipeline:
+        edge = Edge(SOURCE, (times,))
+        node = Node(name="sum", operator=Sum(), inputs=(edge,), workers=2, window=WINDOW, tolerance=tolerance)
+        return Pipeline(sources={SOURCE: source}, nodes=(node,))
+
+    source = TextFiles(str(root / "input"), blocks=True)
+    rig = Rig(root, Hosts({"a": 1, "b": 1}), patch, pipeline=pipeline(source), batch_bytes=3200)
+    return Stream(rig, batches)
+
+
+def second(start: float, number: int = 40) -> list[float]:
+    """Items of the twenty seconds from ``start`` on."""
+    return [start + 20 * place / number for place in range(number)]
+
+
+STREAMS = {
+    "continuous": [second(0), second(20), second(40)],
+    "gaps of minutes and years": [second(0), second(1040), second(2300), second(EPOCH)],
+    "epoch from the first batch on": [second(EPOCH), second(EPOCH + 20), second(EPOCH + 4000)],
+    "before the epoch": [second(-EPOCH), second(-30), second(-3)],
+    "late by years": [second(EPOCH), [*second(EPOCH + 20), 5.0, -1e12], [*second(EPOCH + 40), EPOCH + 1]],
+    "all of it in one batch": [[-1e9, *second(0), *second(700), *second(1e6), *second(EPOCH)], second(EPOCH + 20)],
+    "no times": [[math.nan, *second(EPOCH)], [math.inf, *second(EPOCH + 20), -math.inf]],
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_any_finite_time_will_do(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tolerance = Nothing() if name.startswith("gaps") else Approximate(16.0)
+    stream = make(tmp_path, monkeypatch, tolerance, STREAMS[name])
+    for _ in stream.batches:
+        stream.rig.go(1)
+        assert stream.check() == pytest.approx(0.0, abs=1e-9)
+    assert stream.rig.committed == len(stream.batches) - 1
+    assert stream.rig.crew().counters.unplaced == sum(not math.isfinite(t) for batch in stream.batches for t in batch)
+
+
+@pytest.mark.parametrize(
+    ("name", "tolerance"),
+    [
+        *((name, Approximate(16.0)) for name in STREAMS if name != "no times"),
+        ("gaps of minutes and years", MiniBatch()),
+    ],
+)
+def test_lost_states_stay_inside_what_is_told(
+    name: str, tolerance: Tolerance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All state is lost after every batch, and every second time the driver with it."""
+    stream = make(tmp_path, monkeypatch, tolerance, STREAMS[name])
+    lost = 0.0
+    for number in range(len(stream.batches)):
+        if number:
+            stream.rig.lose()
+            if number % 2:
+                stream.rig.engine = None
+        stream.rig.go(1)
+        lost = max(lost, stream.check())
+    assert len(stream.rig.ledger) == 2 * (len(stream.batches) - 1)
+    if isinstance(tolerance, MiniBatch):
+        assert lost == pytest.approx(0.0, abs=1e-9)
+    elif name == "continuous":
+        assert lost > 0
+
+
+def test_a_backup_in_older_units_is_not_taken_for_one_in_newer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten are durable for each worker and have faded away; as ten of today they would make sixteen near enough."""
+    stream = make(tmp_path, monkeypatch, Approximate(16.0), [[0.0] * 20, [1000.0] * 32, [1001.0] * 4])
+    stream.rig.go(2)
+    stream.rig.lose()
+    stream.rig.go(1)
+    assert 0 < stream.check() <= stream.rig.bound() == 8.0
+
+
+def test_a_tick_that_has_ended_is_shown_as_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In units of a tick long ago the newest items would weigh more than any number can express."""
+    stream = make(tmp_path, monkeypatch, MiniBatch(), [second(0), second(EPOCH), second(EPOCH + 20)])
+    stream.rig.go(2)
+    before = stream.shown(math.floor(EPOCH) + 19)
+    stream.rig.go(1)
+    shares = stream.rig.windows(2)
+    ended = {name[0] for share in shares for name in share}
+    assert ended == {19, *range(math.floor(EPOCH), math.floor(EPOCH) + 19)}
+    for tick in ended:
+        assert sum(cells.get(0, 0.0) for share in shares for name, cells in share.items() if name[0] == tick) == before
+
+
+def test_a_checkpoint_of_states_in_other_units_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = make(tmp_path, monkeypatch, MiniBatch(), STREAMS["continuous"])
+    stream.rig.go(1)
+    crew = stream.rig.crew()
+    with pytest.raises(CheckpointError) as refused:
+        crew.restore({**crew.to_json(), "base": 7})
+    assert refused.value.operator == "sum"
+
+
+# --- pushed items, in steps ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Pushed:
+    """One worker whose items come from a lane; their numbers are their times."""
+
+    root: Path
+    theta: float
+
+    def run(self, lane: FakeLane, *, die_after: int | None = None, **changes: Any) -> Report:
+        order = Order(
+            worker=0,
+            batch=1,
+            incarnation=1,
+            hint=Hint.CREATE,
+            fence=0,
+            home="a",
+            theta={"n": self.theta},
+            missing={},
+            calendar=Calendar(agenda=Agenda(latest=0.0)),
+        )
+        steps = 0
+
+        def probe(phase: Phase) -> None:
+            nonlocal steps
+            steps += phase is Phase.BACKING_UP
+            if steps == die_after and phase is Phase.APPLYING:
+                raise Died
+
+        feed = LaneFeed("", Intake(lane, seconds=3, clock=lambda: float(lane.empty)), _ingest, start={})
+        try:
+            return attend(self.mission, replace(order, **changes), Sum(), feed, self.address, "a", probe)
+        finally:
+            process_cache().clear()
+
+    @property
+    def mission(self) -> Mission:
+        return Mission(
+            query_id="q",
+            fingerprint="f",
+            operator_name="sum",
+            workers=1,
+            checkpoint="",
+            store=open_store(str(self.root / "store")),
+            epoch="00000001-0123456789abcdef",
+            driver_host="a",
+            segments=None,
+            emit=False,
+            faults=FaultPlan(),
+            window=replace(WINDOW, column="n"),
+            pushed=True,
+        )
+
+    @property
+    def address(self) -> SegmentAddress:
+        return SegmentAddress(self.root / "segments" / "q" / "sum-0")
+
+    def shown(self, tick: int) -> float:
+        segment = self.address.open()
+        assert segment is not None
+        panes = Panes(segment.columns, Sum().states(), paned=False, decaying=WINDOW)
+        return float(panes.at(tick)["n"].get([0])[0])
+
+
+def _ingest(packets: Any) -> Ingest:
+    return Ingest(list(packets), ())
+
+
+@pytest.fixture
+def pushed(tmp_path: Path) -> Iterator[Pushed]:
+    yield Pushed(tmp_path, theta=4.0)
+    process_cache().clear()
+
+
+@pytest.mark.parametrize("ticks", [range(1, 12), range(1, 6000, 997), range(17 * 10**8, 17 * 10**8 + 5)], ids=repr)
+def test_steps_move_on_to_any_time(pushed: Pushed, ticks: range) -> None:
+    report = pushed.run(FakeLane([[tick] * 3 for tick in ticks]))
+    assert report.status is Status.APPLIED and report.positions == {A: 3 * len(ticks)}
+    assert pushed.shown(ticks[-1]) == pytest.approx(sum(3 * 0.5 ** (ticks[-1] - tick) for tick in ticks))
+
+
+@pytest.mark.parametrize("ticks", [range(1, 12), range(1, 6000, 997)], ids=repr)
+@pytest.mark.parametrize("steps", [1, 3, 4])
+def test_a_step_is_measured_at_the_tick_its_loss_is_counted_at(pushed: Pushed, ticks: range, steps: int) -> None:
+    """That is the newest of the last committed batch: nobody will know of the ticks that the lost steps had reached."""
+    lane = FakeLane([[tick] * 3 for tick in ticks])
+    with pytest.raises(Died):
+        pushed.run(lane, die_after=steps)
+    shutil.rmtree(pushed.address.directory)
+    report = pushed.run(lane, hint=Hint.RECOVER, incarnation=2)
+    assert report.positions == {A: 3 * len(ticks)}
+    newest = ticks[-1]
+    truth = sum(3 * 0.5 ** (newest - tick) for tick in ticks)
+    assert abs(pushed.shown(newest) - truth) <= pushed.theta * 0.5**newest + 1e-12
+
+
+def test_before_any_time_is_known_a_step_is_exact(pushed: Pushed) -> None:
+    lane = FakeLane([[tick] for tick in range(8)])
+    with pytest.raises(Died):
+        pushed.run(lane, die_after=4, calendar=Calendar())
+    shutil.rmtree(pushed.address.directory)
+    pushed.run(lane, hint=Hint.RECOVER, incarnation=2, calendar=Calendar())
+    assert pushed.shown(7) == sum(0.5 ** (7 - tick) for tick in range(8))
