@@ -16,7 +16,7 @@ from afspark.push.fitting import no_rows
 from afspark.push.hub import Hub
 from afspark.push.server import FlightEndpoint
 from afspark.push.service import LaneService
-from afspark.push.wire import Pull
+from afspark.push.workerwire import Pull
 from afspark.store import Store
 from afspark.store.base import SubStore
 from afspark.store.outage import WaitingStore
