@@ -186,7 +186,7 @@ class MemorySegment:
 class MemoryAddress:
     """Implements `residence.Address` in the world's memory."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, checkpoint: str = "") -> None:
         self.place = place
         world().task = place
 

@@ -16,9 +16,10 @@ from afspark.push.fitting import no_rows
 from afspark.push.hub import Hub
 from afspark.push.server import FlightEndpoint
 from afspark.push.service import LaneService
-from afspark.push.wire import Pull
+from afspark.push.workerwire import Pull
 from afspark.store import Store
 from afspark.store.base import SubStore
+from afspark.store.outage import WaitingStore
 from tests.simulation.pushed.world import PushedWorld, ReceiverKilled
 from tests.simulation.storage import MemoryStore
 from tests.simulation.world import world
@@ -250,7 +251,8 @@ class SlowWrite(Idle):
 
 def _land(store: Store, name: str, data: bytes) -> None:
     """An object is there, whoever had written it."""
-    while isinstance(store, SubStore):
-        name, store = f"{store._folder}/{name}", store._inner
+    while isinstance(store, SubStore | WaitingStore):
+        name = f"{store._folder}/{name}" if isinstance(store, SubStore) else name
+        store = store._inner
     assert isinstance(store, MemoryStore)
     store.objects[name] = data
