@@ -37,8 +37,8 @@ class Crew:
     entrances: Sequence[Crew] = ()
     #: pushed items that failures have taken off its lanes: (batch, worker) -> items
     gaps: dict[tuple[int, int], int] = field(default_factory=dict)
-    #: how many of them receivers can have lost on one lane; any beyond went with a state, and are counted there
-    most_lost_items: float = math.inf
+    #: how many failures of its receivers can have taken in all, by lane: also from producers that never came back
+    possibly_lost: dict[int, float] = field(default_factory=dict)
     bad_so_far: BadTally = field(default_factory=BadTally)
 
     @property
@@ -81,7 +81,20 @@ class Crew:
         return sum(items for lane, items in lost if reaches(lane))
 
     def _lost_by_lane(self) -> dict[int, int]:
-        return {lane: math.floor(min(items, self.most_lost_items)) for lane, items in self._missing_by_lane().items()}
+        """More than receivers can have lost is missing only where the state went with them, and is counted there."""
+        missing, possible = self._missing_by_lane(), self.possibly_lost
+        state_goes_too = self.mission.stepped and not self.mission.exact
+        return {
+            lane: math.floor(possible.get(lane, 0.0))
+            if state_goes_too and lane in possible
+            else max(missing[lane], math.floor(possible.get(lane, 0.0)))
+            for lane in {*missing, *possible}
+        }
+
+    def hear_of_receivers(self, possibly_lost: Mapping[int, float]) -> None:
+        """What their failures can have taken never becomes less, also if the limits are lowered at a restart."""
+        for lane, items in possibly_lost.items():
+            self.possibly_lost[lane] = max(items, self.possibly_lost.get(lane, 0.0))
 
     def _missing_by_lane(self) -> Counter[int]:
         missing: Counter[int] = Counter()
@@ -173,6 +186,7 @@ class Crew:
             agenda = calendar.agenda.after(window, [one.panes for one in self.reports if one.panes is not None])
         return {
             "agenda": agenda.to_json(),
+            "possibly_lost": {str(lane): items for lane, items in sorted(self.possibly_lost.items())},
             "items_lost": {str(lane): items for lane, items in sorted(self._missing_by_lane().items())},
             **self._counted().to_json(),
         }
@@ -203,4 +217,5 @@ class Crew:
                     operator=self.name,
                 )
             self.agenda = Agenda.from_json(found["agenda"])
+            self.hear_of_receivers({int(lane): items for lane, items in found.get("possibly_lost", {}).items()})
             self.counters = Counters.from_json(found)

@@ -250,6 +250,7 @@ class Engine:
             started = time.perf_counter()
             tries = apply()
             # Before any row is handed on: its bound must know what it lacks.
+            self._hear_of_receivers()
             recovered += [entry for crew in self.crews for entry in crew.take_stock(batch)]
             started = clock.lap("stages", started)
             losses = len(self.ledger.entries())
@@ -376,11 +377,10 @@ class Engine:
         self.crews = crews
         for crew in crews:
             crew.entrances = [self.crew(node.name) for node in self.pipeline.entrances(crew.node)]
-            if crew.mission.stepped and not crew.mission.exact:
-                crew.most_lost_items = 2 * self.pipeline.item_limits(crew.node).items
             # A batch that runs again finds its own once more.
             crew.gaps = self.item_losses.by_batch_and_worker(crew.name, before=batch)
             crew.recount(extra.get("operators", {}).get(crew.name))
+        self._hear_of_receivers()
 
     def _crew(self, node: Node) -> Crew:
         mission = mission_of(
@@ -451,6 +451,10 @@ class Engine:
             for report in crew.reports:
                 if report.gaps:
                     self.item_losses.note(batch, crew.name, report.worker, report.gaps)
+
+    def _hear_of_receivers(self) -> None:
+        for name, crew in self._drained():
+            crew.hear_of_receivers(self.reception.possibly_lost(name))
 
     def _let_go(self, batch: int) -> None:
         for name, crew in self._drained():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -77,6 +78,16 @@ class Posts(ABC):
         if found is None:
             raise WorkerFailed(f"Receiver {number} is not there.", remedy="See the executors' logs.", receiver=number)
         return found, self.plans[number].allow(found.failures)
+
+    def possibly_lost(self) -> dict[int, float]:
+        """By lane, how many items its receiver's failures so far can have taken: each what was allowed before it."""
+        failures = {one.number: one.failures for one in self.announced()}
+        return {
+            lane: 2 * (plan.items - plan.allow(failures[plan.number]).items)
+            for plan in self.plans
+            if plan.number in failures and math.isfinite(plan.items)
+            for lane in plan.lanes
+        }
 
 
 class DriverPosts(Posts):

@@ -90,6 +90,10 @@ class Reception:
             found |= posts.stats()
         return found
 
+    def possibly_lost(self, name: str) -> dict[int, float]:
+        """By lane, how many items failures of a source's receivers can have taken, told by a producer or not."""
+        return self._posts[name].possibly_lost() if name in self._posts else {}
+
     def watch(self, seconds: float) -> dict[str, float]:
         """What came since the last batch, which took so long."""
         since = self._intensity.of_batch(self.stats())

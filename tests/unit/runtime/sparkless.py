@@ -7,6 +7,7 @@ commit after it, so a driver killed anywhere is continued by the next one from t
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
@@ -88,6 +89,8 @@ def begin(task: Callable[[], Any]) -> tuple[int, int]:
     child = os.fork()
     if child == 0:
         os.close(reader)
+        # What the parent has left of Flight waits for threads that do not exist here; nobody may collect it.
+        gc.freeze()
         try:
             told = pickle.dumps((True, task()))
         except BaseException:  # noqa: BLE001 (told to the parent; this process must not go on)

@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from afspark.push.errors import SessionOver, from_flight
 from afspark.push.listing import is_tenure
 from afspark.push.producer import Producer
 from afspark.push.workerwire import BackupNumber
+from afspark.runtime.crew import Crew
 from afspark.runtime.intake import Intake, Start
 from afspark.runtime.lanes import open_lane
 from afspark.runtime.lifecycle import Hint
@@ -178,3 +180,31 @@ def test_items_stay_with_their_receiver_until_spark_has_committed_their_batch(ti
         assert (ticks.items, pending()) == (3, 3)
         ticks.go(stepped=False)
         assert (ticks.items, pending()) == (3, 0)
+
+
+def test_what_a_receivers_death_can_have_taken_is_told_even_if_no_producer_comes_back(ticks: Ticks) -> None:
+    lanes = range(WORKERS)
+    assert ticks.reception.possibly_lost(ticks.name) == dict.fromkeys(lanes, 0.0)
+    with Producer(ticks.address, "p", SCHEMA, batch_rows=1) as producer:
+        producer.send(pa.record_batch({"n": [1, 2, 3]}, schema=SCHEMA))
+        producer.flush(10)
+        # l = 1000 / (2 · 2 workers), and half of it after the first failure.
+        for told in (250.0, 375.0):
+            ticks.reception.crash()
+            assert ticks.reception.possibly_lost(ticks.name) == dict.fromkeys(lanes, told)
+
+
+@pytest.mark.parametrize(
+    ("stepped", "exact", "told"),
+    [(True, False, 10), (True, True, 40), (False, False, 40)],
+    ids=["state goes too", "exact", "no steps"],
+)
+def test_items_that_went_with_a_state_are_counted_there(stepped: bool, exact: bool, told: int) -> None:
+    mission = SimpleNamespace(stepped=stepped, exact=exact)
+    crew = Crew(cast("Any", SimpleNamespace(keyed=False, workers=1)), cast("Any", SimpleNamespace(mission=mission)))
+    crew.entrances = [crew]
+    crew.gaps = {(1, 0): 30, (4, 0): 10}
+    crew.hear_of_receivers({0: 10.0})
+    # A lower limit at a restart takes nothing back.
+    crew.hear_of_receivers({0: 4.0})
+    assert crew.lost_items() == told
