@@ -75,7 +75,8 @@ class PushedSimulation:
         self._through(batch, now)
         assert self.engine is not None
         with self.world.in_peace():
-            self.truth.take(self._committed(), self.engine.crew(NAME))
+            self._reached = self._taken()
+            self.truth.take(self._reached, self.engine.crew(NAME))
             self.outcome.batches += 1
             self._look(batch)
             if self.world.chance("a user asks for results") < 0.1:
@@ -271,10 +272,7 @@ class PushedSimulation:
     # --- what must hold -------------------------------------------------------------------------------------
 
     def _committed(self) -> Positions:
-        """How far lanes were taken; of sessions that are over as well, which no record keeps."""
-        assert self.engine is not None
-        for lane, ends in self.engine.reception.positions.get("", {}).items():
-            self._reached.setdefault(lane, {}).update(ends)
+        """How far lanes were taken by the last batch; of sessions that are over as well, which no record keeps."""
         return self._reached
 
     def _taken(self) -> Positions:
