@@ -49,8 +49,8 @@ class WordCount(Operator):
 
     ``lower`` folds ASCII capitals. Results have the columns ``word`` and ``count``.
 
-    ``longest``: no item has more bytes than this; one that does stops the query. With it, pushed items may be lost
-    (``Approximate(items=…)``): an item of n bytes holds no word more than (n + 1) / 2 times.
+    ``longest``: the most bytes of an item; a longer one is a bad item (see ``on_bad``). With it, pushed items may be
+    lost (``Approximate(items=…)``): an item of n bytes holds no word more than (n + 1) / 2 times.
     """
 
     key: ClassVar[tuple[str, ...]] = ("word",)

@@ -91,7 +91,8 @@ class Operator:
     key: ClassVar[tuple[str, ...]] = ()
     #: the most items that one item can become downstream (β)
     fan_out: ClassVar[float] = 1.0
-    #: the most one item, before any combining, can change the divergence of a state (α); None: not known
+    #: the most one item, before any combining, can change the divergence of a state (α); None: not known. It is for a
+    #: pushed item as it enters, with all rows that a `map` before the operator makes of it: ten rows, ten times as much
     alpha: float | None = None
     #: True, or the reason why approximate recovery would break the operator
     approximable: bool | str = True

@@ -31,7 +31,7 @@ class OutOfOrder(PushError):
     def of(cls, producer: str, *, lane: int, expected: int, found: int) -> OutOfOrder:
         return cls(
             f"Producer {producer} sent number {found} to lane {lane}, {expected} is expected.",
-            remedy="Say hello again and resend from the number it answers.",
+            remedy="Say hello again, and send every unacknowledged batch again, as it was and in order.",
             producer=producer,
             lane=lane,
             expected=expected,

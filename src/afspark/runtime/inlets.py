@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from afspark.runtime.shift import ALL, items_for
 from afspark.runtime.sources import Chunk, Planner, Pushed, Source
 from afspark.runtime.stages import FrameInlet, Inlet, OutputInlet, SourceInlet
 from afspark.store import Store
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -95,4 +98,8 @@ class Inlets:
         position = list(self.pipeline.sources).index(name)
         chunks = chunks_of_batch(self.checkpoint, planner, batch, position)
         # Input removed while the query was down is left out; while it runs, that is an error.
-        return Slice(planner, chunks, planner.missing(chunks) if first else [])
+        gone = planner.missing(chunks) if first else []
+        if gone:
+            names = ", ".join(sorted({chunk["path"] for chunk in gone}))
+            logger.warning("Batch %d leaves out input that was removed while the query was down: %s.", batch, names)
+        return Slice(planner, chunks, gone)
