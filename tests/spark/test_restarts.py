@@ -229,7 +229,7 @@ def test_a_second_driver_is_refused_or_takes_over_from_one_that_is_idle(spark: S
 
 @pytest.mark.parametrize(("remedy", "keyed"), [("mended", False), ("removed", True)], ids=["shares", "keyed"])
 def test_a_file_cut_short_stops_the_query_and_the_rest_is_counted_once(
-    spark: SparkSession, place: Place, remedy: str, keyed: bool
+    spark: SparkSession, place: Place, caplog: pytest.LogCaptureFixture, remedy: str, keyed: bool
 ) -> None:
     truth = write_text(place.input, 12)
     bad = place.input / "part-0005.txt"
@@ -252,6 +252,8 @@ def test_a_file_cut_short_stops_the_query_and_the_rest_is_counted_once(
     again = run(writer)
     assert counts(again) == +truth
     assert again.ledger() == []
+    left_out = [line for line in caplog.messages if "leaves out input" in line]
+    assert [str(bad) in line for line in left_out] == ([True] if remedy == "removed" else [])
 
 
 def test_a_corrupt_parquet_file_is_named_and_the_state_kept(spark: SparkSession, place: Place) -> None:
