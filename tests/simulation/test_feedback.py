@@ -35,12 +35,12 @@ def test_promises_hold_under_any_schedule(first: int) -> None:
 
 
 def backups_of_feedback_not_read(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(worker, "_waiting_feedback", lambda images, batch: {})
+    patch.setattr(worker, "waiting_feedback", lambda images, batch: {})
 
 
 def feedback_of_earlier_batches_restored_too(patch: pytest.MonkeyPatch) -> None:
     """Everything in the chain is taken for feedback that still waits."""
-    real = worker._waiting_feedback
+    real = worker.waiting_feedback
 
     def waiting(images: Mapping[str, Sequence[Any]], batch: int) -> dict[str, list[Packet]]:
         found: dict[str, list[Packet]] = {}
@@ -49,7 +49,7 @@ def feedback_of_earlier_batches_restored_too(patch: pytest.MonkeyPatch) -> None:
                 found.setdefault(port, []).extend(packets)
         return found
 
-    patch.setattr(worker, "_waiting_feedback", waiting)
+    patch.setattr(worker, "waiting_feedback", waiting)
 
 
 def items_not_halved(patch: pytest.MonkeyPatch) -> None:

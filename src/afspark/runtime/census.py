@@ -68,7 +68,7 @@ def muster(
         elif not terms.tolerance.recovers:
             expected = max([expected, *(s.incarnation for s in usable)])
         strikes = _strikes(record, own_losses)
-        lowered = batch > 0 and _lowered(record, terms.theta(strikes))
+        lowered = batch > 0 and _lowered(record, expected, terms)
         member = Member(
             worker=worker,
             home=next((s.host for s in usable if s.incarnation == expected and s.host in slots), ""),
@@ -127,5 +127,11 @@ def _strikes(record: WorkerRecord | None, losses: Sequence[Loss]) -> tuple[Strik
     return tuple(told if len(told) > len(kept) else kept)
 
 
-def _lowered(record: WorkerRecord | None, theta: Mapping[str, float]) -> bool:
-    return record is None or any(theta[name] < record.theta.get(name, theta[name]) for name in theta)
+def _lowered(record: WorkerRecord | None, expected: int, terms: Terms) -> bool:
+    """Whether the limits are lower than those the worker's last backup was made under: failures apart, which concern
+    those that come after it.
+    """
+    if record is None:
+        return True
+    theta = terms.theta([Strike.from_json(strike) for strike in record.strikes])
+    return record.incarnation == expected and any(most < record.theta.get(name, most) for name, most in theta.items())

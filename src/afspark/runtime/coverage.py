@@ -38,6 +38,23 @@ def declare_unread_records(ledger: Ledger, crew: Crew, batch: int, damaged: Sequ
         return
     if any(entry.loss.batch == batch and entry.loss.worker == ALL_WORKERS for entry in uncovered(crew)):
         return
+    _declare(
+        ledger,
+        crew,
+        batch,
+        damaged,
+        "records could not be read, so windows and positions are those of an earlier batch",
+    )
+
+
+def declare_damaged_log(ledger: Ledger, crew: Crew, batch: int, damaged: Sequence[str]) -> None:
+    """Makes durable that items in a receiver's log cannot be read, once for each of its objects."""
+    known = {name for entry in uncovered(crew) if entry.recovery for name in entry.recovery.damaged}
+    if not set(damaged) <= known:
+        _declare(ledger, crew, batch, damaged, "items in the log of a receiver could not be read")
+
+
+def _declare(ledger: Ledger, crew: Crew, batch: int, damaged: Sequence[str], cause: str) -> None:
     loss = ledger.declare(
         Loss(
             batch=batch,
@@ -45,7 +62,7 @@ def declare_unread_records(ledger: Ledger, crew: Crew, batch: int, damaged: Sequ
             worker=ALL_WORKERS,
             incarnation=-1,
             counted=False,
-            cause="records could not be read, so windows and positions are those of an earlier batch",
+            cause=cause,
             theta={},
             failures=0,
         )

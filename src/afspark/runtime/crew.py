@@ -37,8 +37,8 @@ class Crew:
     entrances: Sequence[Crew] = ()
     #: pushed items that failures have taken off its lanes: (batch, worker) -> items
     gaps: dict[tuple[int, int], int] = field(default_factory=dict)
-    #: how many failures of its receivers can have taken in all, by lane: also from producers that never came back
-    possibly_lost: dict[int, float] = field(default_factory=dict)
+    #: by lane, the most that its receivers were ever allowed to hold without backup, and how many have failed
+    receivers: dict[int, tuple[float, int]] = field(default_factory=dict)
     bad_so_far: BadTally = field(default_factory=BadTally)
 
     @property
@@ -82,19 +82,20 @@ class Crew:
 
     def _lost_by_lane(self) -> dict[int, int]:
         """More than receivers can have lost is missing only where the state went with them, and is counted there."""
-        missing, possible = self._missing_by_lane(), self.possibly_lost
+        missing = self._missing_by_lane()
+        # Each failure takes at most what was allowed before it, and halves what the next one can take.
+        possible = {lane: math.floor(2 * most * (1 - 0.5**failed)) for lane, (most, failed) in self.receivers.items()}
         state_goes_too = self.mission.stepped and not self.mission.exact
         return {
-            lane: math.floor(possible.get(lane, 0.0))
-            if state_goes_too and lane in possible
-            else max(missing[lane], math.floor(possible.get(lane, 0.0)))
+            lane: possible[lane] if state_goes_too and lane in possible else max(missing[lane], possible.get(lane, 0))
             for lane in {*missing, *possible}
         }
 
-    def hear_of_receivers(self, possibly_lost: Mapping[int, float]) -> None:
+    def hear_of_receivers(self, receivers: Mapping[int, tuple[float, int]]) -> None:
         """What their failures can have taken never becomes less, also if the limits are lowered at a restart."""
-        for lane, items in possibly_lost.items():
-            self.possibly_lost[lane] = max(items, self.possibly_lost.get(lane, 0.0))
+        for lane, (most, failed) in receivers.items():
+            known = self.receivers.get(lane, (0.0, 0))
+            self.receivers[lane] = max(most, known[0]), max(failed, known[1])
 
     def _missing_by_lane(self) -> Counter[int]:
         missing: Counter[int] = Counter()
@@ -186,7 +187,7 @@ class Crew:
             agenda = calendar.agenda.after(window, [one.panes for one in self.reports if one.panes is not None])
         return {
             "agenda": agenda.to_json(),
-            "possibly_lost": {str(lane): items for lane, items in sorted(self.possibly_lost.items())},
+            "receivers": {str(lane): known for lane, known in sorted(self.receivers.items())},
             "items_lost": {str(lane): items for lane, items in sorted(self._missing_by_lane().items())},
             **self._counted().to_json(),
         }
@@ -217,5 +218,5 @@ class Crew:
                     operator=self.name,
                 )
             self.agenda = Agenda.from_json(found["agenda"])
-            self.hear_of_receivers({int(lane): items for lane, items in found.get("possibly_lost", {}).items()})
+            self.hear_of_receivers({int(lane): tuple(known) for lane, known in found.get("receivers", {}).items()})
             self.counters = Counters.from_json(found)

@@ -22,7 +22,7 @@ from afspark.errors import CheckpointError, UsageError, WorkerFailed
 from afspark.model.windows import Punctuation
 from afspark.runtime.assurance import told_facts
 from afspark.runtime.clock import Clock
-from afspark.runtime.coverage import declare_unread_records
+from afspark.runtime.coverage import declare_damaged_log, declare_unread_records
 from afspark.runtime.crew import Crew
 from afspark.runtime.ending import ending_batch, intended, is_intended, refuse_if_unfinished
 from afspark.runtime.faults import Phase
@@ -381,6 +381,8 @@ class Engine:
             crew.gaps = self.item_losses.by_batch_and_worker(crew.name, before=batch)
             crew.recount(extra.get("operators", {}).get(crew.name))
         self._hear_of_receivers()
+        for name, crew in self._drained():
+            declare_damaged_log(self.ledger, crew, batch, self.reception.damaged(name))
 
     def _crew(self, node: Node) -> Crew:
         mission = mission_of(
@@ -454,7 +456,7 @@ class Engine:
 
     def _hear_of_receivers(self) -> None:
         for name, crew in self._drained():
-            crew.hear_of_receivers(self.reception.possibly_lost(name))
+            crew.hear_of_receivers(self.reception.failures(name))
 
     def _let_go(self, batch: int) -> None:
         for name, crew in self._drained():

@@ -149,6 +149,7 @@ class Intake:
     def settle(self) -> bool:
         """Before a step is closed: whether any of its items is in the item log, so that its end must be durable."""
         try:
+            self._attach()
             return self._lane.settle(self.positions)
         except LaneAway:
             # What it has logged it will hand out again, unless the position is durable.
@@ -159,12 +160,15 @@ class Intake:
         self._confirmed, self._durable = dict(positions), durable
 
     def _pull(self, wait: float) -> Sequence[Pulled]:
-        if not self._attached:
-            self._meet(self._lane.attach(self._confirmed))
-            self._attached = True
+        self._attach()
         assert self._deadline is not None
         left = max(0.0, self._deadline - self._clock())
         return self._lane.pull(self.positions, self._confirmed, self._durable, size=self._size, wait=min(wait, left))
+
+    def _attach(self) -> None:
+        if not self._attached:
+            self._meet(self._lane.attach(self._confirmed))
+            self._attached = True
 
     def _meet(self, known: Attached) -> None:
         """Compares what the receiver has released with what the state has.

@@ -186,6 +186,8 @@ class Report:
     cells: int = 0
     memory: int = 0
     drift: Mapping[str, float] = field(default_factory=dict)
+    #: the thresholds it was applied under
+    theta: Mapping[str, float] = field(default_factory=dict)
     emitted: int = 0
     #: what a windowed operator has seen of time
     panes: PaneReport | None = None

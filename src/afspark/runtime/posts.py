@@ -79,13 +79,13 @@ class Posts(ABC):
             raise WorkerFailed(f"Receiver {number} is not there.", remedy="See the executors' logs.", receiver=number)
         return found, self.plans[number].allow(found.failures)
 
-    def possibly_lost(self) -> dict[int, float]:
-        """By lane, how many items its receiver's failures so far can have taken: each what was allowed before it."""
-        failures = {one.number: one.failures for one in self.announced()}
+    def failures(self) -> dict[int, tuple[float, int]]:
+        """By lane, how many items it may hold without backup before any failure, and its receiver's failures so far."""
+        found = {one.number: one.failures for one in self.announced()}
         return {
-            lane: 2 * (plan.items - plan.allow(failures[plan.number]).items)
+            lane: (plan.items, found[plan.number])
             for plan in self.plans
-            if plan.number in failures and math.isfinite(plan.items)
+            if plan.number in found and math.isfinite(plan.items)
             for lane in plan.lanes
         }
 

@@ -90,9 +90,15 @@ class Reception:
             found |= posts.stats()
         return found
 
-    def possibly_lost(self, name: str) -> dict[int, float]:
-        """By lane, how many items failures of a source's receivers can have taken, told by a producer or not."""
-        return self._posts[name].possibly_lost() if name in self._posts else {}
+    def failures(self, name: str) -> dict[int, tuple[float, int]]:
+        """By lane of a source: what it may hold without backup before any failure, and its receiver's failures."""
+        return self._posts[name].failures() if name in self._posts else {}
+
+    def damaged(self, name: str) -> list[str]:
+        """Objects of the item log that could not be read."""
+        stats = self._posts[name].stats() if name in self._posts else {}
+        lanes = [lane for one in stats.values() for lane in one["lanes"].values()]
+        return sorted({damaged for lane in lanes for damaged in lane["damaged"]})
 
     def watch(self, seconds: float) -> dict[str, float]:
         """What came since the last batch, which took so long."""

@@ -100,14 +100,17 @@ class Member:
             chain, previous = extend(chain, previous, backup)
         hole = self.restart_chain and not any(backup.full for backup in report.backups)
         strikes = terms.remembered(self.strikes, calendar or Calendar())
+        theta = terms.theta(strikes)
+        # It may have applied the batch for an earlier driver, whose limits were higher.
+        older = {name: most for name, most in report.theta.items() if most > theta.get(name, most)}
         return replace(
             self,
             completed=self.completed + 1,
             hint=Hint.RESUME,
             chain=chain,
             previous=previous,
-            recheck=False,
-            older_theta=None,
+            recheck=bool(older),
+            older_theta=older or None,
             restart_chain=hole,
             strikes=strikes,
             waiting=0 if report.feedback_durable else sum(report.fed_back.values()),
@@ -120,7 +123,7 @@ class Member:
             failures=self.failures,
             completed=self.completed,
             host=self.home,
-            theta=terms.theta(self.strikes),
+            theta=terms.theta(self.strikes) | dict(self.older_theta or {}),
             chain=self.chain,
             previous=self.previous,
             strikes=tuple(strike.to_json() for strike in self.strikes),

@@ -10,7 +10,8 @@ that backup is durable: until then they stay with their receiver, which hands th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -23,6 +24,9 @@ from afspark.store.quarantine import BadBatch
 from afspark.store.reading import read_sealed
 
 Positions = Mapping[str, int]
+
+#: Names of one backup's attempts.
+_ATTEMPTS = 10**6
 
 #: Where a backup's meta holds the passage it was made in.
 PASSAGE = "passage"
@@ -105,10 +109,34 @@ class Unnamed:
 
     passage: Passage | None = None
     traces: tuple[Trace, ...] = ()
+    #: damaged, and not because their writer died while it wrote them
+    rotten: tuple[str, ...] = ()
 
     def undeclared(self, order: Order, window: Window | None) -> Trace | None:
         """The first incarnation whose loss is not counted yet, or not for all that it had seen."""
         return next((trace for trace in self.traces if not trace.is_counted(order, window)), None)
+
+
+def attempt_of(number: int) -> int:
+    """The last part of a backup's name: no other one has it, and it tells the ``number`` if the backup is damaged."""
+    return number * _ATTEMPTS + secrets.randbelow(_ATTEMPTS)
+
+
+def _rotten(damaged: Sequence[str], newest: BackupNumber) -> tuple[str, ...]:
+    """Those after the ``newest`` sound one that had to be durable, because their writer has begun another one since.
+
+    At most one backup is under way at a time, so only the last of all can have been cut short by a death.
+    """
+    origins = {name: parse_object_name(name) for name in damaged}
+    after = sorted(
+        (origin.incarnation, origin.attempt // _ATTEMPTS, name)
+        for name, origin in origins.items()
+        if origin is not None and (origin.incarnation, origin.attempt // _ATTEMPTS) > newest[1:]
+    )
+    if not after:
+        return ()
+    writer, last, _ = after[-1]
+    return tuple(name for incarnation, number, name in after if incarnation == writer and number < last)
 
 
 def find_unnamed(mission: Mission, order: Order) -> Unnamed:
@@ -124,7 +152,7 @@ def find_unnamed(mission: Mission, order: Order) -> Unnamed:
     damaged = tuple(name for name, sealed in found if isinstance(sealed, Damage))
     steps = [(name, sealed) for name, sealed in found if not isinstance(sealed, Damage) and PASSAGE in sealed.meta]
     if not steps:
-        return Unnamed(Passage(damaged=damaged) if damaged else None)
+        return Unnamed(Passage(damaged=damaged) if damaged else None, rotten=_rotten(damaged, NO_BACKUP))
     newest: dict[int, tuple[Passage, str, Sealed]] = {}
     for name, sealed in steps:
         passage = Passage.from_text(sealed.meta[PASSAGE])
@@ -134,7 +162,8 @@ def find_unnamed(mission: Mission, order: Order) -> Unnamed:
     passage, name, sealed = newest[max(newest)]
     own = ObjectRef.of(name, store.get(name), cells=sealed.meta["cells"], full=sealed.meta["full"])
     traces = tuple(Trace(writer, passage.panes) for writer, (passage, _, _) in sorted(newest.items()))
-    return Unnamed(replace(passage, backups=(*passage.backups, own), damaged=damaged), traces)
+    restored = replace(passage, backups=(*passage.backups, own), damaged=damaged)
+    return Unnamed(restored, traces, _rotten(damaged, passage.newest))
 
 
 def _is_step_of(name: str, mission: Mission, order: Order) -> bool:

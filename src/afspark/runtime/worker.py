@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -35,7 +34,7 @@ from afspark.runtime.quarantining import take_items
 from afspark.runtime.residence import Address, Residence
 from afspark.runtime.segment import SegmentAddress, SegmentRoot
 from afspark.runtime.shift import ROWS, WINDOWS, Feed, Output, Shift, feedback_for, waiting_feedback
-from afspark.runtime.steps import PASSAGE, Passage, find_unnamed
+from afspark.runtime.steps import PASSAGE, Passage, attempt_of, find_unnamed
 from afspark.runtime.writes import Writes
 from afspark.store import ObjectRef, extend, load_chain, object_name, seal
 
@@ -203,11 +202,13 @@ class _Task:
         self.probe(Phase.RECOVERING)
         order = self.order
         chain, previous = order.chain, order.previous
+        rotten: tuple[str, ...] = ()
         if self.mission.stepped:
             unnamed = find_unnamed(self.mission, order)
             undeclared = None if self.mission.exact else unnamed.undeclared(order, self.mission.window)
             if undeclared is not None:
                 raise _Undeclared(undeclared)
+            rotten = unnamed.rotten
             if unnamed.passage is not None:
                 for backup in unnamed.passage.backups:
                     chain, previous = extend(chain, previous, backup)
@@ -216,9 +217,10 @@ class _Task:
         self.restored_cells = self._panes(home).restore(loaded.images, order.calendar.needed_from)
         for port, packets in waiting_feedback(loaded.images, order.batch - 1).items():
             home.keep(order.batch - 1, port, pack_packets(packets))
-        if loaded.damaged:
+        damaged = [*(damage.name for damage in loaded.damaged), *rotten]
+        if damaged:
             # Kept with the state until its first batch: this process may die before it can report.
-            home.note(json.dumps([damage.name for damage in loaded.damaged]))
+            home.note(json.dumps(damaged))
 
     def _panes(self, home: Residence) -> Panes:
         window, first = self.mission.window, self.order.calendar.needed_from
@@ -282,7 +284,8 @@ class _Task:
 
     def _run(self, home: Residence, panes: Panes) -> Output:
         applying = partial(self.probe, Phase.APPLYING)
-        first = home.step == 0
+        # A state restored inside the batch has what comes before its items.
+        first = home.step == 0 and not self.passage.backups
         shift = Shift(self.mission, self.order, self.operator, panes, applying, self.passage.panes, first=first)
         return shift.run(self.feed)
 
@@ -322,7 +325,7 @@ class _Task:
         """Damaged backups of steps, whose items were confirmed nevertheless, are no loss that any bound covers."""
         missed = isinstance(self.feed, LaneFeed) and self.feed.intake.misses_backup
         if missed and not set(self.passage.damaged) <= set(self.damaged):
-            self.damaged = (*self.damaged, *self.passage.damaged)
+            self.damaged = tuple(dict.fromkeys((*self.damaged, *self.passage.damaged)))
             home.note(json.dumps(self.damaged))
 
     def _close_step(self, home: Residence, panes: Panes, output: Output, *, settled: bool) -> None:
@@ -367,6 +370,7 @@ class _Task:
             cells=sum(state.size for _, _, state in panes.named()),
             memory=home.columns.memory,
             drift=panes.drifts(self._tick(output)),
+            theta=dict(self.order.theta),
             emitted=emitted,
             panes=output.panes,
             seconds=self.clock.seconds,
@@ -423,7 +427,12 @@ class _Task:
     def _is_named(self, seen: PaneReport | None) -> bool:
         if self._named is None and not self.order.counts:
             return False
-        if seen is None or isinstance(self.mission.window, Decaying):
+        window = self.mission.window
+        if window is not None and window.by == "count":
+            # How many items were counted must not go back, or all windows after it would move.
+            assert isinstance(self.feed, LaneFeed)
+            return self.feed.intake.positions == self.passage.positions
+        if seen is None or isinstance(window, Decaying):
             return True
         named = frozenset() if self._named is None else self._named.panes
         return seen.panes <= (named | self.order.calendar.exposed)
@@ -460,9 +469,8 @@ class _Task:
 
     def _object_name(self) -> str:
         order, mission = self.order, self.mission
-        return object_name(
-            mission.epoch, mission.operator_name, order.worker, order.incarnation, order.batch, secrets.randbelow(10**9)
-        )
+        attempt = attempt_of(self.passage.newest.number if isinstance(self.feed, LaneFeed) else 0)
+        return object_name(mission.epoch, mission.operator_name, order.worker, order.incarnation, order.batch, attempt)
 
     def _meta(self, full: bool, cells: int, seen: PaneReport | None) -> dict[str, Any]:
         steps: dict[str, Any] = {}

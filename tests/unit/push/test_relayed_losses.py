@@ -29,11 +29,14 @@ def test_what_a_relay_loses_is_told_of_its_readers(tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     arrived = BEFORE + AFTER
     assert told["counts"] == {"ones": arrived, "threes": 3 * arrived}, "the items that wait are meant to be lost"
-    assert told["bounds"] == {"ones": {"counts": LOST}, "threes": {"counts": 3 * LOST}}
-    assert all(row["counts"] == LOST for row in told["delivered"].values()), "rows that lack items say so"
+    # Half of the budget for each reader, and half of that for the first failure: a producer may never come back to tell.
+    most = LIMIT / 2 / 2
+    assert most >= LOST
+    assert told["bounds"] == {"ones": {"counts": most}, "threes": {"counts": 3 * most}}
+    assert all(row["counts"] == most for row in told["delivered"].values()), "rows that lack items say so"
     lost = {name: sum(items for one, items in told["item_losses"] if one == name) for name in ("ones", "threes")}
     assert lost == {"ones": LOST, "threes": LOST}
     assert told["operators"] == ["ones", "threes"]
-    assert told["inspected"] == {"ones": [{"counts": LOST}, LOST], "threes": [{"counts": 3 * LOST}, LOST]}
+    assert told["inspected"] == {"ones": [{"counts": most}, most], "threes": [{"counts": 3 * most}, most]}
     # Half of the budget each, for two lanes; a relay has none.
     assert told["plan"] == [LIMIT / 2 / (2 * 2)] and told["why"].startswith("1/2 of")

@@ -15,6 +15,7 @@ from afspark.errors import BackupLost
 from afspark.model.states import HashTable
 from afspark.model.windows import Agenda, Hopping, PaneReport
 from afspark.policies import Approximate
+from afspark.runtime.census import muster
 from afspark.runtime.faults import Phase
 from afspark.runtime.intake import LaneAway
 from afspark.runtime.lifecycle import Hint
@@ -24,7 +25,7 @@ from afspark.runtime.roster import Member
 from afspark.runtime.segment import SegmentAddress, process_cache
 from afspark.runtime.steps import find_unnamed
 from afspark.runtime.terms import Terms
-from afspark.store import open_store
+from afspark.store import Loss, open_store
 from afspark.store.naming import OBJECTS
 from tests.unit.runtime.test_steps import A, Bench, Died, FakeLane, GatedStore
 
@@ -243,6 +244,47 @@ def test_a_worker_is_not_restored_while_its_receiver_is_away(bench: Approximatin
     assert bench.run(Away([[1]])).status is Status.BUSY
 
 
+def test_backups_that_had_to_be_durable_and_are_damaged_are_not_covered_whatever_the_receiver_knows(
+    bench: Approximating,
+) -> None:
+    """A receiver that died as well remembers no number; but only the last backup can have been cut short."""
+    bench.exact = True
+    lane = FakeLane([[1, 2], [3], [4, 5], [6], [7]])
+    with pytest.raises(Died):
+        bench.run(lane, probe=dies_in_step(5))
+    bench.lose()
+    found = find_unnamed(bench.mission, bench.order(incarnation=2)).passage
+    assert found is not None
+    names = [backup.name for backup in found.backups]
+    for name in names[1:]:
+        bench.store.put(name, bench.store.get(name)[:-1])
+    report = bench.run(FakeLane(lane.portions), hint=Hint.RECOVER, incarnation=2)
+    assert set(report.damaged) == set(names[1:-1])
+
+
+def test_a_process_that_takes_up_a_batch_attaches_before_it_says_anything_else(bench: Approximating) -> None:
+    """The lane belongs to the process that died; whoever does not take it over is refused."""
+
+    class Owned(FakeLane):
+        attached = False
+
+        def attach(self, positions: Any) -> Any:
+            self.attached = True
+            return super().attach(positions)
+
+        def settle(self, positions: Any) -> bool:
+            assert self.attached
+            return super().settle(positions)
+
+    lane = Owned([[1, 2], [3], [4, 5]])
+    with pytest.raises(Died):
+        bench.run(lane, probe=dies_in_step(2))
+    process_cache().clear()
+    lane.attached = False
+    assert bench.run(lane, hint=Hint.RESUME).status is Status.APPLIED
+    assert lane.attached
+
+
 # --- windows ------------------------------------------------------------------------------------------------
 
 
@@ -287,3 +329,42 @@ def test_a_loss_is_told_by_the_threshold_its_backup_was_made_under() -> None:
     lost = member.lost(terms, "b")
     assert lost.strikes[-1].taken == {"n": 1000.0} and lost.older_theta is None
     assert Member(worker=0, home="a", completed=3).lost(terms, "b").strikes[-1].taken == {"n": 10.0}
+
+
+def test_a_batch_applied_under_a_higher_limit_is_told_by_that() -> None:
+    """It was applied for a driver that died before its commit; the next one has a lower limit."""
+    terms = Terms(tolerance=Approximate(20.0), states={"n": HashTable()}, place=Place(workers=1))
+    report = Report(worker=0, status=Status.APPLIED, host="a", theta={"n": 1000.0})
+    member = Member(worker=0, home="a").applied(report, terms)
+    assert member.recheck and member.record(terms).theta == {"n": 1000.0}
+    assert member.lost(terms, "b").strikes[-1].taken == {"n": 1000.0}
+    again = member.applied(replace(report, theta={"n": 10.0}), terms)
+    assert not again.recheck and again.record(terms).theta == {"n": 10.0}
+
+
+def test_thresholds_that_failures_have_halved_are_not_lowered_limits() -> None:
+    """However often everything is lost within one batch, the losses add up to less than Θ."""
+    terms = Terms(tolerance=Approximate(THETA), states={"n": HashTable()}, place=Place(workers=1))
+    record = Member(worker=0, home="a", completed=3).record(terms)
+    losses: list[Loss] = []
+    for number in range(6):
+        members, undeclared = muster(
+            batch=4, terms=terms, slots={"a": 1}, records=[record], losses=losses, survivors=[]
+        )
+        (member,) = members
+        lost = member.lost(terms, "a", None, None if undeclared else Trace(member.incarnation))
+        strike = lost.strikes[-1].to_json()
+        losses.append(
+            Loss(
+                batch=4,
+                operator="o",
+                worker=0,
+                incarnation=member.incarnation,
+                counted=True,
+                cause="",
+                theta={},
+                failures=number,
+                strike=strike,
+            )
+        )
+    assert terms.realised([lost.strikes])["n"] < THETA

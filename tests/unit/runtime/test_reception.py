@@ -184,14 +184,14 @@ def test_items_stay_with_their_receiver_until_spark_has_committed_their_batch(ti
 
 def test_what_a_receivers_death_can_have_taken_is_told_even_if_no_producer_comes_back(ticks: Ticks) -> None:
     lanes = range(WORKERS)
-    assert ticks.reception.possibly_lost(ticks.name) == dict.fromkeys(lanes, 0.0)
+    assert ticks.reception.failures(ticks.name) == dict.fromkeys(lanes, (250.0, 0))
     with Producer(ticks.address, "p", SCHEMA, batch_rows=1) as producer:
         producer.send(pa.record_batch({"n": [1, 2, 3]}, schema=SCHEMA))
         producer.flush(10)
-        # l = 1000 / (2 · 2 workers), and half of it after the first failure.
-        for told in (250.0, 375.0):
+        for failed in (1, 2):
             ticks.reception.crash()
-            assert ticks.reception.possibly_lost(ticks.name) == dict.fromkeys(lanes, told)
+            # l = 1000 / (2 · 2 workers)
+            assert ticks.reception.failures(ticks.name) == dict.fromkeys(lanes, (250.0, failed))
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_items_that_went_with_a_state_are_counted_there(stepped: bool, exact: bo
     crew = Crew(cast("Any", SimpleNamespace(keyed=False, workers=1)), cast("Any", SimpleNamespace(mission=mission)))
     crew.entrances = [crew]
     crew.gaps = {(1, 0): 30, (4, 0): 10}
-    crew.hear_of_receivers({0: 10.0})
-    # A lower limit at a restart takes nothing back.
-    crew.hear_of_receivers({0: 4.0})
+    crew.hear_of_receivers({0: (10.0, 0)})
+    # The first failure was that of a receiver with the limit of then; a lower one at the restart takes nothing back.
+    crew.hear_of_receivers({0: (4.0, 1)})
     assert crew.lost_items() == told

@@ -44,7 +44,7 @@ def relayed(*nodes: Node, sources: tuple[str, ...] = (SOURCE,)) -> Pipeline:
 def allowed(pipeline: Pipeline, relay: str = "relay") -> tuple[float, float]:
     """l of a lane, and γ of a producer over all lanes."""
     reader = pipeline.node(relay)
-    (plan,) = desk_plans(Pushed.of(SCHEMA, lanes=reader.workers), reader, pipeline)
+    (plan,) = desk_plans(Pushed.of(SCHEMA, lanes=reader.workers), reader, pipeline, "secret")
     return plan.items, plan.unacked
 
 
