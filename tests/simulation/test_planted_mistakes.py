@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from afspark.model.states import HashTable
 from afspark.model.states.cells import CellState
-from afspark.runtime import census, lifecycle, worker
+from afspark.runtime import assurance, census, lifecycle, worker
 from afspark.runtime.lifecycle import Action, Hint, Position
 from afspark.runtime.panes import Panes
 from afspark.runtime.terms import Terms
@@ -83,6 +84,23 @@ def damage_not_told(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(worker, "load_chain", lambda *given: replace(real(*given), damaged=()))
 
 
+def thresholds_of_one_worker_for_shares_that_overlap(patch: pytest.MonkeyPatch) -> None:
+    """Tables are taken for disjoint, whatever their keys are."""
+    patch.setattr(HashTable, "disjoint", property(lambda self: True))
+
+
+def lowered_threshold_told_of_older_backups(patch: pytest.MonkeyPatch) -> None:
+    """A loss is told by the θ of today, though its backup was made under yesterday's."""
+    real = Terms.strike
+    patch.setattr(
+        Terms, "strike", lambda self, strikes, calendar, trace, older=None: real(self, strikes, calendar, trace)
+    )
+
+
+def damage_leaves_the_bound_as_it_was(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(assurance, "uncovered", lambda crew, window=None: [])
+
+
 MISTAKES: list[Plant] = [
     backup_counted_before_it_is_durable,
     threshold_not_halved,
@@ -91,6 +109,9 @@ MISTAKES: list[Plant] = [
     half_applied_batch_kept,
     chain_forgotten_by_a_new_driver,
     damage_not_told,
+    thresholds_of_one_worker_for_shares_that_overlap,
+    lowered_threshold_told_of_older_backups,
+    damage_leaves_the_bound_as_it_was,
 ]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -18,6 +20,8 @@ from tests.simulation.pushed.world import PushedWorld
 
 SCHEMA = pa.schema([("item", pa.int64()), ("key", pa.int64()), ("value", pa.int64()), ("at", pa.float64())])
 KEYS = 4
+#: More than any schedule sends.
+MOST_ITEMS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,26 @@ class Item:
     key: int
     value: int
     at: float
+
+
+class Stock(NamedTuple):
+    """Items to send, as they are and as Arrow has them."""
+
+    items: list[Item]
+    batch: pa.RecordBatch
+
+
+@lru_cache
+def stocked(begin: float) -> Stock:
+    """Items whose times begin there and go on with their numbers, in about that order."""
+    rng = random.Random(0)
+    items = [
+        Item(number, rng.randrange(KEYS), rng.randint(1, LARGEST), begin + max(0, number + rng.randint(-6, 3)))
+        for number in range(MOST_ITEMS)
+    ]
+    columns = [[getattr(one, name) for one in items] for name in SCHEMA.names]
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)]
+    return Stock(items, pa.record_batch(arrays, schema=SCHEMA))
 
 
 class Ledger:
@@ -133,20 +157,12 @@ class Producer:
         dice = self.here.dice.at(self.here.moments.next(f"{self.name} sends"))
         lane = self._turn % self.schedule.lanes
         self._turn += 1
-        most = max(1, int(min(self.limit / 2, 3)))
-        items = []
-        for _ in range(dice.randint(1, most)):
-            number = self.ledger.count
-            self.ledger.count += 1
-            at = self.schedule.epoch + max(0, number + dice.randint(-6, 3))
-            if self.left < self.schedule.pieces / 2:
-                at += self.schedule.leap
-            items.append(Item(number, dice.randrange(KEYS), dice.randint(1, LARGEST), at))
-        self.ledger.sent.setdefault((lane, self.id), []).extend(items)
-        columns = [[getattr(one, name) for one in items] for name in SCHEMA.names]
-        batch = pa.record_batch(
-            [pa.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA
-        )
+        first, span = self.ledger.count, dice.randint(1, max(1, int(min(self.limit / 2, 3))))
+        self.ledger.count += span
+        leap = self.schedule.leap if self.left < self.schedule.pieces / 2 else 0.0
+        stock = stocked(self.schedule.epoch + leap)
+        self.ledger.sent.setdefault((lane, self.id), []).extend(stock.items[first : first + span])
+        batch = stock.batch.slice(first, span)
         self._send(self.unacked.admit(lane, batch, batch.nbytes))
 
     def _send(self, piece: Piece) -> None:

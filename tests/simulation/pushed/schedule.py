@@ -106,14 +106,14 @@ class PushedSchedule:
 
 def draw(seed: int) -> PushedSchedule:
     rng = random.Random(f"pushed-{seed}")
-    behind = rng.choice((1, 2, 2, 3)) if rng.random() < 0.25 else None
+    behind = rng.choice((1, 2, 2, 3)) if rng.random() < 0.2 else None
     # A relay has as many workers as the operator behind it, and each of them a lane.
     lanes = behind or rng.choice((1, 1, 1, 2))
     window = _window(rng, rng.choice(("none", "none", "hopping", "sliding", "decaying")), behind is None and lanes == 1)
     divergence = rng.choice(("manhattan", "max", "max" if behind else "manhattan", "euclidean", "keys"))
     if isinstance(window, Decaying) and divergence == "keys":
         divergence = "manhattan"
-    batches = rng.choice((1, 2, 2) if behind else (1, 1, 1, 2, 2, 3))
+    batches = rng.choice((1, 2) if behind else (1, 1, 1, 2))
     drawn = PushedSchedule(
         seed=seed,
         lanes=lanes,
@@ -135,13 +135,13 @@ def draw(seed: int) -> PushedSchedule:
         failures=rng.choice((1, 2, 3, 4, 6)),
         rate=rng.choice((0.02, 0.05, 0.1)),
         spared=rng.choice((0, 0, 30, 60, 100)),
-        seconds=rng.choice((0.08, 0.12, 0.25)),
+        seconds=rng.choice((0.06, 0.06, 0.1, 0.2)),
         troubles=_troubles(rng),
         hunted=rng.choice(HUNTED) if rng.random() < 0.4 else None,
         corrupts=rng.random() < 0.05,
-        relentless=rng.random() < 0.12,
+        relentless=rng.random() < 0.08,
         ends=window is not None and rng.random() < 0.4,
-        drains=rng.random() < 0.5,
+        drains=rng.random() < 0.3,
     )
     if drawn.relentless:
         drawn = replace(drawn, batches=3, times=_times(rng, 3), rate=drawn.rate / 2)

@@ -79,7 +79,7 @@ class PushedSimulation:
             self.truth.take(self._reached, self.engine.crew(NAME))
             self.outcome.batches += 1
             self._look(batch)
-            if self.world.chance("a user asks for results") < 0.1:
+            if self.world.chance("a user asks for results") < 0.05:
                 self._ask(batch)
 
     def _drain(self, batch: int) -> None:

@@ -258,6 +258,8 @@ class PushedWorld(World):
         if not fiber.resume():
             self.say(f"a task of {self._who()} is taken for dead")
             self.stalled.append((fiber, self.host))
+            if self.task is not None and self.happens("its state goes", 0.5):
+                self.lose([self.task], "and its folder is removed")
             return False, None
         if fiber.error is not None:
             raise fiber.error

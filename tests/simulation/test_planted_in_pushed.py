@@ -1,0 +1,258 @@
+"""The simulator finds mistakes about pushed items: each is planted, and some of the schedules that fit must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from afspark.model.states import HashTable
+from afspark.model.windows import Decaying, fading
+from afspark.policies import Approximate, MiniBatch
+from afspark.push.desk import DeskPlan
+from afspark.push.lane import Lane
+from afspark.push.ownership import LaneOwnership
+from afspark.runtime import assurance, worker
+from afspark.runtime.crew import Crew
+from afspark.runtime.intake import Intake
+from afspark.runtime.orders import Trace
+from afspark.runtime.steps import Unnamed
+from afspark.runtime.terms import Terms
+from tests.simulation.memory import MemorySegment
+from tests.simulation.pushed.running import Failure, attempt, simulate
+from tests.simulation.pushed.schedule import PushedSchedule, draw
+from tests.simulation.pushed.seams import pushed_world
+from tests.simulation.pushed.wire import SlowWrite
+from tests.simulation.pushed.world import PushedWorld
+from tests.simulation.simulation import Broken
+from tests.simulation.world import world
+
+#: How many fitting schedules may pass before a mistake is found.
+MOST = 600
+
+Fits = Callable[[PushedSchedule], bool]
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """``fits``: the schedules that could notice."""
+
+    plant: Callable[[pytest.MonkeyPatch], None]
+    fits: Fits
+
+    def __str__(self) -> str:
+        return self.plant.__name__
+
+
+def is_exact(schedule: PushedSchedule) -> bool:
+    return isinstance(schedule.tolerance, MiniBatch)
+
+
+def loses_state(schedule: PushedSchedule) -> bool:
+    return bool({"folder", "host", "everything", "vanish", "system"} & set(schedule.troubles))
+
+
+def approximates(schedule: PushedSchedule) -> bool:
+    return isinstance(schedule.tolerance, Approximate) and schedule.tolerance.theta > 0 and loses_state(schedule)
+
+
+def loses_items(schedule: PushedSchedule) -> bool:
+    limited = isinstance(schedule.tolerance, Approximate) and schedule.tolerance.items > 0
+    return limited and bool({"receiver", "driver", "system"} & set(schedule.troubles))
+
+
+def unguarded(patch: pytest.MonkeyPatch) -> None:
+    """Without what stops a query whose receiver is ahead of a restored worker: the mistake itself has to show."""
+    real = Intake._meet
+
+    def meet(self: Intake, known: Any) -> None:
+        assert self._start is not None
+        self._start = replace(self._start, losses_counted=True)
+        real(self, replace(known, durable=self._start.durable))
+
+    patch.setattr(Intake, "_meet", meet)
+
+
+# --- what was lost, and what is told of it ------------------------------------------------------------------
+
+
+def step_backups_of_the_same_request_passed_over(patch: pytest.MonkeyPatch) -> None:
+    """A retried request does not look at what its first attempt has made durable."""
+    unguarded(patch)
+    real = worker.find_unnamed
+
+    def find_unnamed(mission: Any, order: Any) -> Unnamed:
+        found = real(mission, order)
+        own = found.passage is not None and found.passage.newest.incarnation == order.incarnation
+        return Unnamed() if own else found
+
+    patch.setattr(worker, "find_unnamed", find_unnamed)
+
+
+def loss_in_a_tick_not_counted(patch: pytest.MonkeyPatch) -> None:
+    """Only an incarnation that has completed a batch can have lost anything."""
+    unguarded(patch)
+    patch.setattr(Unnamed, "undeclared", lambda self, counted: None)
+
+
+def panes_of_the_last_commit_struck(patch: pytest.MonkeyPatch) -> None:
+    """A loss is told of the panes that the last record knew, not of those opened since."""
+    unguarded(patch)
+    real, blank = Terms.strike, Unnamed.undeclared
+
+    def undeclared(self: Unnamed, counted: Any) -> Trace | None:
+        known = {trace.incarnation: trace.panes for trace in self.traces if trace.incarnation in counted}
+        return blank(self, counted | known)
+
+    def strike(self: Terms, strikes: Any, calendar: Any, trace: Trace, older: Any = None) -> Any:
+        return real(self, strikes, calendar, Trace(trace.incarnation), older)
+
+    patch.setattr(Unnamed, "undeclared", undeclared)
+    patch.setattr(Terms, "strike", strike)
+
+
+def backups_numbered_by_the_clock(patch: pytest.MonkeyPatch) -> None:
+    """The newest backup of a step is the one with the latest time on the wall."""
+    unguarded(patch)
+
+    def number_backup(self: MemorySegment) -> int:
+        here = world()
+        assert isinstance(here, PushedWorld)
+        return int(here.wall() * 1000)
+
+    patch.setattr(MemorySegment, "number_backup", number_backup)
+
+
+def thresholds_of_one_worker_for_shares_that_overlap(patch: pytest.MonkeyPatch) -> None:
+    """Tables are taken for disjoint, whatever their keys are."""
+    patch.setattr(HashTable, "disjoint", property(lambda self: True))
+
+
+def decaying_state_keeps_its_first_base(patch: pytest.MonkeyPatch) -> None:
+    """However far event time has come, a state stays in the units that it began with."""
+    patch.setattr(fading, "needs_rebase", lambda window, tick, base: False)
+
+
+def lowered_threshold_told_of_older_backups(patch: pytest.MonkeyPatch) -> None:
+    real = Terms.strike
+    patch.setattr(
+        Terms, "strike", lambda self, strikes, calendar, trace, older=None: real(self, strikes, calendar, trace)
+    )
+
+
+def losses_of_a_relay_told_of_nobody(patch: pytest.MonkeyPatch) -> None:
+    """Items that a relay has lost are in no bound of the operator behind it."""
+    real = Crew.lost_items
+
+    def lost_items(self: Crew, lane: int | None = None) -> int:
+        return real(self, lane) if self.mission.pushed else 0
+
+    patch.setattr(Crew, "lost_items", lost_items)
+
+
+def damage_leaves_the_bound_as_it_was(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(assurance, "uncovered", lambda crew, window=None: [])
+
+
+# --- receivers, lanes and steps -----------------------------------------------------------------------------
+
+
+def items_confirmed_before_their_backup_is_durable(patch: pytest.MonkeyPatch) -> None:
+    """A backup under way is taken for durable."""
+    unguarded(patch)
+    patch.setattr(SlowWrite, "is_alive", lambda self: False)
+
+
+def zombies_keep_their_lane(patch: pytest.MonkeyPatch) -> None:
+    """A process whose request was sent again goes on to take and confirm items."""
+    unguarded(patch)
+
+    def claim(self: LaneOwnership, incarnation: int, fence: int, owner: str = "", *, takes_over: bool = False) -> bool:
+        changes = (incarnation, fence) > self._claim
+        self._claim = max(self._claim, (incarnation, fence))
+        return changes
+
+    patch.setattr(LaneOwnership, "claim", claim)
+
+
+def allowance_not_halved_by_dead_receivers(patch: pytest.MonkeyPatch) -> None:
+    real = DeskPlan.allow
+    patch.setattr(DeskPlan, "allow", lambda self, failures: real(self, 0))
+
+
+def everything_acknowledged_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Items are acknowledged however many are in no log."""
+    patch.setattr(Lane, "_fits", lambda self, entry, now: True)
+
+
+MISTAKES = [
+    Mistake(step_backups_of_the_same_request_passed_over, lambda one: is_exact(one) and loses_state(one)),
+    Mistake(loss_in_a_tick_not_counted, approximates),
+    Mistake(panes_of_the_last_commit_struck, lambda one: approximates(one) and one.window is not None),
+    Mistake(backups_numbered_by_the_clock, lambda one: is_exact(one) and "clock" in one.troubles and loses_state(one)),
+    Mistake(
+        thresholds_of_one_worker_for_shares_that_overlap,
+        lambda one: approximates(one) and bool(one.behind) and one.table == "other" and one.divergence == "max",
+    ),
+    Mistake(
+        decaying_state_keeps_its_first_base,
+        lambda one: isinstance(one.window, Decaying) and one.window.by == "event" and one.leap > 0,
+    ),
+    Mistake(
+        lowered_threshold_told_of_older_backups,
+        lambda one: approximates(one) and bool({"driver", "system"} & set(one.troubles)) and min(one.factors) < 1,
+    ),
+    Mistake(losses_of_a_relay_told_of_nobody, lambda one: loses_items(one) and bool(one.behind)),
+    Mistake(damage_leaves_the_bound_as_it_was, lambda one: one.corrupts and loses_state(one)),
+    Mistake(items_confirmed_before_their_backup_is_durable, lambda one: is_exact(one) and loses_state(one)),
+    Mistake(zombies_keep_their_lane, lambda one: "stall" in one.troubles),
+    Mistake(allowance_not_halved_by_dead_receivers, loses_items),
+    Mistake(everything_acknowledged_at_once, lambda one: is_exact(one) and loses_state(one)),
+]
+
+
+@pytest.fixture(autouse=True)
+def _world() -> Iterator[None]:
+    with pushed_world():
+        yield
+
+
+def found_by(fits: Fits) -> int | None:
+    """The first fitting seed that breaks a promise."""
+    tried = 0
+    for seed in range(200 * MOST):
+        if not fits(draw(seed)):
+            continue
+        tried += 1
+        if isinstance(attempt(seed), Failure):
+            return seed
+        if tried >= MOST:
+            return None
+    return None
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=str)
+def test_a_planted_mistake_is_found(mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        mistake.plant(patch)
+        seed = found_by(mistake.fits)
+    assert seed is not None, f"{MOST} schedules did not notice: {mistake.plant.__doc__ or mistake}"
+    simulate(seed)
+
+
+def test_a_failure_is_told_with_the_events_that_make_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few of those that came to pass are enough, and the command that is printed replays them."""
+    with monkeypatch.context() as patch:
+        loss_in_a_tick_not_counted(patch)
+        seed = found_by(approximates)
+        assert seed is not None
+        with pytest.raises(
+            Broken, match=f"python -m tests.simulation --pushed --only [0-9a-f,]+ --seed {seed} -v"
+        ) as told:
+            simulate(seed)
+        only = frozenset(str(told.value).split("--only ")[1].split(" ")[0].split(","))
+        assert isinstance(attempt(seed, only), Failure)
+        for name in only:
+            assert not isinstance(attempt(seed, only - {name}), Failure)
