@@ -29,7 +29,7 @@ def test_what_a_relay_loses_is_told_of_its_readers(tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     arrived = BEFORE + AFTER
     assert told["counts"] == {"ones": arrived, "threes": 3 * arrived}, "the items that wait are meant to be lost"
-    # Half of the budget for each reader, and half of that for the first failure: a producer may never come back to tell.
+    # Half of the budget for each reader, half of that for the first failure: a producer may never come back to tell.
     most = LIMIT / 2 / 2
     assert most >= LOST
     assert told["bounds"] == {"ones": {"counts": most}, "threes": {"counts": 3 * most}}

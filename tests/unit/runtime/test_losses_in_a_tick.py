@@ -23,6 +23,7 @@ from afspark.runtime.orders import Calendar, Mission, Report, Status, Trace
 from afspark.runtime.panes import Panes, label
 from afspark.runtime.roster import Member
 from afspark.runtime.segment import SegmentAddress, process_cache
+from afspark.runtime.shift import Shift
 from afspark.runtime.steps import find_unnamed
 from afspark.runtime.terms import Terms
 from afspark.store import Loss, open_store
@@ -301,6 +302,42 @@ def test_a_pane_opened_in_the_tick_is_struck_as_well(bench: Approximating) -> No
     assert {name for strike in bench.member.strikes for name in strike.taken} == {"seen@0", "seen@1"}
     observed = 400 - bench.state()["seen@1"].get(15, 0)
     assert 0 < observed <= bench.terms.realised([bench.member.strikes], window=1)["seen"] == THETA / 2
+
+
+def test_windows_by_count_do_not_move_because_items_were_lost(bench: Approximating) -> None:
+    """How many were counted is in a backup before their items are confirmed, whatever the threshold allows."""
+    bench.window = Hopping(50, by="count")
+    lane = FakeLane(same_key(20))
+    with pytest.raises(Died):
+        bench.attempt(lane, dies_when_confirmed(lane, 10))
+    found = find_unnamed(bench.mission, bench.order()).passage
+    assert found is not None and found.panes is not None and found.panes.seen >= lane.confirmed
+
+
+@pytest.mark.parametrize("restored", [True, False])
+def test_what_comes_before_the_items_of_a_batch_comes_once(
+    bench: Approximating, restored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A state that was restored inside the batch has it already."""
+    seen: list[bool] = []
+
+    class Noted(Shift):
+        def __init__(self, *args: Any, first: bool, **others: Any) -> None:
+            seen.append(first)
+            super().__init__(*args, first=first, **others)
+
+    monkeypatch.setattr("afspark.runtime.worker.Shift", Noted)
+    bench.exact = True
+    lane = FakeLane([[1, 2], [3], [4, 5]])
+    if restored:
+        with pytest.raises(Died):
+            bench.run(lane, probe=dies_in_step(2))
+        bench.lose()
+        seen.clear()
+        bench.run(lane, hint=Hint.RECOVER, incarnation=2)
+    else:
+        bench.run(lane)
+    assert seen[0] is not restored and not any(seen[1:])
 
 
 def test_an_incarnation_is_struck_once_for_each_pane() -> None:
