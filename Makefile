@@ -44,7 +44,8 @@ thorough: lint $(ARCHIVE) ## The same with every variant of the slow tests
 	$(WITHOUT_SPARK)
 	$(WITH_SPARK)
 
-soak: env ## A hundred seeded runs of pushed streams with kills, then floods and fuzzing
+soak: env ## 100,000 simulated schedules, a hundred seeded runs of pushed streams with kills, floods and fuzzing
+	PYTHONPATH=src:. $(BIN)/python -m tests.simulation --pushed --schedules 100000
 	PYTHONPATH=src:. $(BIN)/python -m tests.soak --seeds 0-99
 	PYTHONPATH=src:. $(BIN)/python -m tests.soak.flood --seconds 60
 	PYTHONPATH=src:. $(BIN)/python -m tests.soak.fuzz --seconds 120
