@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from afspark.errors import CheckpointError, SegmentError, StoreNotWritable, WorkerFailed
+from afspark.errors import CheckpointError, SegmentError, StoreNotWritable
 from afspark.model.windows import Decaying
 from afspark.runtime.crew import Crew
 from afspark.runtime.engine import Engine
@@ -29,7 +29,7 @@ from tests.simulation.truth import Cells, summed
 from tests.simulation.world import DriverKilled
 
 #: After these the query is started again, by Spark's retries or by its user.
-STOPPED = (DriverKilled, StoreNotWritable, SinkFailed, WorkerFailed)
+STOPPED = (DriverKilled, StoreNotWritable, SinkFailed)
 #: Batches in which nothing goes wrong any more until everything that was acknowledged has arrived.
 QUIET = 12
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +13,8 @@ from tests.simulation.world import EAGER_IN_RECOVERY, DriverKilled, Killed, Task
 
 #: Seconds that a call to a receiver takes.
 CALL_SECONDS = 0.02
+#: The driver waits for as long when a batch has failed again and again.
+LONG_SECONDS = 0.5
 #: Strikes where a schedule hunts are so much more likely than elsewhere.
 EAGER_WHERE_HUNTED = 10.0
 LAZY_ELSEWHERE = 4.0
@@ -71,6 +73,9 @@ class PushedWorld(World):
 
     def sleep(self, seconds: float) -> None:
         self.now += max(seconds, 0.001)
+        # Who holds others up does not do so for ever.
+        while seconds >= LONG_SECONDS and self.stalled and not self.dying:
+            self._wake(to_its_end=True)
         self.wake_zombies()
         self.live()
 
@@ -278,12 +283,14 @@ class PushedWorld(World):
 
     def wake_zombies(self) -> None:
         """Tasks that were taken for dead go on, for a while or to their end."""
-        if self.dying or not self.stalled or self.chance("a zombie wakes") > 0.3:
-            return
+        if not self.dying and self.stalled and self.chance("a zombie wakes") < 0.3:
+            self._wake(to_its_end=self.chance("to its end") < 0.5)
+
+    def _wake(self, *, to_its_end: bool) -> None:
         fiber, host = self.stalled.pop(int(self.chance("which zombie") * len(self.stalled)))
         before = self.host, self.task, self.recovering, self.under_way, self.fiber, self._patience
         self.host, self.fiber = host, fiber
-        self._patience = math.inf if self.chance("to its end") < 0.5 else 1 + int(self.chance("how far") * 20)  # type: ignore[assignment]
+        self._patience = sys.maxsize if to_its_end else 1 + int(self.chance("how far") * 20)
         self.woken += 1
         self.say(f"a task that was taken for dead goes on, on {host}")
         try:
