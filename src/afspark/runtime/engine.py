@@ -460,7 +460,9 @@ class Engine:
 
     def _let_go(self, batch: int) -> None:
         for name, crew in self._drained():
-            self.reception.confirm(name, crew.workforce.last_orders(batch), stepped=crew.mission.stepped)
+            self.reception.confirm(
+                name, crew.workforce.last_orders(batch), stepped=crew.mission.in_steps(crew.workforce.programme)
+            )
 
     def _drained(self) -> list[tuple[str, Crew]]:
         return [

@@ -124,6 +124,14 @@ class Mission:
         """Whether parts of a batch become final before it ends; what others will read of it is complete when it is."""
         return self.pushed and not (self.emit or self.appends or self.successors or self.feeds_back)
 
+    def in_steps(self, programme: Programme) -> bool:
+        """Whether parts of a batch with that programme become final before it ends.
+
+        Not where windows close in it: what they show is what there was before its items, which a state that is
+        restored inside the batch does not have any more.
+        """
+        return self.stepped and not programme
+
 
 @dataclass(frozen=True)
 class Trace:

@@ -118,6 +118,7 @@ class _Task:
         self.damaged: tuple[str, ...] = ()
         self.restored_cells = 0
         self.writes = Writes(mission.store)
+        self.stepped = mission.in_steps(order.programme)
         self.passage = Passage()
         self._supersede = False
         self._left_out = False
@@ -178,12 +179,12 @@ class _Task:
     def _build(self, *, recover: bool) -> None:
         """Puts new, empty state in place, at the version before the batch; it counts as missing until it is whole."""
         started = time.perf_counter()
-        if self.mission.stepped:
+        if self.stepped:
             self._shut_out_others()
         with self.address.create(self.identity, self.order.incarnation) as home, home.lock(LOCK_SECONDS):
             home.raise_fence(self.wanted.fence)
             # A driver that died in the first batch has left no record, but perhaps backups of its steps.
-            if recover or self.mission.stepped:
+            if recover or self.stepped:
                 self._restore(home)
             home.restored(self.order.batch - 1)
         self.clock.lap("recovery" if recover else "creation", started)
@@ -203,7 +204,7 @@ class _Task:
         order = self.order
         chain, previous = order.chain, order.previous
         rotten: tuple[str, ...] = ()
-        if self.mission.stepped:
+        if self.stepped:
             unnamed = find_unnamed(self.mission, order)
             undeclared = None if self.mission.exact else unnamed.undeclared(order, self.mission.window)
             if undeclared is not None:
@@ -303,7 +304,7 @@ class _Task:
             self._supersede = True
         else:
             self.passage = replace(self.passage, positions=self.feed.start)
-        self.feed.resume(self.passage, self._start(home), stepped=self.mission.stepped)
+        self.feed.resume(self.passage, self._start(home), stepped=self.stepped)
         if self.passage.writing:
             # The state takes a backup for durable that may not be. A whole image of what it takes for durable
             # makes that true, before any item that counts on it is confirmed.
@@ -465,7 +466,7 @@ class _Task:
         if not isinstance(window, Decaying):
             return None
         # Of the times in steps nobody but the store hears before they are final.
-        return self.order.calendar.tick(window, self._named if self.mission.stepped else output.panes)
+        return self.order.calendar.tick(window, self._named if self.stepped else output.panes)
 
     def _object_name(self) -> str:
         order, mission = self.order, self.mission
