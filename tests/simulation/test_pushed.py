@@ -30,11 +30,18 @@ def _world() -> Iterator[None]:
     "part", [part if part < SUITE else pytest.param(part, marks=pytest.mark.thorough) for part in range(ALL)]
 )
 def test_promises_hold_under_any_schedule(part: int) -> None:
-    outcomes = [simulate(seed) for seed in range(part * EACH, (part + 1) * EACH)]
+    outcomes = [simulate(seed, may_be_stuck=True) for seed in range(part * EACH, (part + 1) * EACH)]
     # Schedules in which nothing happens prove nothing.
     assert sum(outcome.losses for outcome in outcomes) > EACH / 4
     assert sum(outcome.drivers for outcome in outcomes) > EACH
     assert max(outcome.worst for outcome in outcomes) > 0
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("part", range(ALL))
+def test_every_stream_comes_to_its_end(part: int) -> None:
+    for seed in range(part * EACH, (part + 1) * EACH):
+        simulate(seed)
 
 
 def test_schedules_draw_everything() -> None:

@@ -34,6 +34,10 @@ STOPPED = (DriverKilled, StoreNotWritable, SinkFailed)
 QUIET = 12
 
 
+class Stuck(AssertionError):
+    """Nothing that was told is wrong, but the stream does not come to its end."""
+
+
 class PushedSimulation:
     def __init__(self, schedule: PushedSchedule, only: frozenset[str] | None = None) -> None:
         self.schedule = schedule
@@ -97,7 +101,7 @@ class PushedSimulation:
                 producer.say_bye()
             if all(producer.over or not producer.session for producer in self.producers) and self._nothing_waits():
                 return self._finally(number)
-        raise AssertionError("what was acknowledged never arrives")
+        raise Stuck("what was acknowledged never arrives")
 
     def _finally(self, batch: int) -> None:
         assert self.engine is not None
@@ -130,7 +134,7 @@ class PushedSimulation:
             except CheckpointError as error:
                 self._excuse(error)
                 self._bury()
-        raise AssertionError(f"batch {batch} never ended")
+        raise Stuck(f"batch {batch} never ended")
 
     def _plan(self, batch: int, now: float) -> None:
         self._chunks += self.schedule.lanes
