@@ -185,4 +185,5 @@ def test_an_executor_with_a_receiver_dies(driver: Driver, place: Place) -> None:
     assert set(answer["counts"].values()) == {1}
     missing = rows - len(answer["counts"])
     assert missing == answer["lost"] <= limit
-    assert answer["bound"] == missing
+    # A receiver has died: what it may have held is told, whether a producer misses it or not.
+    assert missing <= answer["bound"] <= limit
