@@ -1,6 +1,6 @@
 """Random schedules of pushed streams: what is told after every batch covers what was lost, and is within the promise.
 
-Of the 10,000 schedules `make test` runs 6,250, `make thorough` all, and `make soak` a hundred thousand. They draw
+Of the 10,000 schedules `make test` runs 3,000, `make thorough` all, and `make soak` a hundred thousand. They draw
 Θ, L and Γ from 0 to more than there is, windows of every kind, keys of the operator or of something else, one or
 several lanes, with or without a relay; and what goes wrong: see `TROUBLES`. A failing seed is printed with as few
 events as break the promise, and with the command that replays them.
@@ -17,7 +17,7 @@ from tests.simulation.pushed.schedule import HUNTED, TROUBLES, draw
 from tests.simulation.pushed.seams import pushed_world
 from tests.simulation.simulation import Outcome
 
-EACH, SUITE, ALL = 250, 25, 40
+EACH, SUITE, ALL = 250, 12, 40
 
 
 @pytest.fixture(autouse=True)
