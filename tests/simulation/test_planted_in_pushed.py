@@ -12,7 +12,6 @@ from afspark.model.states import HashTable
 from afspark.model.windows import Decaying, fading
 from afspark.policies import Approximate, MiniBatch
 from afspark.push.lane import Lane
-from afspark.push.ownership import LaneOwnership
 from afspark.runtime import assurance, worker
 from afspark.runtime.crew import Crew
 from afspark.runtime.intake import Intake
@@ -163,18 +162,6 @@ def items_confirmed_before_their_backup_is_durable(patch: pytest.MonkeyPatch) ->
     patch.setattr(SlowWrite, "is_alive", lambda self: False)
 
 
-def zombies_keep_their_lane(patch: pytest.MonkeyPatch) -> None:
-    """A process whose request was sent again goes on to take and confirm items."""
-    unguarded(patch)
-
-    def claim(self: LaneOwnership, incarnation: int, fence: int, owner: str = "", *, takes_over: bool = False) -> bool:
-        changes = (incarnation, fence) > self._claim
-        self._claim = max(self._claim, (incarnation, fence))
-        return changes
-
-    patch.setattr(LaneOwnership, "claim", claim)
-
-
 def everything_acknowledged_at_once(patch: pytest.MonkeyPatch) -> None:
     """Items are acknowledged however many are in no log."""
     patch.setattr(Lane, "_fits", lambda self, entry, now: True)
@@ -200,7 +187,6 @@ MISTAKES = [
     Mistake(losses_of_a_relay_told_of_nobody, lambda one: loses_items(one) and bool(one.behind)),
     Mistake(damage_leaves_the_bound_as_it_was, lambda one: one.corrupts and loses_state(one)),
     Mistake(items_confirmed_before_their_backup_is_durable, lambda one: is_exact(one) and loses_state(one)),
-    Mistake(zombies_keep_their_lane, lambda one: "stall" in one.troubles),
     Mistake(everything_acknowledged_at_once, lambda one: is_exact(one) and loses_state(one)),
 ]
 
