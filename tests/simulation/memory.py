@@ -44,7 +44,7 @@ class MemorySegment:
     """Implements `residence.Residence`. Every change of its header is a step at which its process may die.
 
     Header and columns are mapped, so that a process which has them goes on with them when the folder is removed; its
-    files are found by their path, which may lead nowhere by then, or into the folder of a successor.
+    files are found through the open folder, in which nothing can be made any more by then.
     """
 
     def __init__(self, place: Place, identity: Identity, incarnation: int) -> None:
@@ -68,9 +68,9 @@ class MemorySegment:
     def files(self) -> dict[str, bytes]:
         """What is in the folder now."""
         there = world().memory.get(self.place)
-        if there is None:
+        if there is not self:
             raise SegmentError(f"{self.place} has been removed")
-        return there._files
+        return self._files
 
     def found(self) -> Present:
         return Present(self.identity, self.incarnation, self.version, self.marked, self.fence)

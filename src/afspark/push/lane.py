@@ -276,8 +276,10 @@ class Lane:
             session = self._sessions.get(producer)
             if session is None:
                 continue
-            if session.fresh and position > session.end:
+            if position > session.end:
+                # The state has what this receiver has not seen (again); where it goes on may be cut elsewhere.
                 session.end = session.acked = position
+                session.fresh = True
             while session.pending and session.pending[0].end <= position:
                 self._release(session.pending.popleft())
             if session.pending:

@@ -68,7 +68,8 @@ def muster(
         elif not terms.tolerance.recovers:
             expected = max([expected, *(s.incarnation for s in usable)])
         strikes = _strikes(record, own_losses)
-        lowered = batch > 0 and _lowered(record, expected, terms)
+        own = record if record is not None and record.incarnation == expected else None
+        lowered, raised = _changed(own, terms)
         member = Member(
             worker=worker,
             home=next((s.host for s in usable if s.incarnation == expected and s.host in slots), ""),
@@ -77,10 +78,12 @@ def muster(
             completed=_completed(batch, terms, record, own_losses, expected, usable),
             chain=record.chain if record else (),
             previous=record.previous if record else (),
-            waiting=record.waiting if record and record.incarnation == expected else 0,
+            waiting=own.waiting if own else 0,
             lost_items=sum(loss.items for loss in own_losses if record and loss.incarnation >= record.incarnation),
-            recheck=lowered,
-            older_theta=record.theta if lowered and record is not None else None,
+            # Under which limits an incarnation that no record knows has worked, nobody can tell.
+            recheck=lowered or own is None,
+            older_theta=own.theta if own and lowered else None,
+            raised=raised,
         )
         if member.home:
             member = replace(member, hint=Hint.RESUME)
@@ -127,11 +130,12 @@ def _strikes(record: WorkerRecord | None, losses: Sequence[Loss]) -> tuple[Strik
     return tuple(told if len(told) > len(kept) else kept)
 
 
-def _lowered(record: WorkerRecord | None, expected: int, terms: Terms) -> bool:
-    """Whether the limits are lower than those the worker's last backup was made under: failures apart, which concern
-    those that come after it.
+def _changed(record: WorkerRecord | None, terms: Terms) -> tuple[bool, bool]:
+    """Whether any limit is lower, or higher, than those the worker's last backup was made under: failures apart, which
+    concern those that come after it.
     """
     if record is None:
-        return True
+        return False, False
     theta = terms.theta([Strike.from_json(strike) for strike in record.strikes])
-    return record.incarnation == expected and any(most < record.theta.get(name, most) for name, most in theta.items())
+    both = [(most, record.theta.get(name, most)) for name, most in theta.items()]
+    return any(now < then for now, then in both), any(now > then for now, then in both)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -44,6 +45,20 @@ class Calendar:
         return (min(self.exposed), max(self.exposed)) if self.exposed else (0, -1)
 
 
+@dataclass(frozen=True)
+class Counted:
+    """For what the loss of an incarnation is counted: its panes, or the ticks of a decaying window, and the thresholds
+    that it was reckoned with (those of an unstruck pane).
+    """
+
+    struck: frozenset[int] = frozenset()
+    theta: Mapping[str, float] = field(default_factory=dict)
+
+    def reaches(self, theta: Mapping[str, float]) -> bool:
+        # A ledger of an earlier version does not say.
+        return all(most <= self.theta.get(name, math.inf) for name, most in theta.items())
+
+
 @dataclass(frozen=True, kw_only=True)
 class Order:
     """One worker's part in batch ``batch``. Small: it travels with every task."""
@@ -72,10 +87,10 @@ class Order:
     #: the first batch of a new incarnation: what the failure before it may have taken, by state; else None
     lost: Mapping[str, float] | None = None
     lost_items: int = 0
-    #: whoever loses this incarnation will count that, whatever it has done in this batch
+    #: whoever loses this incarnation will count that, whatever it has done in this batch, at these thresholds or more
     counts: bool = False
-    #: counted losses by incarnation: the panes they were counted for, or the ticks of a decaying window
-    counted: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    #: counted losses by incarnation
+    counted: Mapping[int, Counted] = field(default_factory=dict)
     #: False: only bring the state to the version before the batch
     apply: bool = True
     programme: Programme = ()
@@ -136,11 +151,12 @@ class Mission:
 @dataclass(frozen=True)
 class Trace:
     """What the store has of an incarnation in a batch that no record names: it may have confirmed items of it, so its
-    loss has to be counted, for what it had ``seen`` of panes and time.
+    loss has to be counted, for what it had ``seen`` of panes and time, at the thresholds it worked under at last.
     """
 
     incarnation: int
     seen: PaneReport | None = None
+    theta: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def panes(self) -> frozenset[int]:
@@ -149,10 +165,12 @@ class Trace:
     def is_counted(self, order: Order, window: Window | None) -> bool:
         """Whether its loss is counted for all of its panes, or at the tick that it had reached or a later one."""
         known = order.counted.get(self.incarnation)
-        if known is None or not isinstance(window, Decaying):
-            return known is not None and self.panes <= known
+        if known is None or not known.reaches(self.theta):
+            return False
+        if not isinstance(window, Decaying):
+            return self.panes <= known.struck
         reached = order.calendar.tick(window, self.seen)
-        return reached is None or any(tick >= reached for tick in known)
+        return reached is None or any(tick >= reached for tick in known.struck)
 
 
 class Status(StrEnum):

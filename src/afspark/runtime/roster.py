@@ -40,6 +40,8 @@ class Member:
     restart_chain: bool = False
     #: thresholds under which its last backup was made, if they have been lowered since
     older_theta: Mapping[str, float] | None = None
+    #: thresholds are higher than the newest record says
+    raised: bool = False
 
     @property
     def failures(self) -> int:
@@ -66,7 +68,7 @@ class Member:
             previous=self.previous if self.hint is Hint.RECOVER else (),
             lost=terms.last_loss(self.strikes) if fresh else None,
             lost_items=self.lost_items if fresh else 0,
-            counts=self.completed > 0,
+            counts=self.completed > 0 and not self.raised,
             counted=terms.counted(self.strikes),
             calendar=calendar,
         )
@@ -88,6 +90,7 @@ class Member:
             completed=0,
             hint=Hint.RECOVER,
             older_theta=None,
+            raised=False,
             # An incarnation that completed nothing was not told yet what the one before it had lost.
             lost_items=self.waiting if self.completed else self.lost_items,
             waiting=0,
@@ -111,6 +114,7 @@ class Member:
             previous=previous,
             recheck=bool(older),
             older_theta=older or None,
+            raised=False,
             restart_chain=hole,
             strikes=strikes,
             waiting=0 if report.feedback_durable else sum(report.fed_back.values()),

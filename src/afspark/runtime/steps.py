@@ -30,6 +30,8 @@ _ATTEMPTS = 10**6
 
 #: Where a backup's meta holds the passage it was made in.
 PASSAGE = "passage"
+#: … and the thresholds that it was made under
+THETA = "theta"
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,9 @@ def find_unnamed(mission: Mission, order: Order) -> Unnamed:
             newest[writer] = passage, name, sealed
     passage, name, sealed = newest[max(newest)]
     own = ObjectRef.of(name, store.get(name), cells=sealed.meta["cells"], full=sealed.meta["full"])
-    traces = tuple(Trace(writer, passage.panes) for writer, (passage, _, _) in sorted(newest.items()))
+    traces = tuple(
+        Trace(writer, last.panes, backup.meta.get(THETA, {})) for writer, (last, _, backup) in sorted(newest.items())
+    )
     restored = replace(passage, backups=(*passage.backups, own), damaged=damaged)
     return Unnamed(restored, traces, _rotten(damaged, passage.newest))
 

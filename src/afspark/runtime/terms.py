@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from afspark.bounds import Failure, Place, decayed, failures_in_force, realised
 from afspark.model.states import StateSpec
 from afspark.model.windows import Decaying, Sliding, Window, scale
 from afspark.policies import Thresholds, Tolerance, losses_add_up, thresholds_in_force
-from afspark.runtime.orders import Calendar, Trace
+from afspark.runtime.orders import Calendar, Counted, Trace
 from afspark.runtime.panes import label, parse_label
 from afspark.store import CompactionRule
 
@@ -28,13 +27,15 @@ class Strike:
     """A counted failure: what it may have taken, by state (``state@pane`` where there are panes).
 
     ``panes`` is the range that was open, None without panes. For decaying states ``tick`` says when it was.
-    ``incarnation`` is the one that was lost, -1 where an earlier version did not say.
+    ``incarnation`` is the one that was lost, -1 where an earlier version did not say; ``theta`` are the thresholds
+    that its loss was reckoned with, those of an unstruck pane.
     """
 
     taken: Mapping[str, float]
     panes: tuple[int, int] | None = None
     tick: int = 0
     incarnation: int = -1
+    theta: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def struck(self) -> frozenset[int]:
@@ -42,7 +43,7 @@ class Strike:
         return frozenset(pane for pane in map(_pane, self.taken) if pane is not None)
 
     def to_json(self) -> dict[str, Any]:
-        return {"taken": dict(self.taken), "panes": self.panes, "tick": self.tick, "incarnation": self.incarnation}
+        return {**vars(self), "taken": dict(self.taken), "theta": dict(self.theta)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Strike:
@@ -52,6 +53,7 @@ class Strike:
             panes=(panes[0], panes[1]) if panes else None,
             tick=data.get("tick", 0),
             incarnation=data.get("incarnation", -1),
+            theta=data.get("theta", {}),
         )
 
 
@@ -126,25 +128,41 @@ class Terms:
     ) -> Strike:
         """The record of the loss of an incarnation, of which ``trace`` is known besides what the calendar says.
 
-        An incarnation may be struck again for panes that nobody knew of the first time. ``older``: thresholds that
-        were in force when its last backup was made, if they were higher.
+        An incarnation may be struck again, for panes, a time or thresholds that nobody knew of the first time: then
+        only what it has lost more is added. ``older``: thresholds that were in force when its last backup was made,
+        if they were higher.
         """
         before = [strike for strike in strikes if strike.incarnation < trace.incarnation]
-        lost = partial(self._taken, before, older or {})
-        known = self.counted(strikes).get(trace.incarnation, frozenset())
-        if isinstance(self.window, Decaying):
-            tick = calendar.tick(self.window, trace.seen) or 0
-            # At a later tick than it was counted at, only what it has lost more is added.
-            more = 1.0 - max((min(1.0, scale(self.window, tick, one)) for one in known), default=0.0)
-            taken = {name: most * more for name, most in lost(None).items()}
-            return Strike(taken=taken, tick=tick, incarnation=trace.incarnation)
-        if not self.paned:
-            return Strike(taken=lost(None), incarnation=trace.incarnation)
-        touched = (trace.panes | calendar.exposed) - known
-        if not touched:
-            return Strike(taken={}, incarnation=trace.incarnation)
-        taken = {label(name, pane): most for pane in touched for name, most in lost(pane).items()}
-        return Strike(taken=taken, panes=(min(touched), max(touched)), incarnation=trace.incarnation)
+        higher = {name: max((older or {}).get(name, 0.0), trace.theta.get(name, 0.0)) for name in self.states}
+        tick = (calendar.tick(self.window, trace.seen) or 0) if isinstance(self.window, Decaying) else 0
+        known = self._known(strikes, trace.incarnation, tick)
+        touched = trace.panes | calendar.exposed if self.paned else {None}
+        taken = {
+            label(name, pane): max(0.0, most - known.get(label(name, pane), 0.0))
+            for pane in touched
+            for name, most in self._taken(before, higher, pane).items()
+            if not self.paned or most > known.get(label(name, pane), -1.0)
+        }
+        panes = [pane for pane in map(_pane, taken) if pane is not None]
+        return Strike(
+            taken=taken,
+            panes=(min(panes), max(panes)) if panes else None,
+            tick=tick,
+            incarnation=trace.incarnation,
+            theta=self._taken(before, higher, None),
+        )
+
+    def _known(self, strikes: Strikes, incarnation: int, tick: int) -> dict[str, float]:
+        """What the loss of an incarnation is counted for already, by label; of a decaying state, what is left of that
+        at ``tick``.
+        """
+        found: dict[str, float] = {}
+        for strike in strikes:
+            if strike.incarnation == incarnation:
+                left = min(1.0, scale(self.window, tick, strike.tick)) if isinstance(self.window, Decaying) else 1.0
+                for name, most in strike.taken.items():
+                    found[name] = found.get(name, 0.0) + (most * left if left else 0.0)
+        return found
 
     def _taken(self, strikes: Strikes, older: Mapping[str, float], pane: int | None) -> dict[str, float]:
         """Nothing is promised where nothing is kept."""
@@ -229,14 +247,14 @@ class Terms:
                 bounds[name] += realised([loss[name] for loss in losses], adds_up=losses_add_up(spec, self.place))
         return bounds
 
-    def counted(self, strikes: Strikes) -> dict[int, frozenset[int]]:
-        """The incarnations whose losses are counted, each with the panes that it was counted for, or the ticks at
-        which it was.
-        """
-        found: dict[int, frozenset[int]] = {}
+    def counted(self, strikes: Strikes) -> dict[int, Counted]:
+        """The incarnations whose losses are counted, and for what."""
+        found: dict[int, Counted] = {}
         for strike in strikes:
             struck = frozenset({strike.tick}) if self.decaying else strike.struck
-            found[strike.incarnation] = found.get(strike.incarnation, frozenset()) | struck
+            known = found.get(strike.incarnation, Counted())
+            theta = {name: max(most, known.theta.get(name, 0.0)) for name, most in strike.theta.items()}
+            found[strike.incarnation] = Counted(known.struck | struck, theta)
         return found
 
 

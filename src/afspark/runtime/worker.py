@@ -34,7 +34,7 @@ from afspark.runtime.quarantining import take_items
 from afspark.runtime.residence import Address, Residence
 from afspark.runtime.segment import SegmentAddress, SegmentRoot
 from afspark.runtime.shift import ROWS, WINDOWS, Feed, Output, Shift, feedback_for, waiting_feedback
-from afspark.runtime.steps import PASSAGE, Passage, attempt_of, find_unnamed
+from afspark.runtime.steps import PASSAGE, THETA, Passage, attempt_of, find_unnamed
 from afspark.runtime.writes import Writes
 from afspark.store import ObjectRef, extend, load_chain, object_name, seal
 
@@ -335,6 +335,7 @@ class _Task:
             self.feed.passage(self.passage), panes=output.panes, backups=self.writes.durable, writing=not settled
         )
         home.close_step(self.order.batch, self.passage.to_text().encode())
+        self.order = replace(self.order, recheck=False)
         panes.end()
 
     def _settled(self, seconds: float | None) -> bool:
@@ -478,7 +479,7 @@ class _Task:
         if isinstance(self.feed, LaneFeed):
             before = replace(self.passage, panes=seen, backups=self.writes.durable, writing=False)
             passage = self.feed.passage(before)
-            steps = {PASSAGE: passage.to_text(), "cells": cells}
+            steps = {PASSAGE: passage.to_text(), THETA: dict(self.order.theta), "cells": cells}
         return steps | {
             "query": self.mission.query_id,
             "operator": self.mission.operator_name,

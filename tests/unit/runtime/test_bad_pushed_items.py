@@ -22,7 +22,7 @@ from afspark.runtime.faults import FaultPlan, Phase
 from afspark.runtime.ingest import Ingest
 from afspark.runtime.intake import Intake, LaneFeed
 from afspark.runtime.lifecycle import Hint
-from afspark.runtime.orders import Mission, Order, Report, Status
+from afspark.runtime.orders import Counted, Mission, Order, Report, Status
 from afspark.runtime.segment import SegmentAddress, process_cache
 from afspark.runtime.worker import attend
 from afspark.store import Store, load_chain, open_store
@@ -100,7 +100,7 @@ class Worker:
             missing={},
             quarantine_room=room,
             counts=True,
-            counted=dict.fromkeys(range(1, self.incarnation), frozenset()),
+            counted=dict.fromkeys(range(1, self.incarnation), Counted()),
         )
 
         def ingest(packets: Any) -> Ingest:

@@ -19,7 +19,7 @@ from afspark.runtime.census import muster
 from afspark.runtime.faults import Phase
 from afspark.runtime.intake import LaneAway
 from afspark.runtime.lifecycle import Hint
-from afspark.runtime.orders import Calendar, Mission, Report, Status, Trace
+from afspark.runtime.orders import Calendar, Counted, Mission, Report, Status, Trace
 from afspark.runtime.panes import Panes, label
 from afspark.runtime.roster import Member
 from afspark.runtime.segment import SegmentAddress, process_cache
@@ -176,7 +176,7 @@ def test_a_worker_restored_behind_a_backup_that_was_durable_stops(bench: Approxi
         bench.run(lane, probe=dies_in_step(4), theta={"seen": 0.0})
     bench.lose()
     bench.store.delete(list(bench.store.list(OBJECTS)))
-    report = bench.run(lane, hint=Hint.RECOVER, incarnation=2, counted={1: frozenset()})
+    report = bench.run(lane, hint=Hint.RECOVER, incarnation=2, counted={1: Counted()})
     assert report.status is Status.FAILED and isinstance(report.error, BackupLost)
     assert report.error.fields["confirmed"] > report.error.fields["restored"]
 

@@ -87,7 +87,7 @@ def test_before_every_use_of_its_files(make_rig: MakeRig, monkeypatch: pytest.Mo
         opened = MappedColumns.open
 
         def open_(columns: MappedColumns, *arguments: Any) -> Any:
-            act(columns._directory.parent)
+            act(columns._folder.path.parent)
             return opened(columns, *arguments)
 
         monkeypatch.setattr(MappedColumns, "open", open_)

@@ -15,6 +15,7 @@ import pytest
 from afspark.errors import NoSpace, SegmentBusy, SegmentError
 from afspark.runtime.lifecycle import MOST_STEPS, NONE_APPLIED, RESTORING, Absent, Foreign, Identity, Present
 from afspark.runtime.segment import Segment, examine, header
+from afspark.runtime.segment.openfolder import OpenFolder
 
 INT = np.dtype(np.int64)
 
@@ -376,12 +377,12 @@ def test_creation_that_fails_leaves_nothing(place: Path, identity: Identity, mon
 
 
 def test_no_space_for_a_report(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path, data: bytes) -> None:
+    def refuse(folder: OpenFolder, name: str, data: bytes) -> None:
         raise OSError(errno.ENOSPC, "full")
 
     with segment.lock(1.0):
         segment.begin(0)
-        monkeypatch.setattr("afspark.runtime.segment.segment.private_file", refuse)
+        monkeypatch.setattr(OpenFolder, "write", refuse)
         with pytest.raises(NoSpace) as caught:
             segment.finish(0, b"1234")
     assert caught.value.wanted == 4

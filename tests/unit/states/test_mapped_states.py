@@ -10,6 +10,7 @@ import pytest
 
 from afspark.model.states import HashTable, HeapColumns, Own, Set, Vector
 from afspark.runtime.segment.columns import MappedColumns
+from afspark.runtime.segment.openfolder import OpenFolder
 from tests.unit.states.own_states import Tally, update_tally
 
 NUMBER = 5000
@@ -18,7 +19,7 @@ NUMBER = 5000
 @pytest.mark.parametrize("spec", [HashTable(key="int64"), HashTable(), Set(), Set(key="int64")], ids=repr)
 def test_rebuilding_gives_files_back(spec: Any, tmp_path: Path) -> None:
     (tmp_path / "columns").mkdir()
-    columns = MappedColumns(tmp_path / "columns")
+    columns = MappedColumns(OpenFolder(tmp_path / "columns"))
     state = spec.open(columns, "s@17")
     names = np.arange(8 * NUMBER) if spec.key == "int64" else [f"word-{n}" for n in range(8 * NUMBER)]
     state.begin()
@@ -37,7 +38,7 @@ def test_rebuilding_gives_files_back(spec: Any, tmp_path: Path) -> None:
         state.rebuild()
         assert columns.memory < full / 2
         assert all(name.startswith(f"s@17~{generation}.") for name in columns.names() if name != "s@17.meta")
-        other = spec.open(MappedColumns(tmp_path / "columns"), "s@17")
+        other = spec.open(MappedColumns(OpenFolder(tmp_path / "columns")), "s@17")
         assert len(other) == len(state) == (NUMBER if generation == 1 else 0)
         if generation == 1:
             state.begin()
@@ -51,7 +52,7 @@ def test_rebuilding_gives_files_back(spec: Any, tmp_path: Path) -> None:
 
 def test_growing_and_discarding(tmp_path: Path) -> None:
     (tmp_path / "columns").mkdir()
-    columns = MappedColumns(tmp_path / "columns")
+    columns = MappedColumns(OpenFolder(tmp_path / "columns"))
     vector, tally = Vector().open(columns, "v"), Own(Tally, 9).open(columns, "t")
     vector.begin()
     vector.add_at([10_000], 1)

@@ -11,7 +11,7 @@ import errno
 import mmap
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from afspark.errors import NoSpace, SegmentError
 from afspark.runtime.segment.folders import own_files
+from afspark.runtime.segment.openfolder import OpenFolder
 
 Array = npt.NDArray[Any]
 
@@ -50,9 +51,9 @@ class MappedColumns:
     """
 
     def __init__(
-        self, directory: Path, changing: Callable[[], AbstractContextManager[None]] = nullcontext[None]
+        self, folder: OpenFolder, changing: Callable[[], AbstractContextManager[None]] = nullcontext[None]
     ) -> None:
-        self._directory, self._changing = directory, changing
+        self._folder, self._changing = folder, changing
         self._mapped: dict[str, _Mapping] = {}
         self._listed: dict[str, np.dtype[Any]] | None = None
 
@@ -75,7 +76,7 @@ class MappedColumns:
         """The existing column extended with zeros to at least ``length``; no element is copied."""
         kind = self._kinds.get(name)
         if kind is None:
-            raise SegmentError(f"There is no column {name!r} in {self._directory}.", column=name)
+            raise SegmentError(f"There is no column {name!r} in {self._folder.path}.", column=name)
         return self._map(name, kind, length)
 
     def drop(self, name: str) -> None:
@@ -83,9 +84,8 @@ class MappedColumns:
         self._mapped.pop(name, None)
         kind = self._kinds.get(name)
         if kind is not None:
-            path = self._path(name, kind)
-            with own_files(path), self._changing(), suppress(FileNotFoundError):
-                os.unlink(path)
+            with self._changing():
+                self._folder.remove(_file_name(name, kind))
             self._kinds.pop(name, None)
 
     def length(self, name: str) -> int:
@@ -93,9 +93,8 @@ class MappedColumns:
         kind = self._kinds.get(name)
         if kind is None:
             return 0
-        path = self._path(name, kind)
-        with own_files(path):
-            return os.stat(path).st_size // kind.itemsize
+        with own_files(self._folder.path):
+            return self._folder.stat(_file_name(name, kind)).st_size // kind.itemsize
 
     def names(self) -> list[str]:
         """The columns of the folder, sorted."""
@@ -115,56 +114,55 @@ class MappedColumns:
     @property
     def memory(self) -> int:
         """Bytes reserved for all columns of the folder."""
-        with own_files(self._directory), os.scandir(self._directory) as files:
-            return sum(file.stat().st_size for file in files)
+        return self._folder.bytes
 
     def close(self) -> None:
         """Forgets all mappings. Memory is returned once the arrays handed out are gone."""
         self._mapped.clear()
 
-    def _path(self, name: str, dtype: np.dtype[Any]) -> str:
-        return f"{self._directory}/{quote(name, safe='')}@{dtype.str[1:]}"
-
     @property
     def _kinds(self) -> dict[str, np.dtype[Any]]:
         """The columns of the folder with their element types."""
         if self._listed is None:
-            with own_files(self._directory):
-                files = os.listdir(self._directory)
             # quote() leaves no "@" in a name.
-            parts = (file.rpartition("@") for file in files if "@" in file)
+            parts = (file.rpartition("@") for file in self._folder.names() if "@" in file)
             self._listed = {unquote(name): np.dtype(kind) for name, _, kind in parts}
         return self._listed
 
     def _is_current(self, name: str, mapping: _Mapping) -> bool:
         try:
-            status = os.stat(self._path(name, mapping.array.dtype))
+            status = self._folder.stat(_file_name(name, mapping.array.dtype))
         except FileNotFoundError:
             return False
         return (status.st_ino, status.st_size) == (mapping.inode, mapping.size)
 
     def _map(self, name: str, dtype: np.dtype[Any], length: int) -> Array:
-        path = self._path(name, dtype)
+        file = _file_name(name, dtype)
         wanted = _whole_pages(length * dtype.itemsize)
         mapping = self._mapped.get(name)
         if mapping is not None and mapping.size >= wanted and self._is_current(name, mapping):
             return mapping.array
-        with own_files(path):
-            status, view = self._mapping(path, wanted, made=name in self._kinds)
+        with own_files(self._folder.path):
+            status, view = self._mapping(file, wanted, made=name in self._kinds)
         self._kinds[name] = dtype
         # The array keeps its mapping alive, so an older one is unmapped with the last array over it.
         array = np.frombuffer(view, dtype=dtype, count=status.st_size // dtype.itemsize)
         self._mapped[name] = _Mapping(status.st_ino, status.st_size, array)
         return array
 
-    def _mapping(self, path: str, wanted: int, *, made: bool) -> tuple[os.stat_result, mmap.mmap]:
+    def _mapping(self, name: str, wanted: int, *, made: bool) -> tuple[os.stat_result, mmap.mmap]:
+        path = self._folder.path / name
         with nullcontext() if made else self._changing():
-            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            file = self._folder.open(name, os.O_RDWR | os.O_CREAT)
             try:
                 reserve(file, path, wanted)
                 status = os.fstat(file)
                 with no_space_as_error(path, status.st_size):
                     return status, mmap.mmap(file, status.st_size, flags=_FLAGS)
+            except NoSpace:
+                if not os.fstat(file).st_size:
+                    self._folder.remove(name)
+                raise
             finally:
                 os.close(file)
 
@@ -172,7 +170,7 @@ class MappedColumns:
 def reserve(file: int, path: str | Path, wanted: int) -> None:
     """Extends the open file with zeros to ``wanted`` bytes of real storage; never shortens it.
 
-    Raises `NoSpace`, and then leaves the file at its old size (a new file is removed).
+    Raises `NoSpace`, and then leaves the file at its old size.
     """
     size = os.fstat(file).st_size
     if size >= wanted:
@@ -181,10 +179,7 @@ def reserve(file: int, path: str | Path, wanted: int) -> None:
         try:
             os.posix_fallocate(file, size, wanted - size)
         except OSError:
-            if size:
-                os.ftruncate(file, size)
-            else:
-                Path(path).unlink(missing_ok=True)
+            os.ftruncate(file, size)
             raise
 
 
@@ -213,6 +208,10 @@ def _free_bytes(directory: Path) -> int:
     except OSError:
         return 0
     return status.f_bavail * status.f_frsize
+
+
+def _file_name(column: str, dtype: np.dtype[Any]) -> str:
+    return f"{quote(column, safe='')}@{dtype.str[1:]}"
 
 
 def _whole_pages(size: int) -> int:

@@ -27,12 +27,6 @@ def private_folder(path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
 
 
-def private_file(path: Path, data: bytes | memoryview) -> None:
-    """Writes a file that its owner alone can read."""
-    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(data)
-
-
 @contextmanager
 def own_files(directory: str | Path) -> Iterator[None]:
     """Errors of the system on a segment's files as `SegmentError`: state is lost or away, no user's code has failed."""

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from afspark.errors import SegmentError
 from afspark.runtime.lifecycle import FORMAT_VERSION, MOST_STEPS, Absent, Foreign, Found, Identity, Present
 from afspark.runtime.segment.columns import reserve
-from afspark.runtime.segment.folders import private_file
+from afspark.runtime.segment.openfolder import OpenFolder
 from afspark.store.drivers import boot_id
 
 META = "meta.json"
@@ -108,11 +108,8 @@ def _is_seen(checkpoint: str) -> bool:
     return bool(checkpoint) and Path(checkpoint).is_dir()
 
 
-def write_meta(directory: Path, meta: Meta) -> None:
-    """Writes ``meta.json``; it is there as a whole or not at all."""
-    temporary = directory / f"{META}.tmp"
-    private_file(temporary, json.dumps(asdict(meta), indent=1).encode())
-    os.replace(temporary, directory / META)
+def write_meta(folder: OpenFolder, meta: Meta) -> None:
+    folder.write(META, json.dumps(asdict(meta), indent=1).encode())
 
 
 def write_header(directory: Path, meta: Meta, incarnation: int, version: int) -> None:
@@ -140,11 +137,11 @@ def map_header(file: int) -> Slots:
 
 
 @contextmanager
-def changing_columns(slots: Slots, folder: Path) -> Iterator[None]:
+def changing_columns(slots: Slots, columns: OpenFolder) -> Iterator[None]:
     """Around the making and removing of columns: whoever else removes some is found out by the folder's time."""
     slots[SLOT_COLUMNS] = 0
     yield
-    slots[SLOT_COLUMNS] = os.stat(folder).st_mtime_ns
+    slots[SLOT_COLUMNS] = columns.changed
 
 
 def examine(directory: Path) -> Found:

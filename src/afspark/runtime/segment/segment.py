@@ -51,8 +51,9 @@ from afspark.errors import SegmentError
 from afspark.runtime.lifecycle import NONE_APPLIED, RESTORING, Absent, Foreign, Identity, Present
 from afspark.runtime.segment import header
 from afspark.runtime.segment.columns import MappedColumns, no_space_as_error
-from afspark.runtime.segment.folders import NEW, discard, locked_folder, own_files, private_file
+from afspark.runtime.segment.folders import NEW, discard, locked_folder, own_files
 from afspark.runtime.segment.lock import FileLock
+from afspark.runtime.segment.openfolder import OpenFolder
 
 LOCK_SECONDS = 10.0
 """How long creating and destroying wait for a process that still works on the segment."""
@@ -75,11 +76,12 @@ class Segment:
     def __init__(self, directory: Path, meta: header.Meta) -> None:
         self.directory = directory
         self.meta = meta
-        file = os.open(directory / header.HEADER, os.O_RDWR)
+        self._folder = OpenFolder(directory)
+        file = self._folder.open(header.HEADER, os.O_RDWR)
         self._lock = FileLock(file, directory)
         self._inode = os.fstat(file).st_ino
         self._slots = header.map_header(file)
-        columns = directory / header.COLUMNS
+        columns = OpenFolder(directory / header.COLUMNS, self._folder)
         self.columns = MappedColumns(columns, partial(header.changing_columns, self._slots, columns))
         self._token = secrets.randbits(62) | 1
         self._attached: dict[str, Any] = {}
@@ -227,7 +229,7 @@ class Segment:
         self._write(_step_name(batch, step), note)
         self._store(batch - 1, marked=False, step=step)
         if step > 1:
-            self._forget(_step_name(batch, step - 1))
+            self._folder.remove(_step_name(batch, step - 1))
 
     def step_note(self, batch: int) -> bytes | None:
         """The note of the last closed step of ``batch``, or what `restored_at` has left for its first one."""
@@ -265,7 +267,7 @@ class Segment:
         """Remembers a text until it is replaced; None forgets it."""
         self._require_lock()
         if text is None:
-            self._forget(_NOTE)
+            self._folder.remove(_NOTE)
         else:
             self._write(_NOTE, text.encode())
 
@@ -311,7 +313,7 @@ class Segment:
             since = math.nan
         if not gone:
             if not math.isnan(since):
-                self._forget(_MISSED)
+                self._folder.remove(_MISSED)
             return None
         if not self.last_used <= since <= now:
             since = now
@@ -323,7 +325,7 @@ class Segment:
         if checkpoint != self.identity.checkpoint:
             self.meta = self.meta.moved(checkpoint)
             with own_files(self.directory):
-                header.write_meta(self.directory, self.meta)
+                header.write_meta(self._folder, self.meta)
 
     def destroy(self, timeout_seconds: float = LOCK_SECONDS) -> None:
         """Removes the folder and closes the segment. Raises `SegmentBusy` like `lock`."""
@@ -339,6 +341,7 @@ class Segment:
         self._attached.clear()
         self.columns.close()
         self._lock.close()
+        self._folder.close()
 
     def _store(self, version: int, marked: bool, step: int = 0) -> None:
         self._slots[header.SLOT_WORD] = header.pack(version, marked, step)
@@ -351,6 +354,9 @@ class Segment:
     def _require_lock(self) -> None:
         if not self.held:
             raise SegmentError(f"{self.directory} was used without its lock.", path=str(self.directory))
+
+    def _gone(self) -> SegmentError:
+        return SegmentError(f"{self.directory} was destroyed or replaced.", path=str(self.directory))
 
     def _unexpected(self, expected: str) -> SegmentError:
         return SegmentError(
@@ -365,7 +371,7 @@ class Segment:
         self._lock.acquire(timeout_seconds)
         if not self.is_current():
             self._lock.release()
-            raise SegmentError(f"{self.directory} was destroyed or replaced.", path=str(self.directory))
+            raise self._gone()
         self._slots[header.SLOT_USED] = int(time.time())
         if self._slots[header.SLOT_OWNER] != self._token:
             self._slots[header.SLOT_OWNER] = self._token
@@ -373,30 +379,20 @@ class Segment:
             self.columns.refresh()
 
     def _write(self, name: str, data: bytes | memoryview) -> None:
-        temporary = self.directory / f"{name}.tmp"
-        with own_files(self.directory), no_space_as_error(temporary, len(data)):
-            private_file(temporary, data)
-            os.replace(temporary, self.directory / name)
+        with own_files(self.directory), no_space_as_error(self.directory / name, len(data)):
+            self._folder.write(name, data)
 
     def _read(self, name: str) -> bytes | None:
-        with own_files(self.directory):
-            try:
-                return (self.directory / name).read_bytes()
-            except FileNotFoundError:
-                if not self.is_current():
-                    raise
-                return None
-
-    def _forget(self, name: str) -> None:
-        with own_files(self.directory):
-            (self.directory / name).unlink(missing_ok=True)
+        data = self._folder.read(name)
+        if data is None and not self.is_current():
+            raise self._gone()
+        return data
 
     def _sweep(self, keep: int) -> None:
         kept = (_report_name(keep), f"{_OUT}{keep}-", f"{_OUT}{keep - 1}-", f"{_STEP}{keep + 1}-")
-        with own_files(self.directory), os.scandir(self.directory) as entries:
-            for entry in entries:
-                if entry.name.startswith((_REPORT, _OUT, _STEP)) and not entry.name.startswith(kept):
-                    os.unlink(entry.path)
+        for name in self._folder.names():
+            if name.startswith((_REPORT, _OUT, _STEP)) and not name.startswith(kept):
+                self._folder.remove(name)
 
 
 def _clear_place(directory: Path, identity: Identity, incarnation: int, timeout_seconds: float) -> None:
@@ -426,7 +422,7 @@ def _build(directory: Path, identity: Identity, incarnation: int, version: int) 
         meta = header.Meta.new(identity)
         (building / header.COLUMNS).mkdir(mode=0o700)
         header.write_header(building, meta, incarnation, version)
-        header.write_meta(building, meta)
+        header.write_meta(OpenFolder(building), meta)
         os.rename(building, directory)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
