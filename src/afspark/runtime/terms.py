@@ -149,7 +149,7 @@ class Terms:
             panes=(min(panes), max(panes)) if panes else None,
             tick=tick,
             incarnation=trace.incarnation,
-            theta=self._taken(before, higher, None),
+            theta={name: max(most, higher[name]) for name, most in self.theta(before).items()},
         )
 
     def _known(self, strikes: Strikes, incarnation: int, tick: int) -> dict[str, float]:
