@@ -143,22 +143,21 @@ class MappedColumns:
         if mapping is not None and mapping.size >= wanted and self._is_current(name, mapping):
             return mapping.array
         with own_files(self._folder.path):
-            status, view = self._mapping(file, wanted, made=name in self._kinds)
+            inode, view = self._mapping(file, wanted, made=name in self._kinds)
         self._kinds[name] = dtype
         # The array keeps its mapping alive, so an older one is unmapped with the last array over it.
-        array = np.frombuffer(view, dtype=dtype, count=status.st_size // dtype.itemsize)
-        self._mapped[name] = _Mapping(status.st_ino, status.st_size, array)
+        array = np.frombuffer(view, dtype=dtype, count=len(view) // dtype.itemsize)
+        self._mapped[name] = _Mapping(inode, len(view), array)
         return array
 
-    def _mapping(self, name: str, wanted: int, *, made: bool) -> tuple[os.stat_result, mmap.mmap]:
-        path = self._folder.path / name
+    def _mapping(self, name: str, wanted: int, *, made: bool) -> tuple[int, mmap.mmap]:
+        path = f"{self._folder.path}/{name}"
         with nullcontext() if made else self._changing():
             file = self._folder.open(name, os.O_RDWR | os.O_CREAT)
             try:
-                reserve(file, path, wanted)
-                status = os.fstat(file)
-                with no_space_as_error(path, status.st_size):
-                    return status, mmap.mmap(file, status.st_size, flags=_FLAGS)
+                inode, size = reserve(file, path, wanted)
+                with no_space_as_error(path, size):
+                    return inode, mmap.mmap(file, size, flags=_FLAGS)
             except NoSpace:
                 if not os.fstat(file).st_size:
                     self._folder.remove(name)
@@ -167,20 +166,22 @@ class MappedColumns:
                 os.close(file)
 
 
-def reserve(file: int, path: str | Path, wanted: int) -> None:
+def reserve(file: int, path: str | Path, wanted: int) -> tuple[int, int]:
     """Extends the open file with zeros to ``wanted`` bytes of real storage; never shortens it.
 
-    Raises `NoSpace`, and then leaves the file at its old size.
+    Returns its inode and size. Raises `NoSpace`, and then leaves the file at its old size.
     """
-    size = os.fstat(file).st_size
+    status = os.fstat(file)
+    size = status.st_size
     if size >= wanted:
-        return
+        return status.st_ino, size
     with no_space_as_error(path, wanted - size):
         try:
             os.posix_fallocate(file, size, wanted - size)
         except OSError:
             os.ftruncate(file, size)
             raise
+    return status.st_ino, wanted
 
 
 @contextmanager
