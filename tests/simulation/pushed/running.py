@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from afspark.errors import WorkerFailed
 from tests.simulation.pushed.schedule import draw
-from tests.simulation.pushed.simulation import PushedSimulation, Stuck
+from tests.simulation.pushed.simulation import PushedSimulation
 from tests.simulation.simulation import Broken, Outcome
 from tests.simulation.world import entered
 
@@ -20,8 +19,6 @@ class Failure:
     why: str
     trace: list[str]
     events: list[tuple[str, str]]
-    outcome: Outcome
-    stuck: bool = False
 
 
 def attempt(seed: int, only: Only | None = None) -> Outcome | Failure:
@@ -32,19 +29,14 @@ def attempt(seed: int, only: Only | None = None) -> Outcome | Failure:
     except Exception as error:  # noqa: BLE001 (whatever ends a query is a failure to keep a promise)
         why = f"{type(error).__name__}: {error}"
         world = simulation.world
-        return Failure(why, world.trace, world.events, simulation.outcome, isinstance(error, Stuck | WorkerFailed))
+        return Failure(why, world.trace, world.events)
 
 
-def simulate(seed: int, only: Only | None = None, *, may_be_stuck: bool = False) -> Outcome:
-    """Runs one schedule inside a `pushed_world`; raises `Broken`, with as few events as break it.
-
-    ``may_be_stuck``: only what is told is judged, not whether the stream comes to its end.
-    """
+def simulate(seed: int, only: Only | None = None) -> Outcome:
+    """Runs one schedule inside a `pushed_world`; raises `Broken`, with as few events as break it."""
     found = attempt(seed, only)
     if isinstance(found, Outcome):
         return found
-    if may_be_stuck and found.stuck:
-        return found.outcome
     if only is None:
         found = shrunk(seed, found)
     names = ",".join(name for name, _ in found.events) or "none"

@@ -194,6 +194,24 @@ def test_what_a_receivers_death_can_have_taken_is_told_even_if_no_producer_comes
             assert ticks.reception.failures(ticks.name) == dict.fromkeys(lanes, (250.0, failed))
 
 
+def test_however_often_a_receiver_dies_no_more_than_the_limit_is_lost_and_all_of_it_is_told(ticks: Ticks) -> None:
+    """Each time after as many items as are acknowledged without a backup, and nobody has taken them."""
+    limit, crashes, each = 1000, 5, 400
+    possible: dict[int, float] = {}
+    with Producer(ticks.address, "p", SCHEMA, batch_rows=1) as producer:
+        for _ in range(crashes):
+            producer.send(pa.record_batch({"n": list(range(each))}, schema=SCHEMA))
+            producer.flush(10)
+            ticks.reception.crash()
+            told = ticks.reception.failures(ticks.name)
+            possible = {lane: 2 * most * (1 - 0.5**failed) for lane, (most, failed) in told.items()}
+        producer.send(pa.record_batch({"n": [1, 2]}, schema=SCHEMA))
+        producer.flush(10)
+        ticks.go()
+    assert ticks.items + ticks.gaps == crashes * each + 2
+    assert each < ticks.gaps <= sum(possible.values()) <= limit
+
+
 @pytest.mark.parametrize(
     ("stepped", "exact", "told"),
     [(True, False, 10), (True, True, 40), (False, False, 40)],
