@@ -43,10 +43,9 @@ class Acks:
     def owe(self, lane: int, end: int, *, from_reader: bool = False) -> None:
         """An acknowledgement is to be sent: by the reading thread's `flush`, or else by the stream's own."""
         with self._changed:
-            # Two threads tell of ends; the lower one may come last, when the higher one is sent already.
-            if self._closed or end <= max(self._owed.get(lane, 0), self._sent.get(lane, 0)):
+            if self._closed:
                 return
-            self._owed[lane] = end
+            self._owed[lane] = max(end, self._owed.get(lane, 0))
             if not from_reader:
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._run, name="afspark-acks", daemon=True)
@@ -57,7 +56,8 @@ class Acks:
         """Sends what is owed."""
         with self._sending:
             with self._changed:
-                owed = {lane: end for lane, end in self._owed.items() if end > self._sent.get(lane, 0)}
+                # Two threads tell of ends; the lower one may come last, when the higher one is sent already.
+                owed = {lane: max(end, self._sent.get(lane, 0)) for lane, end in self._owed.items()}
                 self._owed = {}
             unacked = self._unacked()
             for lane, end in owed.items():
