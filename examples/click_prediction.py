@@ -14,7 +14,7 @@ Run it with: .venv/bin/python examples/click_prediction.py
 import tempfile
 
 import afspark as af
-from afspark.runtime.faults import FaultPlan, Phase, Strike
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
 
 CLICKS = 2_000_000
 
@@ -39,7 +39,7 @@ def main() -> None:
         .option("checkpointLocation", tempfile.mkdtemp())
         .option("batchBytes", 10_000_000)
         .trigger(availableNow=True)
-        .inject(FaultPlan(frozenset(Strike(batch, Phase.BETWEEN) for batch in (2, 4, 6))))
+        .inject(FaultPlan(frozenset(InjectedFailure(batch, FaultPhase.BETWEEN) for batch in (2, 4, 6))))
         .start()
     )
     query.awaitTermination()

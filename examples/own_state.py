@@ -18,7 +18,7 @@ from bits import Bits, unpacked
 
 import afspark as af
 from afspark.model.states import conformance
-from afspark.runtime.faults import FaultPlan, Phase, Strike
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
 
 BITS = 1 << 14
 
@@ -87,7 +87,7 @@ def main() -> None:
         .writeStream.option("checkpointLocation", str(folder / "checkpoint"))
         .option("batchBytes", 15_000)
         .trigger(availableNow=True)
-        .inject(FaultPlan(frozenset({Strike(3, Phase.BETWEEN)})))
+        .inject(FaultPlan(frozenset({InjectedFailure(3, FaultPhase.BETWEEN)})))
         .start()
     )
     query.awaitTermination()

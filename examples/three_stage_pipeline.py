@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import afspark as af
-from afspark.runtime.faults import FaultPlan, Phase, Strike
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
 
 WANTED = 400  # slow requests in a window that somebody can look at
 
@@ -176,7 +176,7 @@ def main() -> None:
     exact, truth, _ = run(spark, log, af.MiniBatch(), FaultPlan())
     exact.release()
 
-    failures = FaultPlan(frozenset({Strike(2, Phase.BETWEEN), Strike(3, Phase.APPLYING)}))
+    failures = FaultPlan(frozenset({InjectedFailure(2, FaultPhase.BETWEEN), InjectedFailure(3, FaultPhase.APPLYING)}))
     query, windows, top = run(spark, log, af.Approximate(theta=200), failures)
 
     print("\n".join(largest(windows)))

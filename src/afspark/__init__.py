@@ -25,12 +25,12 @@ _NAMES = {
     "model.states": ("HashTable", "Matrix", "Numeric", "Own", "OwnState", "Set", "State", "StateSpec", "Vector"),
     "model.windows": ("Decaying", "Hopping", "Punctuation", "Sliding", "Window"),
     "policies": ("Approximate", "MiniBatch", "Nothing", "Tolerance", "UpstreamBackup"),
-    "push.producer": ("Producer",),
-    "runtime.inspection": ("Inspection", "inspect"),
-    "runtime.query": ("Query",),
-    "runtime.session": ("register", "session"),
-    "runtime.stream": ("StatefulStream", "Stream", "StreamReader", "read_stream"),
-    "runtime.writer": ("StreamWriter",),
+    "push.producer.producer": ("Producer",),
+    "cluster.spark.session": ("register", "session"),
+    "api.inspection": ("Inspection", "inspect"),
+    "api.query": ("Query",),
+    "api.stream": ("StatefulStream", "Stream", "StreamReader", "read_stream"),
+    "api.writer": ("StreamWriter",),
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}
 

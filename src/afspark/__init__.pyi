@@ -11,17 +11,17 @@ from afspark.algorithms import (
     WordCount,
     logistic_regression,
 )
+from afspark.api.inspection import Inspection, inspect
+from afspark.api.query import Query
+from afspark.api.stream import StatefulStream, Stream, StreamReader, read_stream
+from afspark.api.writer import StreamWriter
+from afspark.cluster.spark.session import register, session
 from afspark.errors import AfsparkError
 from afspark.model.operator import Combiner, Operator, Outbox, Share, Transform, WorkerContext
 from afspark.model.states import HashTable, Matrix, Numeric, Own, OwnState, Set, State, StateSpec, Vector
 from afspark.model.windows import Decaying, Hopping, Punctuation, Sliding, Window
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, UpstreamBackup
-from afspark.push.producer import Producer
-from afspark.runtime.inspection import Inspection, inspect
-from afspark.runtime.query import Query
-from afspark.runtime.session import register, session
-from afspark.runtime.stream import StatefulStream, Stream, StreamReader, read_stream
-from afspark.runtime.writer import StreamWriter
+from afspark.push.producer.producer import Producer
 
 __all__ = [
     "AfsparkError",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-from afspark.runtime.java import find_java_home
+from afspark.cluster.spark.java import find_java_home
 
 ROOT = Path(__file__).parents[2]
 HOSTS = ("127.0.0.2", "127.0.0.3")

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from afspark.push.producer import Producer
+from afspark.push.producer.producer import Producer
 from tests.cluster.conftest import Driver
 from tests.cluster.machines import HOSTS, Machines, executors
 from tests.spark.stages import write_events

@@ -12,13 +12,19 @@ from unittest.mock import patch
 
 from py4j.protocol import Py4JJavaError
 
+from afspark.cluster.spark import stages
+from afspark.coordinator import batch_loop as engine
+from afspark.coordinator import worker_group as group
 from afspark.errors import SegmentError
+from afspark.graph import node
 from afspark.model.operator import Operator
-from afspark.runtime import engine, pipeline, stages, worker, workforce
-from afspark.runtime.orders import Mission, Order, Report
-from afspark.runtime.segment.reading import Residents
-from afspark.runtime.shift import Feed
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.reports import TaskReport
+from afspark.protocol.requests import TaskRequest
+from afspark.resident.residents import Residents
 from afspark.store import reading
+from afspark.task import receiving, sending, worker
+from afspark.task.feed import Feed
 from tests.simulation.memory import MemoryAddress, MemoryRoot, census
 from tests.simulation.world import world
 
@@ -103,12 +109,12 @@ class Context:
         return Rdd([rdd.homes[inner] for rdd, inner in parts], lambda i: parts[i][0].compute(parts[i][1]))
 
 
-def _serve(serve: Any, mission: Mission, order: Order, operator: Operator, feed: Feed) -> Report:
+def _serve(serve: Any, config: OperatorConfig, request: TaskRequest, operator: Operator, feed: Feed) -> TaskReport:
     """Every task unpickles an operator of its own."""
     here = world()
-    report: Report = serve(mission, order, copy.copy(operator), feed)
+    report: TaskReport = serve(config, request, copy.copy(operator), feed)
     here.say(
-        f"  {mission.operator_name}/{order.worker}.{order.incarnation} batch {order.batch} {order.hint.value}"
+        f"  {config.operator_name}/{request.worker}.{request.incarnation} batch {request.batch} {request.hint.value}"
         f" -> {report.status.value} {report.detail}"
         + "".join(f" backup of {backup.cells}{' full' if backup.full else ''}" for backup in report.backups)
     )
@@ -117,7 +123,7 @@ def _serve(serve: Any, mission: Mission, order: Order, operator: Operator, feed:
 
 def kept_by(residents: Residents, number: int, batch: int, port: str) -> bytes:
     """See `segment.reading.kept_by`."""
-    segment = world().memory.get((world().host, residents.mission.operator_name, number))
+    segment = world().memory.get((world().host, residents.config.operator_name, number))
     if segment is None or segment.found().incarnation != residents.incarnations[number]:
         raise SegmentError(f"Worker {number} has no state on {world().host}.")
     return segment.kept(batch, port) or b""
@@ -130,11 +136,11 @@ def _strike(faults: Any, batch: int, phase: Any, place: Any) -> None:
 class Faults:
     """A plan of failures that asks the world: for the moments of a batch that belong to the driver."""
 
-    def strikes_at(self, batch: int, phase: Any) -> bool:
+    def fails_at(self, batch: int, phase: Any) -> bool:
         world().point(f"phase {phase.value}")
         return False
 
-    def strikes_workers(self, batch: int) -> bool:
+    def fails_workers(self, batch: int) -> bool:
         return False
 
 
@@ -161,19 +167,19 @@ def spark() -> Iterator[None]:
     seams: list[tuple[Any, str, Any]] = [
         (stages, "anchor", _anchor),
         (stages, "mailed", _mailed),
-        (stages, "kept_by", kept_by),
-        (stages, "serve", partial(_serve, worker.serve)),
+        (sending, "kept_by", kept_by),
+        (receiving, "serve", partial(_serve, worker.serve)),
         (worker, "spark_host", lambda driver: world().host),
         (worker, "SegmentRoot", MemoryRoot),
         (worker, "SegmentAddress", MemoryAddress),
-        (worker, "strike", _strike),
-        (workforce, "slots_by_host", lambda sc: dict(world().slots)),
-        (workforce, "take_census", lambda sc, *, hosts, **_: census(list(hosts))),
-        (workforce, "time", clock),
+        (worker, "inject_failure", _strike),
+        (group, "slots_by_host", lambda sc: dict(world().slots)),
+        (group, "find_survivors", lambda sc, *, hosts, **_: census(list(hosts))),
+        (group, "time", clock),
         (engine, "driver_host", lambda sc: "driver"),
         (engine, "time", clock),
         (reading, "ThreadPoolExecutor", OneByOne),
-        (pipeline, "_check_picklable", lambda name, operator: None),
+        (node, "_check_picklable", lambda name, operator: None),
     ]
     with ExitStack() as stack:
         for owner, name, value in seams:

@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.told_bounds import realised
+from afspark.graph.node import SOURCE, Edge, Node
+from afspark.graph.pipeline import Pipeline
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
 from afspark.policies import Approximate, MiniBatch, Tolerance
-from afspark.runtime.assurance import realised
-from afspark.runtime.crew import Crew
-from afspark.runtime.pipeline import SOURCE, Edge, Node, Pipeline
-from afspark.runtime.sources import Chunk
+from afspark.sources import Chunk
 from tests.simulation import invariants, observe
 from tests.simulation.invariants import ROUNDING
 from tests.simulation.program import ListSource
@@ -127,7 +128,7 @@ class Feedback(Simulation):
 
     def compare(self, batch: int) -> float:
         assert self.engine is not None
-        first, second = self.engine.crew(FIRST), self.engine.crew(SECOND)
+        first, second = self.engine.run_of(FIRST), self.engine.run_of(SECOND)
         lost = self._within_l(second)
         if not (observe.at_home(first, batch) and observe.at_home(second, batch)):
             return 0.0
@@ -144,10 +145,10 @@ class Feedback(Simulation):
             self._counted(second, "heard", back, copies=copies, lost=lost * copies),
         )
 
-    def _exact(self, crew: Crew) -> bool:
+    def _exact(self, run: OperatorRun) -> bool:
         """Whether no failure can have taken anything from the states."""
         assert self.engine is not None
-        return invariants.covered(self.engine) and not any(realised(crew).values())
+        return invariants.covered(self.engine) and not any(realised(run).values())
 
     def _numbers(self, batch: int) -> list[int]:
         """All items that had come with ``batch``."""
@@ -155,38 +156,38 @@ class Feedback(Simulation):
         sizes = map(len, self.schedule.chunks[:chunks])
         return [CHUNK * index + place for index, size in enumerate(sizes) for place in range(size)]
 
-    def _within_l(self, crew: Crew) -> int:
+    def _within_l(self, run: OperatorRun) -> int:
         """Feedback that the ledger gives up, which is no more than what was allowed to wait, at once and in all."""
         assert self.engine is not None
         losses = [entry.loss for entry in self.engine.ledger.entries()]
         for loss in losses:
             assert loss.items <= loss.details["items"], f"{loss.items} items lost, {loss.details['items']} may wait"
         total = sum(loss.items for loss in losses)
-        assert total <= self._share(crew, "items"), (
-            f"{total} items lost, {crew.name} may lose {self._share(crew, 'items')}"
+        assert total <= self._share(run, "items"), (
+            f"{total} items lost, {run.name} may lose {self._share(run, 'items')}"
         )
         return total
 
-    def _share(self, crew: Crew, limit: str) -> float:
+    def _share(self, run: OperatorRun, limit: str) -> float:
         """The operator's part of what the whole pipeline may lose: of Θ or of L."""
         whole = max(getattr(one, limit) if isinstance(one, Approximate) else 0.0 for one in self.had)
-        return float(crew.workforce.terms.place.weight * whole)
+        return float(run.group.budget.place.weight * whole)
 
-    def _counted(self, crew: Crew, table: str, expected: list[int], *, copies: int = 1, lost: int = 0) -> float:
+    def _counted(self, run: OperatorRun, table: str, expected: list[int], *, copies: int = 1, lost: int = 0) -> float:
         assert self.engine is not None
-        got = observe.table(crew, table)
+        got = observe.table(run, table)
         wrong = {number: count for number, count in got.items() if count > copies}
         assert not wrong, f"{table}: counted more often than {copies} times: {wrong}"
         odd = got.keys() - set(expected)
         assert not odd, f"{table}: {sorted(odd)} counted, which nobody sent"
-        if self._exact(crew):
+        if self._exact(run):
             torn = {number: count for number, count in got.items() if count < copies}
             assert not torn, f"{table}: counted by some workers and not by others: {torn}"
         missing = copies * len(expected) - sum(got.values())
-        taken = realised(crew)[table]
+        taken = realised(run)[table]
         if invariants.covered(self.engine):
-            assert taken <= self._share(crew, "theta") * (1 + ROUNDING), (
-                f"{table}: bound {taken} is above {crew.name}'s share"
+            assert taken <= self._share(run, "theta") * (1 + ROUNDING), (
+                f"{table}: bound {taken} is above {run.name}'s share"
             )
             # Feedback that a damaged backup held is missing from whoever was to get it, in the sender's bound.
             bound = taken + lost

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
+from afspark.coordinator.batch_loop import Coordinator
+from afspark.coordinator.told_bounds import realised
 from afspark.model.distances import distance
 from afspark.model.windows import Decaying
 from afspark.policies import Tolerance
-from afspark.runtime.assurance import realised
-from afspark.runtime.engine import Engine
 from afspark.store import load_chain
 from tests.simulation import observe
 from tests.simulation.schedule import Schedule
@@ -20,37 +20,37 @@ from tests.simulation.world import World
 ROUNDING = 1e-9
 
 
-def covered(engine: Engine) -> bool:
+def covered(engine: Coordinator) -> bool:
     """Whether the ledger claims that bounds cover every loss so far."""
     return all(entry.recovery is None or entry.recovery.covered for entry in engine.ledger.entries())
 
 
-def state_is_within_bounds(engine: Engine, truth: Truth, schedule: Schedule, had: Sequence[Tolerance]) -> float:
+def state_is_within_bounds(engine: Coordinator, truth: Truth, schedule: Schedule, had: Sequence[Tolerance]) -> float:
     """The resident states differ from the truth by no more than the realised bound, and that is within Θ.
 
     ``had``: the policies so far. What no bound covers has an infinite one.
     """
-    crew = engine.crew()
+    run = engine.run_of()
     window = schedule.window
     within = partial(_within, schedule, None if not covered(engine) else had)
     if window is None:
-        return within(observe.states(crew).get(0, {}), truth.panes.get(0, {}), realised(crew)["state"])
+        return within(observe.states(run).get(0, {}), truth.panes.get(0, {}), realised(run)["state"])
     if isinstance(window, Decaying):
-        tick = crew.latest_tick
+        tick = run.latest_tick
         if tick is None:
             return 0.0
-        return within(observe.at_tick(crew, tick), truth.at_tick(tick), realised(crew)["state"])
-    panes, united = observe.states(crew), schedule.spec.kind == "set"
+        return within(observe.at_tick(run, tick), truth.at_tick(tick), realised(run)["state"])
+    panes, united = observe.states(run), schedule.spec.kind == "set"
     worst = 0.0
     for number in truth.open_windows:
         inside = [panes[pane] for pane in range(number - window.panes + 1, number + 1) if pane in panes]
-        bound = realised(crew, number)["state"]
+        bound = realised(run, number)["state"]
         worst = max(worst, within(summed(inside, united), truth.of_window(number), bound, number))
     return worst
 
 
 def windows_are_complete(
-    engine: Engine,
+    engine: Coordinator,
     expected: dict[int, Cells],
     delivered: dict[int, Cells],
     bounds: dict[int, float],
@@ -88,28 +88,28 @@ def _within(
     return apart
 
 
-def items_are_accounted_for(engine: Engine, truth: Truth) -> None:
+def items_are_accounted_for(engine: Coordinator, truth: Truth) -> None:
     """Late + kept + unplaced = all."""
-    counters = engine.crew().counters
+    counters = engine.run_of().counters
     assert truth.late + truth.kept + truth.unplaced == truth.items
     if engine.log.newest() is None:
         return  # Where nothing is kept, a new driver counts anew.
     assert engine.totals["items"] == truth.items, f"{engine.totals['items']} items counted, {truth.items} came"
-    if engine.crew().node.window is not None:
+    if engine.run_of().node.window is not None:
         assert (counters.late, counters.unplaced) == (truth.late, truth.unplaced), (
             f"{counters} counted, but {truth.late} were late and {truth.unplaced} without a time"
         )
 
 
-def ledger_is_complete(engine: Engine, world: World) -> None:
+def ledger_is_complete(engine: Coordinator, world: World) -> None:
     """One entry per lost incarnation; nothing is called damaged but what the schedule destroyed."""
     entries = engine.ledger.entries()
-    for crew in engine.crews:
-        losses = [entry.loss for entry in entries if entry.loss.operator == crew.name]
-        for member in crew.workforce.members:
+    for run in engine.runs:
+        losses = [entry.loss for entry in entries if entry.loss.operator == run.name]
+        for member in run.group.members:
             lost = [loss.incarnation for loss in losses if loss.worker == member.worker]
             assert sorted(lost) == list(range(member.incarnation)), (
-                f"{crew.name}/{member.worker} is at incarnation {member.incarnation}, the ledger tells of {lost}"
+                f"{run.name}/{member.worker} is at incarnation {member.incarnation}, the ledger tells of {lost}"
             )
     for entry in entries:
         if entry.recovery is not None:
@@ -117,7 +117,7 @@ def ledger_is_complete(engine: Engine, world: World) -> None:
             assert not odd, f"{odd} called damaged, which nobody destroyed"
 
 
-def nothing_named_is_missing(engine: Engine, world: World) -> None:
+def nothing_named_is_missing(engine: Coordinator, world: World) -> None:
     """What the newest record names is there and sound, unless the schedule destroyed it."""
     record = engine.log.newest()
     if record is None:

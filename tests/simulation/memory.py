@@ -10,8 +10,8 @@ import numpy as np
 
 from afspark.errors import SegmentError
 from afspark.model.states import HeapColumns
-from afspark.runtime.lifecycle import RESTORING, Absent, Found, Identity, Present
-from afspark.runtime.segment import Survivor
+from afspark.protocol.lifecycle import RESTORING, Absent, Found, Identity, Present
+from afspark.resident import Survivor
 from tests.simulation.world import world
 
 Place = tuple[str, str, int]

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from afspark.graph.pipeline import Pipeline
 from afspark.model.operator import Operator
 from afspark.model.states import StateSpec
-from afspark.runtime.pipeline import Pipeline
-from afspark.runtime.sources import Chunk, Planner, Source
-from afspark.runtime.sources.source import LogStore, Offset
+from afspark.sources import Chunk, Planner, Source
+from afspark.sources.source import LogStore, Offset
 from tests.simulation.schedule import OTHERS, Schedule, as_arrow
 from tests.simulation.world import world
 

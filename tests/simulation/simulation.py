@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from afspark.coordinator.batch_loop import Coordinator
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.run_options import RunOptions
+from afspark.coordinator.told_bounds import realised
 from afspark.errors import CheckpointError, SegmentError, StoreNotWritable
+from afspark.graph.pipeline import Pipeline
 from afspark.policies import Tolerance
-from afspark.runtime.assurance import realised
-from afspark.runtime.crew import Crew
-from afspark.runtime.engine import Engine
-from afspark.runtime.pipeline import Pipeline, RunOptions
 from afspark.store import claim
 from tests.simulation import invariants, observe
 from tests.simulation.cluster import Context, Faults, spark
@@ -79,7 +80,7 @@ class Simulation:
         #: the policies that the query has had so far
         self.had: list[Tolerance] = []
         self.truth = Truth(schedule)
-        self.engine: Engine | None = None
+        self.engine: Coordinator | None = None
         self.deliveries: dict[int, list[Delivery]] = {}
         self.outcome = Outcome(trace=self.world.trace)
 
@@ -87,9 +88,9 @@ class Simulation:
         return pipeline(schedule)
 
     @property
-    def crew(self) -> Crew:
+    def operator_run(self) -> OperatorRun:
         assert self.engine is not None
-        return self.engine.crew()
+        return self.engine.run_of()
 
     def run(self) -> Outcome:
         self.world.say(self.schedule.describe())
@@ -152,7 +153,7 @@ class Simulation:
                 self._bury()
         raise AssertionError("the stream never ended")
 
-    def _driver(self) -> Engine:
+    def _driver(self) -> Coordinator:
         if self.engine is None:
             self.outcome.drivers += 1
             self.world.say(f"driver {self.outcome.drivers} starts")
@@ -161,7 +162,7 @@ class Simulation:
             pipeline = self.assemble(replace(self.schedule, tolerance=self.had[-1]))
             with self.world.in_peace():
                 identity = claim(store, pipeline.fingerprint(), pipeline.settings())
-            self.engine = Engine(Context(), pipeline, run_options(), identity, self.store)  # type: ignore[arg-type]
+            self.engine = Coordinator(Context(), pipeline, run_options(), identity, self.store)  # type: ignore[arg-type]
         return self.engine
 
     def _excuse(self, error: CheckpointError) -> None:
@@ -178,9 +179,9 @@ class Simulation:
     def _decay(self) -> None:
         """Objects rot: mostly the newest one of a worker."""
         rng = self.world.rng
-        if not self.schedule.corrupts or self.engine is None or not self.engine.crews or rng.random() > 0.4:
+        if not self.schedule.corrupts or self.engine is None or not self.engine.runs or rng.random() > 0.4:
             return
-        chains = [member.chain for member in self.crew.workforce.members if member.chain]
+        chains = [member.chain for member in self.operator_run.group.members if member.chain]
         if not chains:
             return
         chain = rng.choice(chains)
@@ -207,10 +208,10 @@ class Simulation:
         windows = {}
         if self.schedule.window is not None:
             try:
-                windows = observe.closed_windows(self.crew, batch)
+                windows = observe.closed_windows(self.operator_run, batch)
             except SegmentError as error:
                 raise SinkFailed(str(error)) from error
-        bounds = {number: realised(self.crew, number)["state"] for number in windows}
+        bounds = {number: realised(self.operator_run, number)["state"] for number in windows}
         self.deliveries.setdefault(batch, []).append(Delivery(windows, bounds))
         self.world.say(f"  batch {batch} is delivered, windows {sorted(windows)}")
         self.world.point("after delivery")
@@ -235,7 +236,7 @@ class Simulation:
     def compare(self, batch: int) -> float:
         """How far the resident states are from the truth, which must be within what is promised."""
         assert self.engine is not None
-        if not observe.at_home(self.crew, batch):
+        if not observe.at_home(self.operator_run, batch):
             return 0.0
         return invariants.state_is_within_bounds(self.engine, self.truth, self.schedule, self.had)
 

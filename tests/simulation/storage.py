@@ -33,7 +33,7 @@ class MemoryStore(Store):
     def _risk(self, around: World, name: str, data: bytes) -> None:
         if around.dying:
             raise not_writable(self.path, "nobody is there to write")
-        if not around.strikes(where=f"put {name}"):
+        if not around.counted_failures(where=f"put {name}"):
             return
         torn = around.rng.random()
         if torn < 0.5:

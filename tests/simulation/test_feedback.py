@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from afspark.runtime import engine, worker
-from afspark.runtime.exchange import Packet
-from afspark.runtime.roster import Member
-from afspark.runtime.terms import Terms
+from afspark.coordinator import batch_loop as engine
+from afspark.coordinator.recovery.error_budget import ErrorBudget
+from afspark.coordinator.worker_state import WorkerState
+from afspark.protocol.parcels import Packet
+from afspark.task import worker
 from tests.simulation.feedback import Feedback
 from tests.simulation.simulation import Broken, simulate
 
@@ -53,18 +54,18 @@ def feedback_of_earlier_batches_restored_too(patch: pytest.MonkeyPatch) -> None:
 
 
 def items_not_halved(patch: pytest.MonkeyPatch) -> None:
-    real = Terms.items
-    patch.setattr(Terms, "items", lambda self, strikes: real(self, ()))
+    real = ErrorBudget.items
+    patch.setattr(ErrorBudget, "items", lambda self, counted_failures: real(self, ()))
 
 
 def feedback_never_backed_up(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Terms, "items", lambda self, strikes: math.inf)
+    patch.setattr(ErrorBudget, "items", lambda self, counted_failures: math.inf)
 
 
 def waiting_items_forgotten(patch: pytest.MonkeyPatch) -> None:
     """The ledger does not tell that items went with a worker."""
-    real = Member.applied
-    patch.setattr(Member, "applied", lambda self, *given: replace(real(self, *given), waiting=0))
+    real = WorkerState.applied
+    patch.setattr(WorkerState, "applied", lambda self, *given: replace(real(self, *given), waiting=0))
 
 
 def digests_not_compared(patch: pytest.MonkeyPatch) -> None:

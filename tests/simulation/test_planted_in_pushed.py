@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 
+from afspark.coordinator import told_bounds as assurance
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.model.states import HashTable
 from afspark.model.windows import Decaying, fading
 from afspark.policies import Approximate, MiniBatch
-from afspark.push.lane import Lane
-from afspark.runtime import assurance, worker
-from afspark.runtime.crew import Crew
-from afspark.runtime.intake import Intake
-from afspark.runtime.orders import Order, Trace
-from afspark.runtime.steps import Unnamed
-from afspark.runtime.terms import Terms
+from afspark.protocol.losses import LossEvidence
+from afspark.protocol.requests import TaskRequest
+from afspark.push.receiver.lane import Lane
+from afspark.task import worker
+from afspark.task.intake import Intake
+from afspark.task.unnamed_backups import UnnamedBackups
 from tests.simulation.memory import MemorySegment
 from tests.simulation.pushed.running import Failure, attempt, simulate
 from tests.simulation.pushed.schedule import PushedSchedule, draw
@@ -81,10 +83,10 @@ def step_backups_of_the_same_request_passed_over(patch: pytest.MonkeyPatch) -> N
     unguarded(patch)
     real = worker.find_unnamed
 
-    def find_unnamed(mission: Any, order: Any) -> Unnamed:
-        found = real(mission, order)
-        own = found.passage is not None and found.passage.newest.incarnation == order.incarnation
-        return Unnamed() if own else found
+    def find_unnamed(config: Any, request: Any) -> UnnamedBackups:
+        found = real(config, request)
+        own = found.progress is not None and found.progress.newest.incarnation == request.incarnation
+        return UnnamedBackups() if own else found
 
     patch.setattr(worker, "find_unnamed", find_unnamed)
 
@@ -92,22 +94,24 @@ def step_backups_of_the_same_request_passed_over(patch: pytest.MonkeyPatch) -> N
 def loss_in_a_tick_not_counted(patch: pytest.MonkeyPatch) -> None:
     """Only an incarnation that has completed a batch can have lost anything."""
     unguarded(patch)
-    patch.setattr(Unnamed, "undeclared", lambda self, order, window: None)
+    patch.setattr(UnnamedBackups, "undeclared", lambda self, request, window: None)
 
 
 def panes_of_the_last_commit_struck(patch: pytest.MonkeyPatch) -> None:
     """A loss is told of the panes that the last record knew, not of those opened since."""
     unguarded(patch)
-    real = Terms.strike
+    real = ErrorBudget.count_failure
 
-    def undeclared(self: Unnamed, order: Order, window: Any) -> Trace | None:
-        return next((trace for trace in self.traces if trace.incarnation not in order.counted), None)
+    def undeclared(self: UnnamedBackups, request: TaskRequest, window: Any) -> LossEvidence | None:
+        return next((trace for trace in self.traces if trace.incarnation not in request.counted), None)
 
-    def strike(self: Terms, strikes: Any, calendar: Any, trace: Trace, older: Any = None) -> Any:
-        return real(self, strikes, calendar, Trace(trace.incarnation), older)
+    def counted_failure(
+        self: ErrorBudget, counted_failures: Any, batch_time: Any, trace: LossEvidence, older: Any = None
+    ) -> Any:
+        return real(self, counted_failures, batch_time, LossEvidence(trace.incarnation), older)
 
-    patch.setattr(Unnamed, "undeclared", undeclared)
-    patch.setattr(Terms, "strike", strike)
+    patch.setattr(UnnamedBackups, "undeclared", undeclared)
+    patch.setattr(ErrorBudget, "count_failure", counted_failure)
 
 
 def backups_numbered_by_the_clock(patch: pytest.MonkeyPatch) -> None:
@@ -133,24 +137,26 @@ def decaying_state_keeps_its_first_base(patch: pytest.MonkeyPatch) -> None:
 
 
 def lowered_threshold_told_of_older_backups(patch: pytest.MonkeyPatch) -> None:
-    real = Terms.strike
+    real = ErrorBudget.count_failure
     patch.setattr(
-        Terms, "strike", lambda self, strikes, calendar, trace, older=None: real(self, strikes, calendar, trace)
+        ErrorBudget,
+        "count_failure",
+        lambda self, counted_failures, batch_time, trace, older=None: real(self, counted_failures, batch_time, trace),
     )
 
 
 def losses_of_a_relay_told_of_nobody(patch: pytest.MonkeyPatch) -> None:
     """Items that a relay has lost are in no bound of the operator behind it."""
-    real = Crew.lost_items
+    real = OperatorRun.lost_items
 
-    def lost_items(self: Crew, lane: int | None = None) -> int:
-        return real(self, lane) if self.mission.pushed else 0
+    def lost_items(self: OperatorRun, lane: int | None = None) -> int:
+        return real(self, lane) if self.config.pushed else 0
 
-    patch.setattr(Crew, "lost_items", lost_items)
+    patch.setattr(OperatorRun, "lost_items", lost_items)
 
 
 def damage_leaves_the_bound_as_it_was(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(assurance, "uncovered", lambda crew, window=None: [])
+    patch.setattr(assurance, "uncovered", lambda run, window=None: [])
 
 
 # --- receivers, lanes and steps -----------------------------------------------------------------------------

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from afspark.coordinator import told_bounds as assurance
+from afspark.coordinator.recovery import discovery as census
+from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.model.states import HashTable
 from afspark.model.states.cells import CellState
-from afspark.runtime import assurance, census, lifecycle, worker
-from afspark.runtime.lifecycle import Action, Hint, Position
-from afspark.runtime.panes import Panes
-from afspark.runtime.terms import Terms
+from afspark.protocol import lifecycle
+from afspark.protocol.lifecycle import Action, Hint, Position
+from afspark.task import worker
+from afspark.task.pane_states import PaneStates
 from tests.simulation.simulation import Broken, simulate
 
 #: How many schedules may pass before a mistake is found.
@@ -36,16 +39,16 @@ def backup_counted_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def threshold_not_halved(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Terms, "_counted", lambda self, strikes, pane: 0)
+    patch.setattr(ErrorBudget, "_counted", lambda self, counted_failures, pane: 0)
 
 
 def replayed_batch_applied_twice(patch: pytest.MonkeyPatch) -> None:
     """A retried task that finds its batch applied applies it again."""
     real = worker._Task._carry_out
 
-    def carry_out(self: Any, action: Action, home: Any, panes: Panes) -> Any:
-        if action is Action.ALREADY_APPLIED and self.order.apply:
-            home.version = self.order.batch - 1
+    def carry_out(self: Any, action: Action, home: Any, panes: PaneStates) -> Any:
+        if action is Action.ALREADY_APPLIED and self.request.apply:
+            home.version = self.request.batch - 1
             action = Action.APPLY
         return real(self, action, home, panes)
 
@@ -64,7 +67,7 @@ def zombies_backup_accepted(patch: pytest.MonkeyPatch) -> None:
 def half_applied_batch_kept(patch: pytest.MonkeyPatch) -> None:
     """A batch that was interrupted is applied on top of its own half."""
     patch.setitem(lifecycle.TRANSITIONS, (Position.HALFWAY, Hint.RESUME), Action.ROLL_BACK_THEN_APPLY)
-    patch.setattr(Panes, "rollback", lambda self: None)
+    patch.setattr(PaneStates, "rollback", lambda self: None)
 
 
 def chain_forgotten_by_a_new_driver(patch: pytest.MonkeyPatch) -> None:
@@ -75,7 +78,7 @@ def chain_forgotten_by_a_new_driver(patch: pytest.MonkeyPatch) -> None:
         members, undeclared = real(**given)
         return [replace(member, chain=(), previous=()) for member in members], undeclared
 
-    patch.setattr("afspark.runtime.workforce.muster", muster)
+    patch.setattr("afspark.coordinator.worker_group.restore_workers", muster)
 
 
 def damage_not_told(patch: pytest.MonkeyPatch) -> None:
@@ -91,14 +94,16 @@ def thresholds_of_one_worker_for_shares_that_overlap(patch: pytest.MonkeyPatch) 
 
 def lowered_threshold_told_of_older_backups(patch: pytest.MonkeyPatch) -> None:
     """A loss is told by the θ of today, though its backup was made under yesterday's."""
-    real = Terms.strike
+    real = ErrorBudget.count_failure
     patch.setattr(
-        Terms, "strike", lambda self, strikes, calendar, trace, older=None: real(self, strikes, calendar, trace)
+        ErrorBudget,
+        "count_failure",
+        lambda self, counted_failures, batch_time, trace, older=None: real(self, counted_failures, batch_time, trace),
     )
 
 
 def damage_leaves_the_bound_as_it_was(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(assurance, "uncovered", lambda crew, window=None: [])
+    patch.setattr(assurance, "uncovered", lambda run, window=None: [])
 
 
 MISTAKES: list[Plant] = [

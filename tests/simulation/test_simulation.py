@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pytest
 
-from afspark.store.conformance import CHECKS
+from afspark.store.store_conformance import CHECKS
 from tests.simulation.schedule import Combination, combinations, seeds
 from tests.simulation.simulation import simulate
 from tests.simulation.storage import MemoryStore

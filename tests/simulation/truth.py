@@ -7,8 +7,8 @@ from collections import defaultdict
 from typing import Any
 
 from afspark.model.windows import Decaying
-from afspark.runtime.exchange import owners
-from afspark.runtime.sources import share
+from afspark.protocol.parcels import owners
+from afspark.sources import share
 from tests.simulation.program import chunk
 from tests.simulation.schedule import Item, Schedule, as_arrow, cell_of
 

@@ -71,7 +71,7 @@ class World:
 
     # --- failures -------------------------------------------------------------------------------------------
 
-    def strikes(self, weight: float = 1.0, where: str = "") -> bool:
+    def counted_failures(self, weight: float = 1.0, where: str = "") -> bool:
         """Casts the die for one step."""
         if self.dying or self.quiet:
             return False
@@ -86,7 +86,7 @@ class World:
 
     def point(self, where: str) -> None:
         """A step between two others: whoever is at work may die here."""
-        if self.strikes():
+        if self.counted_failures():
             self.fail(where)
 
     def fail(self, where: str) -> None:

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from afspark.runtime.warmup import warm_up
+from afspark.task.warmup import warm_up
 from tests.soak.pushed import Plan, run
 
 

@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from afspark.push.drain import Drain
+from afspark.push.consumer.lane_client import LaneClient
 from tests.unit.push.child_receiver import WORKERS, ChildReceiver
 from tests.unit.push.fuzzing import HIGHEST, LANES, SCHEMA, Honest, campaign
 
@@ -69,8 +69,8 @@ def _run(receiver: ChildReceiver, seconds: float, seed: int, threads: int) -> in
     faults = [*honest.wrong, *outcome.unforeseen]
     counts = outcome.counts
     if receiver.alive:
-        with Drain(receiver.address, 0, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as drain:
-            refused = drain.stats()["refused"]
+        with LaneClient(receiver.address, 0, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as client:
+            refused = client.stats()["refused"]
         _say(f"refused: {refused}")
         faults += [f"{refused['internal']} errors nobody foresaw"] if "internal" in refused else []
     else:

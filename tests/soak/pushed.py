@@ -26,10 +26,10 @@ import pyarrow as pa
 import pytest
 
 import afspark as af
-from afspark.runtime.assurance import told
-from afspark.runtime.pipeline import Pipeline
-from afspark.runtime.reception import recorded_lanes
-from afspark.runtime.sources import Pushed
+from afspark.coordinator.receivers.receivers import recorded_lanes
+from afspark.coordinator.told_bounds import told
+from afspark.graph.pipeline import Pipeline
+from afspark.sources import Pushed
 from afspark.store import Throttle
 from tests.soak.zygote import Zygote, children_of
 from tests.unit.runtime import sparkless
@@ -328,7 +328,7 @@ class _Run:
 
 def produce(folder: Path, plan: Plan, number: int) -> None:
     """Sends numbered items at a steady pace, then punctuation."""
-    from afspark.push.producer import Producer
+    from afspark.push.producer.producer import Producer
 
     address = _address(folder)
     progress = folder / f"sent-{number}"
@@ -375,29 +375,29 @@ def drive(folder: Path, plan: Plan) -> None:
     throttle = Throttle(plan.latency) if plan.latency else None
     rig = Rig(folder / "rig", Hosts({"a": 1, "b": 1}), patch, pipeline=pipeline, throttle=throttle)
     engine = rig.start()
-    engine.reception.open(recorded_lanes(engine.store))
-    _publish(known, engine.reception.addresses()[0])
+    engine.receivers.open(recorded_lanes(engine.store))
+    _publish(known, engine.receivers.addresses()[0])
     idle = 0
     while idle < 2:
         before = engine.totals["items"]
         rig.go(1)
         waiting = any(
-            lane["pending_entries"] for one in engine.reception.stats().values() for lane in one["lanes"].values()
+            lane["pending_entries"] for one in engine.receivers.stats().values() for lane in one["lanes"].values()
         )
         done = (folder / "stop").exists() and not waiting and engine.totals["items"] == before
         idle = idle + 1 if done else 0
-    seen, crew = rig.counts(), rig.crew()
+    seen, run = rig.counts(), rig.run_of()
     windows = range(plan.items // PANE + 1) if plan.windowed else ()
-    told_by_window = {str(window): told(crew, window)["seen"] for window in windows}
+    told_by_window = {str(window): told(run, window)["seen"] for window in windows}
     losses = [{"producer": loss.producer, "items": loss.items} for loss in engine.item_losses.entries()]
     result = {
         "seen": {str(key): n for key, n in seen.items()},
         "losses": losses,
-        "told": told(crew)["seen"],
+        "told": told(run)["seen"],
         "told_by_window": told_by_window,
     }
     _publish(folder / "result", json.dumps(result))
-    engine.reception.close()
+    engine.receivers.close()
 
 
 def _publish(path: Path, text: str) -> None:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 import afspark as af
-from afspark.runtime.faults import FaultPlan
+from afspark.protocol.fault_plan import FaultPlan
 from tests.spark.streams import Place, at
 
 LENGTH = 20

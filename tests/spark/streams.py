@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import afspark as af
-from afspark.runtime.faults import FaultPlan, Phase, Strike
-from afspark.runtime.sources import Packets
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
+from afspark.sources import Packets
 
 BATCH_BYTES = 60_000
 Counts = dict[str, int]
@@ -120,8 +120,8 @@ def worst(truth: Mapping[Any, float], got: Mapping[Any, float]) -> float:
     return max((abs(truth.get(key, 0) - got.get(key, 0)) for key in truth.keys() | got.keys()), default=0)
 
 
-def struck(phase: Phase, *batches: int) -> FaultPlan:
-    return FaultPlan(frozenset(Strike(batch, phase) for batch in batches), f"{phase.name}-{batches}")
+def affected(phase: FaultPhase, *batches: int) -> FaultPlan:
+    return FaultPlan(frozenset(InjectedFailure(batch, phase) for batch in batches), f"{phase.name}-{batches}")
 
 
 def packet_truth(source: Packets) -> dict[tuple[int, int], int]:

@@ -8,9 +8,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import afspark as af
-from afspark.runtime.faults import Phase
-from afspark.runtime.sources import Visits
-from tests.spark.streams import Place, at, run, struck, write_text
+from afspark.protocol.fault_plan import FaultPhase
+from afspark.sources import Visits
+from tests.spark.streams import Place, affected, at, run, write_text
 
 
 def test_grep_sends_every_matching_line_once_through_failures(spark: SparkSession, place: Place) -> None:
@@ -24,7 +24,7 @@ def test_grep_sends_every_matching_line_once_through_failures(spark: SparkSessio
     stream = af.read_stream(spark).text(str(place.input), blocks=True)
     sent = stream.apply(af.Grep("w17"), workers=2, tolerance=af.Approximate(theta=0))
     writer = at(sent.writeStream, place).outputMode("append").foreachBatch(keep)
-    query = run(writer.inject(struck(Phase.BETWEEN, 1)))
+    query = run(writer.inject(affected(FaultPhase.BETWEEN, 1)))
     assert Counter(line for batch in found.values() for line in batch) == Counter(li for li in lines if "w17" in li)
     assert len(query.ledger()) == 2
 
@@ -35,7 +35,7 @@ def test_a_join_stays_inside_its_bound_through_failures(spark: SparkSession, pla
     left, right = (af.read_stream(spark).source(source) for source in streams)
     both = left.map(join.left).union(right.map(join.right))
     sampled = both.apply(join, workers=2, tolerance=af.Approximate(theta=1_000))
-    query = run(at(sampled.writeStream, place, 200_000).inject(struck(Phase.BETWEEN, 1, 2)))
+    query = run(at(sampled.writeStream, place, 200_000).inject(affected(FaultPhase.BETWEEN, 1, 2)))
     rows = {row["aggregate"]: row for row in query.results().collect()}
     tables = [
         pa.Table.from_batches(

@@ -16,7 +16,7 @@ from pyspark.sql.functions import col, lit, when
 
 import afspark as af
 from afspark.cli.main import main
-from afspark.push.producer import Producer
+from afspark.push.producer.producer import Producer
 from tests.spark.streams import Place
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

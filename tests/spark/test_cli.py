@@ -20,8 +20,8 @@ from afspark.cli import run as run_module
 from afspark.cli.failures import GOES_ON
 from afspark.cli.main import main
 from afspark.cli.progressbar import Display, Snapshot
-from afspark.runtime.placement import driver_host
-from afspark.runtime.segment import SegmentRoot
+from afspark.cluster.spark.anchors import driver_host
+from afspark.resident import SegmentRoot
 from afspark.store import open_store
 from afspark.store.format import unseal
 from afspark.store.naming import IDENTITY

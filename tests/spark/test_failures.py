@@ -10,16 +10,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 import afspark as af
-from afspark.runtime.faults import FaultPlan, Phase, Strike
-from afspark.runtime.sources import Packets
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
+from afspark.sources import Packets
 from tests.spark.streams import (
     BATCH_BYTES,
     Place,
+    affected,
     at,
     counts,
     packet_truth,
     run,
-    struck,
     words,
     worst,
     write_text,
@@ -28,7 +28,9 @@ from tests.spark.streams import (
 THETA = 160.0
 
 
-EVERY_PHASE = FaultPlan(frozenset(Strike(batch, phase) for batch, phase in enumerate(Phase, start=1)), "every")
+EVERY_PHASE = FaultPlan(
+    frozenset(InjectedFailure(batch, phase) for batch, phase in enumerate(FaultPhase, start=1)), "every"
+)
 
 
 @pytest.mark.thorough
@@ -36,24 +38,24 @@ def test_minibatch_is_exact_after_failures_in_every_phase(spark: SparkSession, p
     """A pipeline of three operators goes through the same in tests/spark/test_pipelines.py; in
     tests/unit/runtime/test_engine_failures.py each phase is struck alone.
     """
-    truth = write_text(place.input, 4 * (len(Phase) + 2))
+    truth = write_text(place.input, 4 * (len(FaultPhase) + 2))
     query = run(words(spark, place, af.MiniBatch(), keyed=True, faults=EVERY_PHASE))
     assert worst(truth, counts(query)) == 0
     assert query.bounds() == {"counts": 0.0}
     assert {entry["worker"] for entry in query.ledger()} == {0, 1}
     # A strike after the record is found by the batch that follows.
-    assert len({entry["batch"] for entry in query.ledger()}) >= len(Phase) - 1
+    assert len({entry["batch"] for entry in query.ledger()}) >= len(FaultPhase) - 1
     assert all(entry["covered"] for entry in query.ledger())
 
 
 def test_approximate_stays_inside_its_bound_after_failures_in_every_phase(spark: SparkSession, place: Place) -> None:
-    truth = write_text(place.input, 4 * (len(Phase) + 2))
+    truth = write_text(place.input, 4 * (len(FaultPhase) + 2))
     query = run(words(spark, place, af.Approximate(THETA), faults=EVERY_PHASE))
     realised = query.bounds()["counts"]
     counted = [entry for entry in query.ledger() if entry["counted"]]
     assert realised == pytest.approx(math.fsum(entry["theta"]["counts"] for entry in counted))
     # Two workers: the first failure takes 1/4 of the limit from each at most, the next 1/8 …
-    assert {entry["theta"]["counts"] for entry in counted} >= {THETA / 2 ** (k + 2) for k in range(len(Phase) - 1)}
+    assert {entry["theta"]["counts"] for entry in counted} >= {THETA / 2 ** (k + 2) for k in range(len(FaultPhase) - 1)}
     assert 0 < worst(truth, counts(query)) <= realised <= THETA
 
 
@@ -70,7 +72,7 @@ def test_ten_system_failures_stay_inside_the_bound(spark: SparkSession, place: P
 
 def test_nothing_starts_empty_after_a_loss_and_the_ledger_says_so(spark: SparkSession, place: Place) -> None:
     truth = write_text(place.input, 16)
-    query = run(words(spark, place, af.Nothing(), faults=struck(Phase.BETWEEN, 3)))
+    query = run(words(spark, place, af.Nothing(), faults=affected(FaultPhase.BETWEEN, 3)))
     got = counts(query)
     assert worst(truth, got) > 0
     assert all(got[word] <= truth[word] for word in got)
@@ -94,7 +96,7 @@ def heavy(spark: SparkSession, place: Place, tolerance: af.Tolerance, faults: Fa
     ("tolerance", "plan"),
     [
         (af.Approximate(40_000.0), FaultPlan.seeded(10, batches=8, seed=1)),
-        (af.Approximate(40_000.0), struck(Phase.COMMITTED, 7)),
+        (af.Approximate(40_000.0), affected(FaultPhase.COMMITTED, 7)),
         pytest.param(af.MiniBatch(), FaultPlan.seeded(3, batches=8, seed=2), marks=pytest.mark.thorough),
     ],
     ids=["ten failures", "one after the last batch", "minibatch"],
@@ -107,11 +109,11 @@ def test_no_heavy_hitter_is_missed(spark: SparkSession, place: Place, tolerance:
     assert all(rows[pair].estimate >= size for pair, size in truth.items())
     bound = query.bounds()["sketch"]
     assert {row.bound for row in rows.values()} == {bound}
-    assert (bound > 0) == bool(plan.strikes and tolerance.promise())
+    assert (bound > 0) == bool(plan.failures and tolerance.promise())
 
 
 def test_heavy_hitters_under_nothing_survive_a_loss(spark: SparkSession, place: Place) -> None:
-    query = heavy(spark, place, af.Nothing(), struck(Phase.BETWEEN, 6))
+    query = heavy(spark, place, af.Nothing(), affected(FaultPhase.BETWEEN, 6))
     truth = packet_truth(PACKETS)
     rows = query.results().collect()
     # What came after the loss is at least in there, and nothing is added for what nobody promised.
@@ -132,7 +134,7 @@ def test_a_heavy_key_that_never_returns_after_the_failure_is_kept(spark: SparkSe
     stateful = (
         af.read_stream(spark).parquet(str(place.input)).apply(operator, workers=2, tolerance=af.Approximate(4_000.0))
     )
-    query = run(at(stateful.writeStream, place, 1).inject(struck(Phase.BETWEEN, 3, 5)))
+    query = run(at(stateful.writeStream, place, 1).inject(affected(FaultPhase.BETWEEN, 3, 5)))
     assert query.totals.batches == 6
     rows = {row.key: row for row in query.results().collect()}
     assert rows["early"].estimate >= 10_000

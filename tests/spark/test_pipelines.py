@@ -13,13 +13,15 @@ from pyspark.sql import SparkSession
 
 import afspark as af
 from afspark.errors import CheckpointError
-from afspark.runtime.faults import FaultPlan, Phase, Strike
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
 from tests.spark.stages import LENGTH, Count, Gate, Run, numbers, parse, write_events
 from tests.spark.streams import Place, at, run, worst
 
 FILES = 24
 THETA = 300.0
-EVERY_PHASE = FaultPlan(frozenset(Strike(batch, phase) for batch, phase in enumerate(Phase, start=1)), "every")
+EVERY_PHASE = FaultPlan(
+    frozenset(InjectedFailure(batch, phase) for batch, phase in enumerate(FaultPhase, start=1)), "every"
+)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +39,7 @@ def test_exact_pipelines_stay_exact(spark: SparkSession, place: Place, faults: F
     assert numbers(query, "total") == {"total": FILES * 800, "windows": windows, "ended": 1}
     # The gate has two workers; what windows feed back when the stream ends reaches it in the batch after.
     assert numbers(query, "gate") == {"passed": FILES * 800, "fed": 2 * windows}
-    assert bool(query.ledger()) == bool(faults.strikes)
+    assert bool(query.ledger()) == bool(faults.failures)
 
 
 def test_approximate_pipelines_stay_inside_their_bounds(spark: SparkSession, place: Place) -> None:

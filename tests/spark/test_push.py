@@ -18,8 +18,8 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import afspark as af
-from afspark.push.producer import Producer
-from afspark.runtime.faults import FaultPlan, Phase, Strike
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
+from afspark.push.producer.producer import Producer
 from tests.spark.streams import Place
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
@@ -99,7 +99,7 @@ def test_heavy_hitters_are_found_although_items_were_lost(spark: SparkSession, p
     largest, tolerance = 10.0, af.Approximate(100, items=4_000, unacked=4_000)
     operator = af.HeavyHitters(keys=("key",), weight="time", threshold=1_000, value="float64", largest=largest)
     stream = af.read_stream(spark).pushed(SCHEMA, tick_seconds=0.2)
-    faults = FaultPlan(frozenset(Strike(batch, Phase.BETWEEN) for batch in (1, 2, 3, 4)), name="items")
+    faults = FaultPlan(frozenset(InjectedFailure(batch, FaultPhase.BETWEEN) for batch in (1, 2, 3, 4)), name="items")
     query = (
         stream.apply(operator, name="heavy", workers=2, tolerance=tolerance)
         .writeStream.option("checkpointLocation", place.checkpoint)

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 import afspark as af
 from afspark.bench.pushing import kind_of
-from afspark.push.producer import Producer
-from afspark.runtime.sources.visits import VISITS
+from afspark.push.producer.producer import Producer
+from afspark.sources.generated_visits import VISITS
 from tests.spark.streams import Place
 
 TICK = 0.3

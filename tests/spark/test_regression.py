@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import afspark as af
-from afspark.cli.regression import batches
-from afspark.report.regression import relearn
-from afspark.runtime.faults import FaultPlan, Phase, Strike
-from afspark.runtime.sources import Clicks
+from afspark.cli.regression_command import batches
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
+from afspark.report.regression_text import relearn
+from afspark.sources import Clicks
 from tests.spark.streams import Place
 
 BATCH_BYTES = 2 * 45 << 15
@@ -31,7 +31,7 @@ def test_models_are_merged_and_fed_back_through_a_failure(spark: SparkSession, p
         .option("segments", str(place.segments))
         .option("batchBytes", BATCH_BYTES)
         .trigger(availableNow=True)
-        .inject(FaultPlan(frozenset({Strike(2, Phase.BETWEEN)})))
+        .inject(FaultPlan(frozenset({InjectedFailure(2, FaultPhase.BETWEEN)})))
         .start()
     )
     query.awaitTermination()

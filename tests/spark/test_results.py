@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import afspark as af
-from afspark.runtime.sources import ZipfWords
+from afspark.sources import ZipfWords
 from tests.spark.streams import BATCH_BYTES, Place, at, counts, run, words, write_text
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from afspark.cluster.spark.java import SPARK_MODULE, JavaRuntime, find_java_home, parse_settings, probe
 from afspark.errors import UsageError
-from afspark.runtime.java import SPARK_MODULE, JavaRuntime, find_java_home, parse_settings, probe
 
 SETTINGS = """\
 Property settings:

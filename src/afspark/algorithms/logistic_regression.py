@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.algorithms.features import Features, Learner
-from afspark.algorithms.progress import UNIT, Progress
+from afspark.algorithms.progressive import UNIT, Progress
 from afspark.errors import UsageError
 from afspark.model.kernels.arrow import Array
 from afspark.model.kernels.logistic import Workspace

@@ -19,17 +19,17 @@ import pyarrow as pa
 from afspark.model.kernels.lines import count_lines
 from afspark.model.operator import Operator, WorkerContext
 from afspark.model.states import HeapColumns
-from afspark.runtime.exchange import Packet
-from afspark.runtime.ingest import Ingest
-from afspark.runtime.sources import Chunk, Source
+from afspark.protocol.parcels import Packet
+from afspark.sources import Chunk, Source
 from afspark.store import open_store
+from afspark.task.ingest import Ingest
 
 WORKERS = 2
 #: How long a measurement lasts at least, after a pass that warms up.
 SECONDS = 1.0
 
 
-class Part(StrEnum):
+class BarePart(StrEnum):
     """What is run."""
 
     INPUT = "input"
@@ -44,7 +44,7 @@ def shares_of(source: Source, workers: int = WORKERS) -> list[list[Chunk]]:
         return planner.shares(planner.chunks(planner.initial(), planner.discover()), workers)
 
 
-def run_alone(part: Part, source: Source, operator: Operator) -> dict[str, float]:
+def run_alone(part: BarePart, source: Source, operator: Operator) -> dict[str, float]:
     """``mb_per_second`` and ``items_per_second`` of all processes together; one process a worker, all at once.
 
     ``mb_per_cpu_second`` is what one process does in a second of its own: the figure that others on the machine touch
@@ -65,10 +65,10 @@ def run_alone(part: Part, source: Source, operator: Operator) -> dict[str, float
 
 
 def _measure(
-    part: Part, source: Source, operator: Operator, chunks: Sequence[Chunk], barrier: Barrier, results: Any
+    part: BarePart, source: Source, operator: Operator, chunks: Sequence[Chunk], barrier: Barrier, results: Any
 ) -> None:
-    kept = [batch for chunk in chunks for batch in source.read(chunk)] if part is Part.KERNEL else None
-    kernel = Kernel(operator) if part is not Part.INPUT else None
+    kept = [batch for chunk in chunks for batch in source.read(chunk)] if part is BarePart.KERNEL else None
+    kernel = Kernel(operator) if part is not BarePart.INPUT else None
 
     def once() -> None:
         batches = _read(source, chunks) if kept is None else iter(kept)

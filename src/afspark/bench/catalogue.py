@@ -53,7 +53,7 @@ class Experiment:
 
 
 def experiment(name: str) -> Experiment:
-    module = import_module(f"afspark.bench.experiments.{name.replace('-', '_')}")
+    module = import_module(f"afspark.bench.experiments.experiment_{name.replace('-', '_')}")
     return Experiment(name, module.TITLE, module.measure, module.page, getattr(module, "draw", None))
 
 

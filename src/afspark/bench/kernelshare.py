@@ -20,11 +20,11 @@ from pyspark.sql import SparkSession
 
 import afspark as af
 from afspark.algorithms.logistic_regression import LocalRegression
-from afspark.bench.alone import WORKERS, Part, items_in, run_alone, shares_of
-from afspark.bench.inputs import BATCH_BYTES, text_files
+from afspark.bench.alone import WORKERS, BarePart, items_in, run_alone, shares_of
+from afspark.bench.bench_inputs import BATCH_BYTES, text_files
 from afspark.bench.interleave import Contest, interleave
 from afspark.bench.streams import WARM_BATCHES, timed
-from afspark.runtime.sources import Clicks, Higgs, Packets, Source, TextFiles
+from afspark.sources import Clicks, Higgs, Packets, Source, TextFiles
 
 STREAM = "stream"
 #: Measured batches of a stream.
@@ -117,7 +117,7 @@ def _linked(files: Path, folder: Path, batch_bytes: int) -> Path:
 
 def _row(case: Case, spark: SparkSession, rounds: int) -> dict[str, Any]:
     measures: dict[str, Callable[[], dict[str, float]]] = {
-        part.value: partial(run_alone, part, case.part, case.operator()) for part in Part
+        part.value: partial(run_alone, part, case.part, case.operator()) for part in BarePart
     }
     contest = interleave({**measures, STREAM: partial(run_stream, case, spark)}, rounds=rounds)
     return {"algorithm": case.name, "batch_mb": case.batch_bytes / 1e6, **_figures(contest)}
@@ -127,9 +127,9 @@ def _figures(contest: Contest) -> dict[str, Any]:
     figure = "mb_per_second"
     return {
         "figures": contest.to_json(),
-        "share": contest.ratio(STREAM, Part.KERNEL, figure),
-        "share without spark": contest.ratio(Part.BOTH, Part.KERNEL, figure),
-        "stream / input and kernel": contest.ratio(STREAM, Part.BOTH, figure),
+        "share": contest.ratio(STREAM, BarePart.KERNEL, figure),
+        "share without spark": contest.ratio(BarePart.BOTH, BarePart.KERNEL, figure),
+        "stream / input and kernel": contest.ratio(STREAM, BarePart.BOTH, figure),
     }
 
 

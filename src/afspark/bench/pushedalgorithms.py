@@ -40,7 +40,7 @@ LONGEST_LINE = 1_000
 
 
 @dataclass(frozen=True)
-class Algorithm:
+class PushedAlgorithm:
     """``kind`` of its items, the papers' Θ, and what is started. ``tick`` is the length of a batch, ``buffer`` what
     receivers hold of items that wait.
     """
@@ -76,12 +76,12 @@ def _regression(stream: af.Stream, tolerance: af.Tolerance) -> af.StreamWriter:
     return merged.writeStream
 
 
-ALGORITHMS: Mapping[str, Algorithm] = {
-    "grep": Algorithm("lines", 0.0, _grep, tick=0.4, buffer=192_000_000),
-    "wordcount": Algorithm("lines", 1e4, _words),
-    "heavy-hitters": Algorithm("packets", 1e5, _hitters),
-    "join": Algorithm("visits", 1e5, _join),
-    "regression": Algorithm("clicks", 10.0, _regression, tick=0.4),
+ALGORITHMS: Mapping[str, PushedAlgorithm] = {
+    "grep": PushedAlgorithm("lines", 0.0, _grep, tick=0.4, buffer=192_000_000),
+    "wordcount": PushedAlgorithm("lines", 1e4, _words),
+    "heavy-hitters": PushedAlgorithm("packets", 1e5, _hitters),
+    "join": PushedAlgorithm("visits", 1e5, _join),
+    "regression": PushedAlgorithm("clicks", 10.0, _regression, tick=0.4),
 }
 
 

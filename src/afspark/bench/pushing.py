@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from afspark.push.producer import Producer
+from afspark.push.producer.producer import Producer
 
 #: 20 bytes a row
 SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64()), ("kind", pa.int32())])
@@ -44,9 +44,9 @@ def _keys(count: int, rows: int) -> Iterator[pa.RecordBatch]:
 
 def _lines(count: int, rows: int) -> Iterator[pa.RecordBatch]:
     """A line of text, as books have them, in each row."""
-    from afspark.bench.inputs import read_all
+    from afspark.bench.bench_inputs import read_all
     from afspark.model.kernels.lines import all_lines
-    from afspark.runtime.sources import ZipfWords
+    from afspark.sources import ZipfWords
 
     blocks = pa.chunked_array([batch.column(0) for batch in read_all(ZipfWords(100 * rows * count))])
     lines = all_lines(blocks.combine_chunks()).cast(pa.string())
@@ -55,16 +55,16 @@ def _lines(count: int, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def _packets(count: int, rows: int) -> Iterator[pa.RecordBatch]:
-    from afspark.bench.inputs import read_all
-    from afspark.runtime.sources import Packets
+    from afspark.bench.bench_inputs import read_all
+    from afspark.sources import Packets
 
     yield from _cut(read_all(Packets(rows * count)), rows)
 
 
 def _visits(count: int, rows: int) -> Iterator[pa.RecordBatch]:
     """The packets of two traces in turn, with a column that tells them apart."""
-    from afspark.bench.inputs import read_all
-    from afspark.runtime.sources import Visits
+    from afspark.bench.bench_inputs import read_all
+    from afspark.sources import Visits
 
     sides = [list(_cut(read_all(Visits(rows * count // 2, stream=side)), rows // 2)) for side in (0, 1)]
     for left, right in zip(*sides, strict=True):
@@ -74,8 +74,8 @@ def _visits(count: int, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def _clicks(count: int, rows: int) -> Iterator[pa.RecordBatch]:
-    from afspark.bench.inputs import read_all
-    from afspark.runtime.sources import Clicks
+    from afspark.bench.bench_inputs import read_all
+    from afspark.sources import Clicks
 
     yield from _cut(read_all(Clicks(rows * count)), rows)
 
@@ -87,14 +87,14 @@ def _cut(batches: list[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def visit_schema() -> pa.Schema:
-    from afspark.runtime.sources.visits import VISITS
+    from afspark.sources.generated_visits import VISITS
 
     return VISITS.append(pa.field("side", pa.int8(), nullable=False))
 
 
 def kind_of(name: str) -> Kind:
-    from afspark.runtime.sources.labelled import CLICKS
-    from afspark.runtime.sources.packets import PACKETS
+    from afspark.sources.generated_packets import PACKETS
+    from afspark.sources.labelled_rows import CLICKS
 
     kinds = {
         "keys": Kind(SCHEMA, _keys),

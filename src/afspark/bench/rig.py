@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import afspark as af
-from afspark.bench.inputs import packet_files, text_files
+from afspark.bench.bench_inputs import packet_files, text_files
 from afspark.cli.quiet import hush_python, jvm_output
 
 #: Parquet files of about 40 MB, like the text files.

@@ -15,14 +15,16 @@ import pyarrow as pa
 
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
-from afspark.runtime.faults import FaultPlan
-from afspark.runtime.ingest import Ingest, batches_as_packets
-from afspark.runtime.lifecycle import Hint
-from afspark.runtime.orders import Mission, Order, Report, Status
-from afspark.runtime.segment import SegmentRoot
-from afspark.runtime.shift import Feed
-from afspark.runtime.worker import serve
+from afspark.protocol.fault_plan import FaultPlan
+from afspark.protocol.lifecycle import Hint
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.reports import Status, TaskReport
+from afspark.protocol.requests import TaskRequest
+from afspark.resident import SegmentRoot
 from afspark.store import ObjectRef, open_store
+from afspark.task.feed import Feed
+from afspark.task.ingest import Ingest, batches_as_packets
+from afspark.task.worker import serve
 
 ITEMS = 200_000
 HOST = "bench"
@@ -41,12 +43,12 @@ class Sum(Operator):
         states["sums"].add(items.column("key"), items.column("value"))
 
 
-class Stage:
+class StageCost:
     """The state stage of one worker, batch after batch, as its task runs it."""
 
     def __init__(self, folder: str, key: str, theta: float) -> None:
         self.operator = Sum(key)
-        self.mission = Mission(
+        self.config = OperatorConfig(
             query_id="bench",
             fingerprint="bench",
             operator_name="sum",
@@ -62,8 +64,8 @@ class Stage:
         self.theta = theta
         self.batch = 0
 
-    def run(self, items: pa.RecordBatch, hint: Hint = Hint.RESUME, **changes: Any) -> tuple[float, Report]:
-        order = Order(
+    def run(self, items: pa.RecordBatch, hint: Hint = Hint.RESUME, **changes: Any) -> tuple[float, TaskReport]:
+        order = TaskRequest(
             worker=0,
             batch=self.batch,
             incarnation=0,
@@ -75,7 +77,7 @@ class Stage:
         )
         feed = Feed([("", Ingest(batches_as_packets([items]), ()))])
         started = time.perf_counter()
-        report = serve(self.mission, replace(order, **changes), self.operator, feed)
+        report = serve(self.config, replace(order, **changes), self.operator, feed)
         seconds = time.perf_counter() - started
         if report.status is not Status.APPLIED:
             raise RuntimeError(f"{report.status}: {report.detail} {report.error}")
@@ -94,7 +96,7 @@ def cost_by_size(sizes: list[int], *, key: str = "string", rounds: int = 9) -> l
     draw = np.random.default_rng(0)
     for size in sizes:
         folder = tempfile.mkdtemp(prefix="afspark-bench-")
-        stage = Stage(folder, key, theta=10_000.0)
+        stage = StageCost(folder, key, theta=10_000.0)
         try:
             for start in range(0, size, 1_000_000):
                 report = stage.run(batch_of(np.arange(start, min(start + 1_000_000, size)), key))[1]
@@ -119,7 +121,7 @@ def key_bytes(size: int, kind: str) -> int:
 def recovery(keys: int, *, rounds: int = 5) -> dict[str, float]:
     """Seconds from the start of a recovering worker's task until it has applied its batch."""
     folder = tempfile.mkdtemp(prefix="afspark-bench-")
-    stage = Stage(folder, "string", theta=0.0)
+    stage = StageCost(folder, "string", theta=0.0)
     try:
         backups: list[ObjectRef] = []
         for start in range(0, keys, 100_000):
@@ -140,6 +142,6 @@ def recovery(keys: int, *, rounds: int = 5) -> dict[str, float]:
         _remove(stage, folder)
 
 
-def _remove(stage: Stage, folder: str) -> None:
-    SegmentRoot(stage.mission.segments, HOST).release("bench")
+def _remove(stage: StageCost, folder: str) -> None:
+    SegmentRoot(stage.config.segments, HOST).release("bench")
     shutil.rmtree(folder, ignore_errors=True)

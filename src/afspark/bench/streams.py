@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 import afspark as af
-from afspark.bench.inputs import BATCH_BYTES
-from afspark.runtime.session import LOCAL_FILE_MANAGER
+from afspark.bench.bench_inputs import BATCH_BYTES
+from afspark.cluster.spark.session import LOCAL_FILE_MANAGER
 
 WARM_BATCHES = 2
 PROVIDERS = {

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import afspark as af
-from afspark.bench.inputs import BATCH_BYTES
+from afspark.bench.bench_inputs import BATCH_BYTES
 from afspark.bench.rig import Rig
-from afspark.runtime.sources import Clicks, Visits
-from afspark.runtime.sources.labelled import CLICK_BYTES
-from afspark.runtime.sources.visits import VISIT_BYTES
+from afspark.sources import Clicks, Visits
+from afspark.sources.generated_visits import VISIT_BYTES
+from afspark.sources.labelled_rows import CLICK_BYTES
 
 GREP, WORDCOUNT, HITTERS, JOIN, REGRESSION = "Grep", "WordCount", "heavy hitters", "online join", "logistic regression"
 PATTERN = "qu"

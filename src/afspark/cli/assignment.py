@@ -11,6 +11,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from afspark.api.query import Query
+from afspark.api.stream import read_stream
 from afspark.cli.failures import GOES_ON, own_error, with_hint
 from afspark.cli.follow import follow
 from afspark.cli.planning import Plan
@@ -18,10 +20,8 @@ from afspark.cli.progressbar import Display
 from afspark.cli.tasks import Task
 from afspark.errors import AfsparkError
 from afspark.policies import Tolerance
+from afspark.protocol.fault_plan import FaultPlan
 from afspark.report.document import RunReport
-from afspark.runtime.faults import FaultPlan
-from afspark.runtime.query import Query
-from afspark.runtime.stream import read_stream
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TaskOutcome:
     """A query that has ended well, and the seconds from its first batch to its end (0 if there was none)."""
 
     query: Query
@@ -78,12 +78,12 @@ class Outcome:
 
 
 @contextmanager
-def finished(spark: SparkSession, assignment: Assignment, display: Display, *, label: str) -> Iterator[Outcome]:
+def finished(spark: SparkSession, assignment: Assignment, display: Display, *, label: str) -> Iterator[TaskOutcome]:
     """Runs the assignment to its end; results can be asked for in the block, the state goes after it."""
     query = assignment.start(spark)
     try:
         display.begin(label, assignment.plan.total_bytes)
-        yield Outcome(query, _followed(query, display, lasting=assignment.lasting))
+        yield TaskOutcome(query, _followed(query, display, lasting=assignment.lasting))
     finally:
         if query.isActive:
             query.stop()

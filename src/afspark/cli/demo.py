@@ -14,19 +14,19 @@ from pyspark.sql import SparkSession
 
 from afspark.cli.assignment import Assignment, finished
 from afspark.cli.options import DemoOptions
-from afspark.cli.places import Workspace, make_folder
+from afspark.cli.places import RunFolders, make_folder
 from afspark.cli.planning import Plan, plan
 from afspark.cli.progressbar import Display, display_for
 from afspark.cli.spark import check_conf, spark_session
 from afspark.cli.tasks import WordCountTask
 from afspark.cli.verify import recount
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
+from afspark.protocol.fault_plan import FaultPlan
 from afspark.report.document import save_json
 from afspark.report.plot import Contender, save_plot
 from afspark.report.summary import comparison_table, console
 from afspark.report.wording import bytes_text, number_text, seconds_text
-from afspark.runtime.faults import FaultPlan
-from afspark.runtime.sources import ZipfWords
+from afspark.sources import ZipfWords
 
 DEFAULT_BYTES = 1_000_000_000
 THETA = 10_000
@@ -59,12 +59,12 @@ def demo(options: DemoOptions) -> int:
     task = WordCountTask(ZipfWords(size, seed=options.seed))
     found = plan(task.source, workers=WORKERS, kills=options.failures)
     faults = FaultPlan.seeded(options.failures, batches=found.batches, seed=options.seed)
-    with Workspace() as workspace, _spark(options, workspace) as spark:
+    with RunFolders() as workspace, _spark(options, workspace) as spark:
         _say(options, f"Counting the words of {bytes_text(size)} exactly, to compare with …")
         exact = recount(spark.sparkContext, task.recount, found.chunks, task.keys)
         with display_for(quiet=options.quiet) as display:
             contenders = [
-                _contend(spark, entrant, Stage(task, found, faults, workspace), exact, display, options)
+                _contend(spark, entrant, DemoStage(task, found, faults, workspace), exact, display, options)
                 for entrant in ENTRANTS
             ]
     _publish(options, folder, contenders)
@@ -72,17 +72,17 @@ def demo(options: DemoOptions) -> int:
 
 
 @dataclass(frozen=True)
-class Stage:
+class DemoStage:
     """What is the same for all entrants."""
 
     task: WordCountTask
     plan: Plan
     faults: FaultPlan
-    workspace: Workspace
+    workspace: RunFolders
 
 
 @contextmanager
-def _spark(options: DemoOptions, workspace: Workspace) -> Iterator[SparkSession]:
+def _spark(options: DemoOptions, workspace: RunFolders) -> Iterator[SparkSession]:
     _say(options, "Starting Spark …")
     log = None if options.debug else workspace.log
     with spark_session(options.master, options.conf, workers=WORKERS, log=log) as spark:
@@ -102,7 +102,7 @@ def _spark(options: DemoOptions, workspace: Workspace) -> Iterator[SparkSession]
 
 
 def _contend(
-    spark: SparkSession, entrant: Entrant, stage: Stage, exact: pa.Table, display: Display, options: DemoOptions
+    spark: SparkSession, entrant: Entrant, stage: DemoStage, exact: pa.Table, display: Display, options: DemoOptions
 ) -> Contender:
     assignment = Assignment(
         task=stage.task,

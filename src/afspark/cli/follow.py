@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from afspark.api.query import Query
 from afspark.cli.progressbar import Display, Snapshot
 from afspark.cli.signals import heeding_stops
-from afspark.runtime.query import Query
 
 POLL_SECONDS = 0.1
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from afspark.cli import values
-from afspark.cli.options import GREP, RunOptions, add_common, add_on_bad, add_parser
+from afspark.cli.options import GREP, CommandOptions, add_common, add_on_bad, add_parser
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrepOptions(RunOptions):
+class GrepOptions(CommandOptions):
     """What ``afspark run grep`` was asked to do."""
 
     pattern: str = ""

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from afspark.cli import values
-from afspark.cli.options import JOIN, RunOptions, add_common, add_on_bad, add_parser
+from afspark.cli.options import JOIN, CommandOptions, add_common, add_on_bad, add_parser
 from afspark.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinOptions(RunOptions):
+class JoinOptions(CommandOptions):
     """What ``afspark run join`` was asked to do. ``input`` goes with ``other``; None: decided by the input."""
 
     other: str | None = None

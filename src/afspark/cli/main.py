@@ -12,7 +12,7 @@ import traceback
 
 from afspark.cli.benchoptions import BenchOptions
 from afspark.cli.failures import GOES_ON, one_line, own_error
-from afspark.cli.options import DemoOptions, InspectOptions, RunOptions, parse
+from afspark.cli.options import CommandOptions, DemoOptions, InspectOptions, parse
 from afspark.cli.sendoptions import SendOptions
 from afspark.errors import AfsparkError
 
@@ -42,12 +42,12 @@ def _sent(options: SendOptions) -> int:
         return _fail(error, debug=options.debug)
 
 
-def _guarded(options: RunOptions | DemoOptions | InspectOptions | BenchOptions) -> int:
+def _guarded(options: CommandOptions | DemoOptions | InspectOptions | BenchOptions) -> int:
     # Heavy imports only once the options are known to be good.
     from afspark.cli.bench import measured
     from afspark.cli.demo import demo
     from afspark.cli.follow import Interrupted
-    from afspark.cli.inspection import show
+    from afspark.cli.inspect_command import show
     from afspark.cli.run import run
 
     try:
@@ -55,9 +55,9 @@ def _guarded(options: RunOptions | DemoOptions | InspectOptions | BenchOptions) 
             return show(options)
         if isinstance(options, BenchOptions):
             return measured(options)
-        return run(options) if isinstance(options, RunOptions) else demo(options)
+        return run(options) if isinstance(options, CommandOptions) else demo(options)
     except Interrupted as stop:
-        kept = isinstance(options, RunOptions) and options.checkpoint is not None
+        kept = isinstance(options, CommandOptions) and options.checkpoint is not None
         then = GOES_ON if kept else "Nothing was kept; with --checkpoint a later run could go on."
         print(f"afspark: stopped after {stop.batches} batches. {then}", file=sys.stderr)
         return 128 + stop.signal

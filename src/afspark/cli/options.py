@@ -36,7 +36,7 @@ examples:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class CommandOptions:
     """What ``afspark run`` was asked to do. Exactly one of ``input`` and ``generate`` is given.
 
     Fields without meaning for the algorithm keep their defaults. None where a default depends on the rest.
@@ -108,7 +108,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", remedy=f"See {self.prog} --help.")
 
 
-def parse(argv: list[str] | None) -> RunOptions | DemoOptions | InspectOptions | SendOptions | BenchOptions:
+def parse(argv: list[str] | None) -> CommandOptions | DemoOptions | InspectOptions | SendOptions | BenchOptions:
     """The options in ``argv`` (None: of this process). UsageError if they make no sense."""
     parser = build_parser()
     namespace, rest = parser.parse_known_args(argv)
@@ -187,8 +187,8 @@ def _add_heavy_hitters(algorithms: Any) -> None:
     add_common(parser, HEAVY_HITTERS)
 
 
-def _plain_options(chosen: dict[str, Any]) -> RunOptions:
-    return RunOptions(**chosen)
+def _plain_options(chosen: dict[str, Any]) -> CommandOptions:
+    return CommandOptions(**chosen)
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class Algorithm:
     """A name behind ``afspark run``: adds its command, and makes options of what was chosen."""
 
     add: Callable[[Any], None]
-    options: Callable[[dict[str, Any]], RunOptions] = _plain_options
+    options: Callable[[dict[str, Any]], CommandOptions] = _plain_options
 
 
 def _elsewhere(name: str) -> Algorithm:
@@ -354,7 +354,7 @@ def _add_talk(group: Any) -> None:
     group.add_argument("--debug", action="store_true", help="show Spark's log and the traces of errors")
 
 
-def _checked(options: RunOptions) -> RunOptions:
+def _checked(options: CommandOptions) -> CommandOptions:
     if options.generate is not None and options.format is not None:
         raise UsageError("--format says how files are read.", remedy="Leave it out with --generate.")
     if options.theta is not None and options.tolerance != "approximate":

@@ -14,7 +14,7 @@ from afspark.errors import UsageError
 from afspark.store import open_store
 
 
-class Workspace:
+class RunFolders:
     """The folders of one run, used as a context; what is temporary goes at its end.
 
     Spark's log stays if something unexpected happened or an error has a field ``log``; the error then gets a

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from afspark.cli.options import DEFAULT_BATCH_BYTES
-from afspark.runtime.sources import Chunk, Source
+from afspark.sources import Chunk, Source
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from afspark.errors import InputError
-from afspark.push.fitting import Rows
-from afspark.push.producer import Producer, ProducerClosed
-from afspark.push.punctuating import Punctuator
+from afspark.push.producer.fitting import Rows
+from afspark.push.producer.producer import Producer, ProducerClosed
+from afspark.push.producer.punctuating import Punctuator
 
 PACES_A_SECOND = 20
 

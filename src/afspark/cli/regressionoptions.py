@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from afspark.cli import values
-from afspark.cli.options import REGRESSION, RunOptions, add_common, add_on_bad, add_parser
+from afspark.cli.options import REGRESSION, CommandOptions, add_common, add_on_bad, add_parser
 from afspark.errors import UsageError
 
 CLICKS, HIGGS = "clicks", "higgs"
@@ -17,7 +17,7 @@ _SPARSE_ONLY = ("numeric", "categorical", "positive", "delimiter", "names")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegressionOptions(RunOptions):
+class RegressionOptions(CommandOptions):
     """What ``afspark run regression`` was asked to do. Exactly one of ``input`` and ``data`` is given."""
 
     data: str | None = None

@@ -9,19 +9,19 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from afspark.cli.assignment import Assignment, Outcome, finished
-from afspark.cli.options import RunOptions
-from afspark.cli.places import Workspace, check_checkpoint, check_file, check_output
+from afspark.cli.assignment import Assignment, TaskOutcome, finished
+from afspark.cli.options import CommandOptions
+from afspark.cli.places import RunFolders, check_checkpoint, check_file, check_output
 from afspark.cli.planning import plan
 from afspark.cli.progressbar import display_for
 from afspark.cli.spark import check_conf, spark_session
 from afspark.cli.tasks import task_of, tolerance_of
+from afspark.protocol.fault_plan import FaultPlan
 from afspark.report.document import RunReport, save_json
 from afspark.report.summary import console, summary
-from afspark.runtime.faults import FaultPlan
 
 
-def run(options: RunOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Carries out ``options``; the exit status. Everything that can be checked is checked before Spark starts."""
     check_conf(dict(options.conf))
     if options.json is not None:
@@ -36,7 +36,7 @@ def run(options: RunOptions) -> int:
     tolerance = tolerance_of(options)
     if options.checkpoint is not None:
         check_checkpoint(options.checkpoint)
-    with Workspace(options.checkpoint) as workspace:
+    with RunFolders(options.checkpoint) as workspace:
         assignment = Assignment(
             task=task,
             plan=found,
@@ -55,7 +55,7 @@ def run(options: RunOptions) -> int:
     return 0
 
 
-def _run(options: RunOptions, assignment: Assignment, workspace: Workspace) -> RunReport:
+def _run(options: CommandOptions, assignment: Assignment, workspace: RunFolders) -> RunReport:
     _say(options, "Starting Spark …")
     log = None if options.debug else workspace.log
     with (
@@ -69,7 +69,7 @@ def _run(options: RunOptions, assignment: Assignment, workspace: Workspace) -> R
         return _report(spark, options, assignment, outcome)
 
 
-def _report(spark: SparkSession, options: RunOptions, assignment: Assignment, outcome: Outcome) -> RunReport:
+def _report(spark: SparkSession, options: CommandOptions, assignment: Assignment, outcome: TaskOutcome) -> RunReport:
     task = assignment.task
     results = task.results(outcome.query, assignment.checkpoint).persist()
     try:
@@ -100,6 +100,6 @@ def _report(spark: SparkSession, options: RunOptions, assignment: Assignment, ou
     return outcome.report(assignment, settings=settings, **extras)
 
 
-def _say(options: RunOptions, text: str) -> None:
+def _say(options: CommandOptions, text: str) -> None:
     if not options.quiet:
         print(text, file=sys.stderr, flush=True)

@@ -15,14 +15,14 @@ import pyarrow as pa
 from afspark.cli.progressbar import Display, Snapshot, display_for
 from afspark.cli.pumping import Pump
 from afspark.cli.sendoptions import SendOptions
-from afspark.cli.sendsources import Source, counted, source_of
+from afspark.cli.sendsources import SendSource, counted, source_of
 from afspark.cli.signals import heeding_stops
 from afspark.errors import AfsparkError
-from afspark.push.errors import ReceiverUnreachable
-from afspark.push.link import Dial, fetch_schema, may_pass, short_reason
-from afspark.push.producer import Producer
-from afspark.push.punctuating import Punctuator
-from afspark.push.security import read_token
+from afspark.push.producer.link import Dial, fetch_schema, may_pass, short_reason
+from afspark.push.producer.producer import Producer
+from afspark.push.producer.punctuating import Punctuator
+from afspark.push.wire.push_errors import ReceiverUnreachable
+from afspark.push.wire.security import read_token
 from afspark.report.wording import bytes_text, number_text, seconds_text
 
 POLL_SECONDS = 0.1
@@ -76,7 +76,7 @@ def _hearing_signals() -> Iterator[list[int]]:
         yield heard
 
 
-def _send(options: SendOptions, source: Source, schema: pa.Schema, token: str | None) -> int:
+def _send(options: SendOptions, source: SendSource, schema: pa.Schema, token: str | None) -> int:
     punctuator = None
     if options.punctuate_column is not None and options.punctuate_every is not None:
         punctuator = Punctuator(options.punctuate_column, options.punctuate_every)
@@ -137,7 +137,7 @@ def _send(options: SendOptions, source: Source, schema: pa.Schema, token: str | 
     return 0
 
 
-def _follow(pump: Pump, producer: Producer, source: Source, display: Display, began: float) -> None:
+def _follow(pump: Pump, producer: Producer, source: SendSource, display: Display, began: float) -> None:
     while pump.is_alive():
         pump.join(POLL_SECONDS)
         _show(pump, producer, source, display, began)
@@ -150,7 +150,7 @@ def _follow(pump: Pump, producer: Producer, source: Source, display: Display, be
             _show(pump, producer, source, display, began)
 
 
-def _show(pump: Pump, producer: Producer, source: Source, display: Display, began: float) -> None:
+def _show(pump: Pump, producer: Producer, source: SendSource, display: Display, began: float) -> None:
     counters = producer.counters
     display.show(
         Sending(

@@ -10,7 +10,7 @@ from typing import Any
 
 from afspark.cli import values
 from afspark.errors import UsageError
-from afspark.push.addresses import split_address
+from afspark.push.wire.addresses import split_address
 
 STANDARD_INPUT = "-"
 FILE_FORMATS = ("csv", "jsonl", "parquet", "arrow", "text")

@@ -16,10 +16,10 @@ from afspark.push.adapters.framing import LineFrames, SyslogFrames
 from afspark.push.adapters.netflow import NetFlow
 from afspark.push.adapters.syslog import Syslog
 from afspark.push.adapters.tcplines import TcpLines
-from afspark.push.addresses import join_address
-from afspark.push.fitting import Rows
-from afspark.push.lines import LineParser
-from afspark.push.reading import Input, guess_format, line_parser
+from afspark.push.producer.file_input import Input, guess_format, line_parser
+from afspark.push.producer.fitting import Rows
+from afspark.push.producer.line_formats import LineParser
+from afspark.push.wire.addresses import join_address
 
 
 def nothing_left_out() -> Mapping[str, int]:
@@ -28,7 +28,7 @@ def nothing_left_out() -> Mapping[str, int]:
 
 
 @dataclass(frozen=True)
-class Source:
+class SendSource:
     """Where rows come from. ``stop`` ends it in order; ``left_out`` counts what did not become rows, by what it was,
     while it runs; ``notes`` are for the summary."""
 
@@ -48,7 +48,7 @@ def counted(counters: Mapping[str, int]) -> list[str]:
     return [f"{count:,} {what}" for what, count in counters.items() if count]
 
 
-def source_of(options: SendOptions, stack: contextlib.ExitStack) -> Source:
+def source_of(options: SendOptions, stack: contextlib.ExitStack) -> SendSource:
     """The source that the options name; ``stack`` closes it."""
     if options.listen_udp is not None:
         return _udp(options, stack.enter_context(Datagrams(options.listen_udp)))
@@ -61,10 +61,10 @@ def source_of(options: SendOptions, stack: contextlib.ExitStack) -> Source:
         Input(path=path, format=options.format or guess_format(path), header=options.header) for path in options.files
     ]
     known = 0 if "-" in options.files else sum(given.bytes for given in inputs)
-    return Source(lambda schema: (rows for given in inputs for rows in given.rows(schema)), known)
+    return SendSource(lambda schema: (rows for given in inputs for rows in given.rows(schema)), known)
 
 
-def _udp(options: SendOptions, datagrams: Datagrams) -> Source:
+def _udp(options: SendOptions, datagrams: Datagrams) -> SendSource:
     _say(options, "udp", datagrams.address)
     flows: list[NetFlow] = []
 
@@ -85,10 +85,10 @@ def _udp(options: SendOptions, datagrams: Datagrams) -> Source:
         kernel = f"The kernel dropped {'an unknown number of' if dropped is None else f'{dropped:,}'} datagrams."
         return [*_left_out_text(left_out()), kernel]
 
-    return Source(rows, stop=datagrams.stop, left_out=left_out, notes=notes)
+    return SendSource(rows, stop=datagrams.stop, left_out=left_out, notes=notes)
 
 
-def _tcp(options: SendOptions, lines: TcpLines) -> Source:
+def _tcp(options: SendOptions, lines: TcpLines) -> SendSource:
     _say(options, "tcp", lines.address)
 
     def rows(schema: pa.Schema) -> Iterator[Rows]:
@@ -98,7 +98,7 @@ def _tcp(options: SendOptions, lines: TcpLines) -> Source:
     def left_out() -> Mapping[str, int]:
         return {"too long": lines.counts.too_long, "malformed frames": lines.counts.malformed}
 
-    return Source(rows, stop=lines.stop, left_out=left_out, notes=lambda: _left_out_text(left_out()))
+    return SendSource(rows, stop=lines.stop, left_out=left_out, notes=lambda: _left_out_text(left_out()))
 
 
 def _contents(datagrams: list[Datagram]) -> list[bytes]:

@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from afspark.cli.quiet import first_error, hush_python, jvm_output
+from afspark.cluster.spark.session import session
 from afspark.errors import UsageError
-from afspark.runtime.session import session
 
 
 @contextmanager

@@ -15,7 +15,10 @@ from pyspark.sql import functions as F
 
 from afspark.algorithms import HeavyHitters, WordCount
 from afspark.algorithms.bad_rows import skipped_rows
-from afspark.cli.options import DEFAULT_THETA, GREP, HEAVY_HITTERS, JOIN, REGRESSION, WORDCOUNT, RunOptions
+from afspark.api.query import Query
+from afspark.api.stream import StatefulStream, Stream
+from afspark.api.writer import StreamWriter
+from afspark.cli.options import DEFAULT_THETA, GREP, HEAVY_HITTERS, JOIN, REGRESSION, WORDCOUNT, CommandOptions
 from afspark.cli.planning import Plan
 from afspark.cli.verify import recount
 from afspark.errors import UsageError
@@ -23,11 +26,8 @@ from afspark.model.operator import Operator, Share
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, UpstreamBackup
 from afspark.report.accuracy import hitter_errors, word_errors
 from afspark.report.recount import count_words, sum_weights
-from afspark.runtime.query import Query
-from afspark.runtime.sources import Chunk, Packets, ParquetFiles, PcapFiles, Source, TextFiles, ZipfWords
-from afspark.runtime.sources.packets import MEAN_PAYLOAD
-from afspark.runtime.stream import StatefulStream, Stream
-from afspark.runtime.writer import StreamWriter
+from afspark.sources import Chunk, Packets, ParquetFiles, PcapFiles, Source, TextFiles, ZipfWords
+from afspark.sources.generated_packets import MEAN_PAYLOAD
 
 Shares = Callable[[], Sequence[Share]]
 """Asks the query for the workers' shares; only where they are needed, as they come to the driver."""
@@ -178,38 +178,38 @@ class HeavyHittersTask(CountedTask):
         return [row.asDict() for row in results.orderBy(F.desc("estimate"), *self.keys).limit(count).collect()]
 
 
-def task_of(options: RunOptions) -> Task:
+def task_of(options: CommandOptions) -> Task:
     """Source and operator, checked against each other; needs no Spark."""
     task = _MAKERS[options.algorithm](options)
     task.check()
     return task
 
 
-def _regression(options: RunOptions) -> Task:
-    from afspark.cli.regression import regression_task
+def _regression(options: CommandOptions) -> Task:
+    from afspark.cli.regression_command import regression_task
     from afspark.cli.regressionoptions import RegressionOptions
 
     assert isinstance(options, RegressionOptions)
     return regression_task(options)
 
 
-def _grep(options: RunOptions) -> Task:
-    from afspark.cli.grep import grep_task
+def _grep(options: CommandOptions) -> Task:
+    from afspark.cli.grep_command import grep_task
     from afspark.cli.grepoptions import GrepOptions
 
     assert isinstance(options, GrepOptions)
     return grep_task(options)
 
 
-def _join(options: RunOptions) -> Task:
-    from afspark.cli.join import join_task
+def _join(options: CommandOptions) -> Task:
+    from afspark.cli.join_command import join_task
     from afspark.cli.joinoptions import JoinOptions
 
     assert isinstance(options, JoinOptions)
     return join_task(options)
 
 
-def tolerance_of(options: RunOptions) -> Tolerance:
+def tolerance_of(options: CommandOptions) -> Tolerance:
     if options.tolerance == "none":
         return Nothing()
     if options.tolerance == "minibatch":
@@ -220,7 +220,7 @@ def tolerance_of(options: RunOptions) -> Tolerance:
     return Approximate(theta, items=options.items)
 
 
-def _word_count(options: RunOptions) -> Task:
+def _word_count(options: CommandOptions) -> Task:
     if options.generate is not None:
         return WordCountTask(ZipfWords(options.generate, seed=options.seed), lower=options.lower)
     assert options.input is not None
@@ -230,7 +230,7 @@ def _word_count(options: RunOptions) -> Task:
     return WordCountTask(TextFiles(options.input, blocks=True), lower=options.lower)
 
 
-def _heavy_hitters(options: RunOptions) -> Task:
+def _heavy_hitters(options: CommandOptions) -> Task:
     source: Source
     if options.generate is not None:
         rows = options.generate // PACKET_BYTES
@@ -251,7 +251,9 @@ def _heavy_hitters(options: RunOptions) -> Task:
     return HeavyHittersTask(source, _hitters(source, options, keys, weight, threshold))
 
 
-def _hitters(source: Source, options: RunOptions, keys: tuple[str, ...], weight: str, threshold: float) -> HeavyHitters:
+def _hitters(
+    source: Source, options: CommandOptions, keys: tuple[str, ...], weight: str, threshold: float
+) -> HeavyHitters:
     schema = source.schema()
     floating = weight in schema.names and pa.types.is_floating(schema.field(weight).type)
     return HeavyHitters(
@@ -265,7 +267,7 @@ def _hitters(source: Source, options: RunOptions, keys: tuple[str, ...], weight:
     )
 
 
-_MAKERS: Mapping[str, Callable[[RunOptions], Task]] = {
+_MAKERS: Mapping[str, Callable[[CommandOptions], Task]] = {
     WORDCOUNT: _word_count,
     HEAVY_HITTERS: _heavy_hitters,
     GREP: _grep,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyspark import SparkContext
 
+from afspark.protocol.parcels import decode, encode
 from afspark.report.recount import merge
-from afspark.runtime.exchange import decode, encode
-from afspark.runtime.sources import Chunk, share
+from afspark.sources import Chunk, share
 
 Recount = Callable[[Iterable[Chunk]], pa.Table]
 

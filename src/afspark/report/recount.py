@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from afspark.algorithms import OnlineJoin
-from afspark.model.twins.lines import all_lines
-from afspark.runtime.sources import Chunk, Source, TextFiles
-from afspark.runtime.sources.files import open_file
+from afspark.model.twins.lines_twin import all_lines
+from afspark.sources import Chunk, Source, TextFiles
+from afspark.sources.file_source import open_file
 
 WORD_COUNTS = pa.schema([("word", pa.large_binary()), ("count", pa.int64())])
 

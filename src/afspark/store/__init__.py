@@ -5,11 +5,11 @@ from afspark.store.compaction import CompactionRule, extend
 from afspark.store.filesystem import Store, open_store
 from afspark.store.format import FORMAT_VERSION, Sealed, checksum_of, seal, unseal
 from afspark.store.identity import QueryIdentity, claim, identify
-from afspark.store.ledger import Entry, Ledger, Loss, Recovery
+from afspark.store.ledger import Ledger, LedgerEntry, Loss, Recovery
 from afspark.store.naming import object_name
 from afspark.store.reading import Damage
 from afspark.store.records import RecordLog
-from afspark.store.recovery import Loaded, load_chain
+from afspark.store.recovery import LoadedChain, load_chain
 from afspark.store.throttle import Throttle, ThrottledStore
 
 __all__ = [
@@ -17,9 +17,9 @@ __all__ = [
     "CommitRecord",
     "CompactionRule",
     "Damage",
-    "Entry",
     "Ledger",
-    "Loaded",
+    "LedgerEntry",
+    "LoadedChain",
     "Loss",
     "ObjectRef",
     "QueryIdentity",

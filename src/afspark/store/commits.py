@@ -50,7 +50,7 @@ class WorkerRecord:
     chain: tuple[ObjectRef, ...] = ()
     previous: tuple[ObjectRef, ...] = ()
     #: counted losses that still matter, as the runtime describes them
-    strikes: tuple[dict[str, Any], ...] = ()
+    counted_failures: tuple[dict[str, Any], ...] = ()
     #: items of its last batch that wait in no backup
     waiting: int = 0
 
@@ -64,12 +64,12 @@ class WorkerRecord:
             "chain": [ref.to_json() for ref in self.chain],
             "previous": [ref.to_json() for ref in self.previous],
         }
-        return {**vars(self), **chains, "strikes": list(self.strikes)}
+        return {**vars(self), **chains, "counted_failures": list(self.counted_failures)}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> WorkerRecord:
         chains = {part: tuple(ObjectRef(*ref) for ref in value[part]) for part in ("chain", "previous")}
-        return cls(**{**value, **chains, "strikes": tuple(value["strikes"])})
+        return cls(**{**value, **chains, "counted_failures": tuple(value["counted_failures"])})
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class Loss:
     theta: dict[str, float]
     failures: int
     #: what a counted loss may have taken, as the runtime describes it
-    strike: dict[str, Any] = field(default_factory=dict)
+    counted_failure: dict[str, Any] = field(default_factory=dict)
     #: waiting items that went with it
     items: int = 0
     at: float = field(default_factory=time.time)
@@ -63,7 +63,7 @@ class Recovery:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """A loss and, once it is complete, its recovery."""
 
     loss: Loss
@@ -83,7 +83,7 @@ class Ledger:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[tuple[int, str], Entry] | None = None
+        self._known: dict[tuple[int, str], LedgerEntry] | None = None
         self._damaged: list[Damage] = []
         #: the sound objects, and those before them that they name
         self._after: dict[str, tuple[str, ...]] = {}
@@ -125,7 +125,7 @@ class Ledger:
         sequence = max((number for number, _ in known), default=-1) + 1
         declared = replace(loss, sequence=sequence, token=secrets.token_hex(8))
         self._put(f"{_folder(declared)}/loss", {"kind": "loss", "loss": asdict(declared)})
-        known[sequence, declared.token] = Entry(declared)
+        known[sequence, declared.token] = LedgerEntry(declared)
         return declared
 
     def complete(
@@ -136,7 +136,7 @@ class Ledger:
         restored_cells: int,
         damaged: Iterable[str] = (),
         details: dict[str, Any] | None = None,
-    ) -> Entry:
+    ) -> LedgerEntry:
         """Makes the end of a recovery durable. A second completion replaces the first.
 
         Where two drivers took the same number, the newest loss of that number is meant.
@@ -159,11 +159,11 @@ class Ledger:
             "recovery": asdict(recovery),
         }
         self._put(f"{_folder(loss)}/recovery-{secrets.token_hex(8)}", meta)
-        entry = Entry(loss, recovery)
+        entry = LedgerEntry(loss, recovery)
         known[loss.sequence, loss.token] = entry
         return entry
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LedgerEntry]:
         """All losses in order of their numbers."""
         return [entry for _, entry in sorted(self._entries().items(), key=lambda item: item[0])]
 
@@ -179,12 +179,12 @@ class Ledger:
         self._store.put(name, seal({**meta, "after": before}, {}))
         self._after[name] = tuple(before)
 
-    def _entries(self) -> dict[tuple[int, str], Entry]:
+    def _entries(self) -> dict[tuple[int, str], LedgerEntry]:
         if self._known is None:
             self._known = self._read()
         return self._known
 
-    def _read(self) -> dict[tuple[int, str], Entry]:
+    def _read(self) -> dict[tuple[int, str], LedgerEntry]:
         names = self._store.list(LEDGER)
         losses: dict[tuple[int, str], Loss] = {}
         recoveries: dict[tuple[int, str], Recovery] = {}
@@ -206,7 +206,7 @@ class Ledger:
                 self._after[name] = tuple(found.meta.get("after", ()))
             except (KeyError, TypeError, ValueError) as error:
                 self._damaged.append(Damage(name, "foreign", f"not understood: {error!r}"))
-        return {key: Entry(loss, recoveries.get(key)) for key, loss in losses.items()}
+        return {key: LedgerEntry(loss, recoveries.get(key)) for key, loss in losses.items()}
 
 
 def _folder(loss: Loss) -> str:

@@ -15,7 +15,7 @@ from afspark.store.reading import Damage, read_sealed
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedChain:
     """A worker's durable state.
 
     ``images``: per state the record batches to apply in order, the last write winning. ``metas``: the meta of
@@ -33,7 +33,7 @@ class Loaded:
         return not self.damaged
 
 
-def load_chain(store: Store, chain: Sequence[ObjectRef], previous: Sequence[ObjectRef] = ()) -> Loaded:
+def load_chain(store: Store, chain: Sequence[ObjectRef], previous: Sequence[ObjectRef] = ()) -> LoadedChain:
     """The newest sound state at or before the end of ``chain``.
 
     Objects after the first damaged one are not used, as they only hold what changed since. If the full image
@@ -44,20 +44,20 @@ def load_chain(store: Store, chain: Sequence[ObjectRef], previous: Sequence[Obje
     if loaded.used or loaded.complete:
         return loaded
     before = _sound_prefix(store, previous)
-    return Loaded(before.images, before.metas, before.used, loaded.damaged + before.damaged)
+    return LoadedChain(before.images, before.metas, before.used, loaded.damaged + before.damaged)
 
 
-def _sound_prefix(store: Store, chain: Sequence[ObjectRef]) -> Loaded:
+def _sound_prefix(store: Store, chain: Sequence[ObjectRef]) -> LoadedChain:
     images: dict[str, list[pa.RecordBatch]] = {}
     metas: list[dict[str, Any]] = []
     for ref, found in zip(chain, read_sealed(store, [ref.name for ref in chain]), strict=True):
         checked = _is_what_was_named(found, ref)
         if isinstance(checked, Damage):
-            return Loaded(images, tuple(metas), tuple(chain[: len(metas)]), (checked,))
+            return LoadedChain(images, tuple(metas), tuple(chain[: len(metas)]), (checked,))
         for state, batch in checked.images.items():
             images.setdefault(state, []).append(batch)
         metas.append(checked.meta)
-    return Loaded(images, tuple(metas), tuple(chain), ())
+    return LoadedChain(images, tuple(metas), tuple(chain), ())
 
 
 def _is_what_was_named(found: Sealed | Damage, ref: ObjectRef) -> Sealed | Damage:

@@ -17,7 +17,7 @@ import pytest
 from afspark.algorithms import OnlineJoin
 from afspark.algorithms.ripple import Sample, quantile
 from afspark.model.kernels.sampling import bernoulli, sequence_key
-from afspark.model.twins import sampling as twin
+from afspark.model.twins import sampling_twin as twin
 from afspark.policies import Nothing
 from tests.unit.algorithms.alone import Alone
 

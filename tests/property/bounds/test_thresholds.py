@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from afspark.bounds.thresholds import Place, divides_among_copies, realised, threshold
 from afspark.bounds.weights import weights
+from afspark.coordinator.recovery.error_budget import ErrorBudget
+from afspark.coordinator.worker_state import WorkerState
 from afspark.errors import UsageError
 from afspark.model.states import HashTable
 from afspark.policies import Approximate
-from afspark.runtime.roster import Member
-from afspark.runtime.terms import Terms
 
 limits = st.floats(0, 1e12, allow_nan=False)
 failures = st.lists(st.integers(0, 7), max_size=60)
@@ -66,8 +66,8 @@ def test_the_bound_the_user_sees_covers_every_history(
 ) -> None:
     """Members that fail, with or without having completed a batch since; the norm decides how losses combine."""
     states = {"counts": HashTable(divergence=divergence, operator_key=operator_key)}
-    terms = Terms(tolerance=Approximate(limit), states=states, place=Place(workers=4, keyed=keyed))
-    members = [Member(worker=worker, home="a") for worker in range(4)]
+    terms = ErrorBudget(tolerance=Approximate(limit), states=states, place=Place(workers=4, keyed=keyed))
+    members = [WorkerState(worker=worker, home="a") for worker in range(4)]
     taken = [0.0] * 4
     for worker, completed in lost:
         before = replace(members[worker], completed=int(completed))
@@ -88,8 +88,8 @@ def test_the_bound_the_user_sees_covers_every_history(
 @given(count=st.integers(0, 5_000))
 def test_a_crash_loop_costs_nothing(count: int) -> None:
     states = {"counts": HashTable(key="string", value="int64")}
-    terms = Terms(tolerance=Approximate(100.0), states=states, place=Place())
-    member = Member(worker=0, home="a", completed=1).lost(terms, "a")
+    terms = ErrorBudget(tolerance=Approximate(100.0), states=states, place=Place())
+    member = WorkerState(worker=0, home="a", completed=1).lost(terms, "a")
     for _ in range(min(count, 50)):
         member = member.lost(terms, "a")
     assert member.failures == 1 and terms.missing(member.strikes) == {"counts": 50.0}

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from afspark.bounds.thresholds import Place, threshold
 from afspark.bounds.windows import Failure, Windowing, decayed, failures_in_force
+from afspark.coordinator.recovery.error_budget import CountedFailure, ErrorBudget
 from afspark.errors import UsageError
 from afspark.model.states import HashTable
 from afspark.model.windows import Decaying, Hopping, Sliding, Window
 from afspark.policies import Approximate
-from afspark.runtime.panes import label
-from afspark.runtime.terms import Strike, Terms
+from afspark.protocol.state_labels import label
 
 # Each step of a history: panes the stream moves on, then the worker that fails, how often, and its open panes.
 History = list[tuple[int, int, int, int]]
@@ -41,19 +41,19 @@ def window_of(panes: int) -> Window:
     return Hopping(1, column="time") if panes == 0 else Sliding(panes, 1, column="time")
 
 
-def terms_of(window: Window, limit: float, *, operator_key: bool = False) -> Terms:
+def terms_of(window: Window, limit: float, *, operator_key: bool = False) -> ErrorBudget:
     states = {"counts": HashTable(operator_key=operator_key)}
     place = Place(workers=3, keyed=True)
-    return Terms(tolerance=Approximate(limit), states=states, place=place, window=window)
+    return ErrorBudget(tolerance=Approximate(limit), states=states, place=place, window=window)
 
 
-def struck(terms: Terms, history: History) -> list[tuple[Strike, ...]]:
+def struck(terms: ErrorBudget, history: History) -> list[tuple[CountedFailure, ...]]:
     """What the engine knows of each worker by the end: θ in force at each failure, for every pane that was open."""
-    known: dict[int, tuple[Strike, ...]] = defaultdict(tuple)
+    known: dict[int, tuple[CountedFailure, ...]] = defaultdict(tuple)
     for worker, failure in failures_of(history):
         opened = range(failure.first_open, failure.newest + 1)
         taken = {label("counts", pane): terms.theta(known[worker], pane)["counts"] for pane in opened}
-        known[worker] += (Strike(taken=taken, panes=(failure.first_open, failure.newest)),)
+        known[worker] += (CountedFailure(taken=taken, panes=(failure.first_open, failure.newest)),)
     return [known[worker] for worker in range(WORKERS.workers)]
 
 
@@ -114,7 +114,7 @@ def test_a_decaying_state_keeps_its_promise(inputs: list[float], failed: set[int
     assert abs(ideal - actual) <= decayed(losses, decay) + 1e-9
     if 0 < decay < 1:
         window = Decaying(decay, 1, column="time")
-        strikes = tuple(Strike(taken={"counts": theta}, tick=moment) for moment in failed if moment <= end)
+        strikes = tuple(CountedFailure(taken={"counts": theta}, tick=moment) for moment in failed if moment <= end)
         told = terms_of(window, limit).realised([strikes, (), ()], tick=end)["counts"]
         assert told == pytest.approx(decayed(losses, decay))
 

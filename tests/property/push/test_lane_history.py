@@ -24,14 +24,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from afspark.push.entries import Entry, Record
-from afspark.push.errors import SessionOver
-from afspark.push.itemlog import ItemLog
-from afspark.push.lane import Lane
-from afspark.push.listing import Listing
-from afspark.push.sessions import Sessions
-from afspark.push.wire import Allowance, Punctuation
-from afspark.push.workerwire import NO_BACKUP, Attached, BackupNumber
+from afspark.push.receiver.item_log import ItemLog
+from afspark.push.receiver.lane import Lane
+from afspark.push.receiver.lane_entries import LaneEntry, LaneItems
+from afspark.push.receiver.session_listing import Listing
+from afspark.push.receiver.sessions import Sessions
+from afspark.push.wire.messages import Allowance, PunctuationMark
+from afspark.push.wire.push_errors import SessionOver
+from afspark.push.wire.worker_messages import NO_BACKUP, Attached, BackupNumber
 from tests.property.store.faulty_store import MemoryStore
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -60,7 +60,7 @@ class LaneHistory(RuleBasedStateMachine):
         self.exact = items == 0
         self.now = 0.0
         #: of each producer: what it has sent in all, and what it was told is acknowledged
-        self.sent: dict[str, list[Record]] = defaultdict(list)
+        self.sent: dict[str, list[LaneItems]] = defaultdict(list)
         self.acked: dict[str, int] = defaultdict(int)
         #: of the worker: its position, the numbers it has applied, those it found missing
         self.positions: dict[str, int] = {}
@@ -74,7 +74,7 @@ class LaneHistory(RuleBasedStateMachine):
         #: those that were refused while they had something under way: it may be there or not
         self.refused: set[str] = set()
         self.allowed_loss = 0.0
-        self.writing: list[tuple[Entry, Record]] = []
+        self.writing: list[tuple[LaneEntry, LaneItems]] = []
         self.start_receiver()
 
     def start_receiver(self) -> None:
@@ -88,7 +88,7 @@ class LaneHistory(RuleBasedStateMachine):
             10**9,
             ack_when_confirmed=self.late,
             log_first=self.first,
-            listing=self.listing_class(self.names.tenure, self.recorded, self.keep),
+            listing=self.listing_class(self.names.restarts, self.recorded, self.keep),
         )
         self.lane.restore(loaded.records)
         self.writing = []
@@ -104,7 +104,7 @@ class LaneHistory(RuleBasedStateMachine):
             if not self.late:
                 assert self.lane.exposed <= self.lane.allow.items
 
-    def give(self, record: Record) -> None:
+    def give(self, record: LaneItems) -> None:
         self.lane.arrive(record, 10 * record.span, self.now)
         self.deliver()
         # What was sent again is acknowledged again, if it was before.
@@ -125,13 +125,15 @@ class LaneHistory(RuleBasedStateMachine):
         producer = self.connect(name)
         start = self.end_of(producer)
         batch = pa.record_batch([pa.array(range(start, start + rows), pa.int64())], schema=SCHEMA)
-        self.sent[producer].append(Record(producer, start, rows, batch))
+        self.sent[producer].append(LaneItems(producer, start, rows, batch))
         self.give(self.sent[producer][-1])
 
     @rule(name=NAME)
     def punctuate(self, name: str) -> None:
         producer = self.connect(name)
-        self.sent[producer].append(Record(producer, self.end_of(producer), 1, punctuation=Punctuation(time=self.now)))
+        self.sent[producer].append(
+            LaneItems(producer, self.end_of(producer), 1, punctuation=PunctuationMark(time=self.now))
+        )
         self.give(self.sent[producer][-1])
 
     @rule(name=NAME)
@@ -258,8 +260,8 @@ class LaneHistory(RuleBasedStateMachine):
             self.confirm()
 
     @rule()
-    def settle(self) -> None:
-        self.lane.settle(self.positions)
+    def stop_logging(self) -> None:
+        self.lane.stop_logging(self.positions)
 
     @rule()
     def confirm(self) -> None:
@@ -355,14 +357,14 @@ TestLaneHistory = LaneHistory.TestCase
 class AcknowledgesBeforeTheLog(Lane):
     """The mistake the rule is about: what does not fit is acknowledged while it is still to be written."""
 
-    def _may_ack(self, entry: Entry, now: float) -> bool:
+    def _may_ack(self, entry: LaneEntry, now: float) -> bool:
         return True
 
 
 class LogsButForgetsTheWaiting(Lane):
     """A write is taken to cover what arrived while it was under way."""
 
-    def written(self, names: dict[Entry, str]) -> None:  # type: ignore[override]
+    def written(self, names: dict[LaneEntry, str]) -> None:  # type: ignore[override]
         name = next(iter(names.values()))
         super().written(names)
         for entry in self._open:

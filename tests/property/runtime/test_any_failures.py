@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from afspark.policies import Approximate, MiniBatch, Tolerance
-from afspark.runtime.faults import FaultPlan, Phase, Strike
-from afspark.runtime.sources import TextFiles
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
+from afspark.sources import TextFiles
 from afspark.store import RecordLog
 from tests.unit.runtime.conftest import warm, write_words
 from tests.unit.runtime.sparkless import Hosts, Rig, die
@@ -26,7 +26,7 @@ workers = st.sets(st.integers(0, 1), min_size=1)
 Event = tuple[str, Any]
 event = st.one_of(
     st.tuples(st.just("quiet"), st.none()),
-    st.tuples(st.just("strike"), st.sampled_from(Phase)),
+    st.tuples(st.just("strike"), st.sampled_from(FaultPhase)),
     st.tuples(st.just("lose"), workers),
     st.tuples(st.just("kill"), st.none()),
     st.tuples(st.just("move"), st.sampled_from([{"a": 2}, {"b": 2}, {"a": 1, "b": 1}])),
@@ -44,7 +44,7 @@ def warm_kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
 @settings(max_examples=(settings.default or settings()).max_examples // 8)  # each takes a second
 @given(history=histories, tolerance=tolerances, keyed=st.booleans())
 @example(
-    history=[("quiet", None), ("strike", Phase.COMMITTED), ("driver", ("after", False)), ("lose", {0, 1})],
+    history=[("quiet", None), ("strike", FaultPhase.COMMITTED), ("driver", ("after", False)), ("lose", {0, 1})],
     tolerance=MiniBatch(),
     keyed=False,
 )
@@ -76,8 +76,8 @@ def test_the_promise_holds(history: list[Event], tolerance: Tolerance, keyed: bo
 
 
 def plan_of(history: list[Event]) -> FaultPlan:
-    strikes = (Strike(batch, detail) for batch, (kind, detail) in enumerate(history) if kind == "strike")
-    return FaultPlan(frozenset(strikes), "drawn")
+    failures = (InjectedFailure(batch, detail) for batch, (kind, detail) in enumerate(history) if kind == "strike")
+    return FaultPlan(frozenset(failures), "drawn")
 
 
 def happen(rig: Rig, kind: str, detail: Any) -> None:

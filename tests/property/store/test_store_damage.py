@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from afspark.errors import CorruptObject
 from afspark.store import ObjectRef, Store, extend, load_chain, seal, unseal
 from afspark.store.compaction import Chain
-from afspark.store.conformance import CHECKS, Check, survives_pickling
+from afspark.store.store_conformance import CHECKS, Check, survives_pickling
 from tests.property.store.faulty_store import (
     Corrupt,
     Crash,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from afspark.model.windows import Agenda, Punctuation, Window, late, split
+from afspark.model.windows import Punctuation, Window, WindowProgress, late, split
 
 #: the times that each worker gets in one batch
 Batch = Sequence[Sequence[float | None]]
@@ -32,28 +32,28 @@ class Rehearsal:
 
     def run(self, batches: Sequence[Batch], clock: Sequence[float] | None = None) -> Rehearsal:
         self._panes: dict[int, list[int]] = defaultdict(list)
-        self.agenda = Agenda.start(self.window, workers=self.workers)
+        self.window_progress = WindowProgress.start(self.window, workers=self.workers)
         for number, batch in enumerate(batches):
-            now = self.agenda.clock(clock[number % len(clock)]) if clock else 0.0
-            self._close(self.agenda.closings(self.window, now=now, operator="op"))
-            for pane in self.agenda.expired(self.window, now=now):
+            now = self.window_progress.clock(clock[number % len(clock)]) if clock else 0.0
+            self._close(self.window_progress.closings(self.window, now=now, operator="op"))
+            for pane in self.window_progress.expired(self.window, now=now):
                 del self._panes[pane]
-            self.agenda = self.agenda.closed(self.window, now=now)
+            self.window_progress = self.window_progress.closed(self.window, now=now)
             self._check_nothing_more_is_due(now)
             self._take(batch, now)
-        self._close(self.agenda.finale(self.window, operator="op"))
+        self._close(self.window_progress.finale(self.window, operator="op"))
         return self
 
     def _take(self, batch: Batch, now: float) -> None:
         reports = []
         for worker, times in enumerate(batch):
-            report = self.agenda.blank(worker)
+            report = self.window_progress.blank(worker)
             rows = np.arange(self.items, self.items + len(times))
             self.items += len(times)
             shares = pa.record_batch({"at": pa.array(times, self.kind), "row": rows})
             for items in (shares.slice(0, len(times) // 3), shares.slice(len(times) // 3)):
                 divided = split(self.window, items, now=now, seen=report.seen, workers=self.workers)
-                kept, dropped = late(self.window, self.agenda, divided.parts)
+                kept, dropped = late(self.window, self.window_progress, divided.parts)
                 for part in kept:
                     found = part.items["row"].to_pylist()
                     assert found == sorted(found)
@@ -65,9 +65,9 @@ class Rehearsal:
             reports.append(type(report).from_json(json.loads(json.dumps(report.to_json()))))
             self.late += report.late
             self.unplaced += report.unplaced
-        after = self.agenda.after(self.window, reports)
-        self.agenda = Agenda.from_json(json.loads(json.dumps(after.to_json())))
-        assert self.agenda == after
+        after = self.window_progress.after(self.window, reports)
+        self.window_progress = WindowProgress.from_json(json.loads(json.dumps(after.to_json())))
+        assert self.window_progress == after
 
     def _close(self, marks: list[Punctuation]) -> None:
         for mark in marks:
@@ -77,11 +77,13 @@ class Rehearsal:
         self.marks += marks
 
     def _check_nothing_more_is_due(self, now: float) -> None:
-        agenda, window = self.agenda, self.window
-        assert agenda.closings(window, now=now) == [] and agenda.expired(window, now=now) == frozenset()
-        waiting = [mark.end for mark in agenda.finale(window)]
-        if window.by == "event" and agenda.latest is not None:
-            assert all(agenda.latest - window.patience < end for end in waiting)
+        window_progress, window = self.window_progress, self.window
+        assert (
+            window_progress.closings(window, now=now) == [] and window_progress.expired(window, now=now) == frozenset()
+        )
+        waiting = [mark.end for mark in window_progress.finale(window)]
+        if window.by == "event" and window_progress.latest is not None:
+            assert all(window_progress.latest - window.patience < end for end in waiting)
         if window.by == "processing":
             assert all(now < end for end in waiting)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from afspark.model.states import HashTable, HeapColumns, Matrix, Numeric, StateSpec, Vector
 from afspark.model.windows import Decaying, Fading
-from afspark.runtime.panes import Panes
+from afspark.task.pane_states import PaneStates
 
 KEYS = range(4)
 
@@ -47,8 +47,8 @@ class Worker:
         self.taken: list[tuple[int, int, float]] = []
         self.newest: int | None = None
 
-    def opened(self, columns: HeapColumns | None = None) -> Panes:
-        return Panes(columns or self.columns, {"state": self.spec}, paned=False, decaying=self.window)
+    def opened(self, columns: HeapColumns | None = None) -> PaneStates:
+        return PaneStates(columns or self.columns, {"state": self.spec}, paned=False, decaying=self.window)
 
     def step(self, items: list[tuple[int, int, float]], theta: float, *, first: int, interrupted: bool) -> None:
         panes = self.opened()
@@ -73,7 +73,7 @@ class Worker:
             self.backups.append(panes.stamped(pairs))
         panes.end()
 
-    def _apply(self, panes: Panes, items: list[tuple[int, int, float]], first: int) -> list[int]:
+    def _apply(self, panes: PaneStates, items: list[tuple[int, int, float]], first: int) -> list[int]:
         newest, ticks = self.newest, []
         for forward, key, amount in items:
             tick = (first if newest is None else newest) + forward
@@ -89,13 +89,13 @@ class Worker:
     def weight(self, age: int) -> float:
         return self.window.decay ** min(age, 10**6)
 
-    def restored(self) -> Panes:
+    def restored(self) -> PaneStates:
         panes = self.opened(HeapColumns())
         panes.restore({"state": self.backups}, None)
         return panes
 
 
-def shown(panes: Panes, tick: int) -> list[float]:
+def shown(panes: PaneStates, tick: int) -> list[float]:
     found = values(panes.at(tick)["state"].export())
     return [found.get(key, 0.0) for key in KEYS]
 
@@ -137,7 +137,9 @@ def test_a_fading_state_and_its_backup(
 
 
 def test_a_single_number_moves_as_well() -> None:
-    panes = Panes(HeapColumns(), {"n": Numeric(value="float64")}, paned=False, decaying=Decaying(0.5, 1, column="at"))
+    panes = PaneStates(
+        HeapColumns(), {"n": Numeric(value="float64")}, paned=False, decaying=Decaying(0.5, 1, column="at")
+    )
     panes.begin()
     for tick in (0, 400, 401):
         panes.at(tick, updating=True)["n"].add(8)
@@ -147,7 +149,7 @@ def test_a_single_number_moves_as_well() -> None:
 @pytest.mark.parametrize("tick", [-(10**15), -2000, 1])
 def test_a_number_before_any_time_counts_as_of_the_first_tick(tick: int) -> None:
     columns, window = HeapColumns(), Decaying(0.5, 1, column="at")
-    panes = Panes(columns, {"n": Numeric(value="float64")}, paned=False, decaying=window)
+    panes = PaneStates(columns, {"n": Numeric(value="float64")}, paned=False, decaying=window)
     panes.begin()
     panes.at(None, updating=True)["n"].add(8)
     assert Fading(window, columns).base is None

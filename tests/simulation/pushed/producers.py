@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from afspark.push.entries import Record
-from afspark.push.errors import PushError
-from afspark.push.unacked import Piece, Unacked
-from afspark.push.wire import BYE, HELLO, Bye, Hello, Welcome, producer_id
+from afspark.push.producer.unacked import Piece, Unacked
+from afspark.push.receiver.lane_entries import LaneItems
+from afspark.push.wire.messages import BYE, HELLO, Bye, Hello, Welcome, producer_id
+from afspark.push.wire.push_errors import PushError
 from tests.simulation.pushed.schedule import LARGEST, PushedSchedule
 from tests.simulation.pushed.wire import Endpoint
 from tests.simulation.pushed.world import PushedWorld
@@ -135,7 +135,7 @@ class Producer:
     def _hear(self) -> None:
         for lane, end in self._acks.owed.items():
             assert self.endpoint is not None
-            self.unacked.acknowledge(lane, end, self.endpoint.hub.sessions.receipt(self.id, lane, end))
+            self.unacked.acknowledge(lane, end, self.endpoint.context.sessions.receipt(self.id, lane, end))
             place = (lane, self.id)
             self.ledger.acked[place] = max(end, self.ledger.acked.get(place, 0))
         self._acks.owed = {}
@@ -146,8 +146,8 @@ class Producer:
         welcome: Welcome = endpoint.act(HELLO, hello)
         self.session = welcome.session
         stream: Any = self._acks
-        endpoint.hub.registry.connect(self.name, self.id, stream)
-        for number, lane in endpoint.hub.lanes.items():
+        endpoint.context.registry.connect(self.name, self.id, stream)
+        for number, lane in endpoint.context.lanes.items():
             if end := lane.acked(self.id):
                 self._acks.owe(number, end)
         self.endpoint, self.limit = endpoint, welcome.unacked
@@ -168,8 +168,8 @@ class Producer:
     def _send(self, piece: Piece) -> None:
         assert self.endpoint is not None
         try:
-            end = self.endpoint.hub.lane(piece.lane).put(
-                Record(self.id, piece.start, piece.span, piece.batch), piece.size, lambda: True
+            end = self.endpoint.context.lane(piece.lane).put(
+                LaneItems(self.id, piece.start, piece.span, piece.batch), piece.size, lambda: True
             )
         except PushError:
             self._acks, self.endpoint = Acks(), None

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from afspark.graph.node import SOURCE, Edge, Node
+from afspark.graph.pipeline import Pipeline
+from afspark.graph.relay import with_relays
 from afspark.model.operator import Operator
 from afspark.model.states import StateSpec
 from afspark.policies import Tolerance
-from afspark.runtime.pipeline import SOURCE, Edge, Node, Pipeline
-from afspark.runtime.relay import with_relays
-from afspark.runtime.sources import Pushed
+from afspark.sources import Pushed
 from tests.simulation.pushed.producers import SCHEMA, Item
 from tests.simulation.pushed.schedule import PushedSchedule
 from tests.simulation.world import world

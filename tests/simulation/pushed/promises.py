@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from afspark.coordinator import told_bounds as assurance
+from afspark.coordinator.batch_loop import Coordinator
+from afspark.coordinator.operator_run import OperatorRun
 from afspark.model.distances import distance
 from afspark.model.windows import Decaying, Window
 from afspark.policies import Approximate, Tolerance
-from afspark.runtime import assurance
-from afspark.runtime.crew import Crew
-from afspark.runtime.engine import Engine
 from tests.simulation.invariants import ROUNDING
 from tests.simulation.pushed.producers import Item, Ledger
 from tests.simulation.pushed.program import NAME, STATE, cell_of
@@ -30,12 +30,12 @@ class Truth:
         self._panes: dict[tuple[int, str], list[int | None]] = {}
         self._counted = 0
 
-    def take(self, positions: Positions, crew: Crew) -> None:
+    def take(self, positions: Positions, run: OperatorRun) -> None:
         """A batch is over; items are judged by the calendar that it had."""
         for place, item in self._fresh(positions):
-            self._panes.setdefault(place, []).append(self._pane(item, crew))
+            self._panes.setdefault(place, []).append(self._pane(item, run))
 
-    def cells(self, positions: Positions, crew: Crew) -> dict[int, Cells]:
+    def cells(self, positions: Positions, run: OperatorRun) -> dict[int, Cells]:
         """By pane, of everything below the positions; those of the batch at work are judged by its calendar."""
         panes: dict[int, Cells] = {}
         for place, known in self._panes.items():
@@ -44,7 +44,7 @@ class Truth:
                 self._add(panes, pane, item)
         counted = self._counted
         for _, item in self._fresh(positions):
-            self._add(panes, self._pane(item, crew), item)
+            self._add(panes, self._pane(item, run), item)
         self._counted = counted
         return panes
 
@@ -63,21 +63,21 @@ class Truth:
             cells, cell = panes.setdefault(pane, {}), cell_of(self.schedule.table, item)
             cells[cell] = cells.get(cell, 0) + item.value
 
-    def _pane(self, item: Item, crew: Crew) -> int | None:
+    def _pane(self, item: Item, run: OperatorRun) -> int | None:
         window: Window | None = self.schedule.window
         if window is None:
             return 0
-        calendar = crew.workforce.calendar
+        batch_time = run.group.batch_time
         if window.by == "count":
             self._counted += 1
             pane = (self._counted - 1) // int(window.size)
         else:
-            pane = window.pane(item.at if window.by == "event" else calendar.now)
-        first = calendar.agenda.first_open
+            pane = window.pane(item.at if window.by == "event" else batch_time.now)
+        first = batch_time.window_progress.first_open
         return None if first is not None and pane < first and not isinstance(window, Decaying) else pane
 
 
-def told(engine: Engine, window: int | None = None) -> float:
+def told(engine: Coordinator, window: int | None = None) -> float:
     """The bound that users are told: of all that is resident, or of one window."""
     return assurance.told(engine.operator(NAME), window)[STATE]
 
@@ -128,7 +128,7 @@ class Promise:
             assert bound <= self.most * (1 + ROUNDING), f"{where}: told {bound}, promised {self.most}"
         return apart
 
-    def check_losses(self, engine: Engine, ledger: Ledger, unnoticed: int = 0) -> None:
+    def check_losses(self, engine: Coordinator, ledger: Ledger, unnoticed: int = 0) -> None:
         """Lost items are within L, and each was acknowledged."""
         lost = engine.operator(NAME).lost_items() + unnoticed
         assert lost <= self.items, f"{lost} items are noted as lost, {self.items} may be"

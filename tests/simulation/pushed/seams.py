@@ -9,11 +9,18 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from afspark.push import desk, drain, receiver, registry, service
-from afspark.push.security import Access
-from afspark.push.wire import Message
-from afspark.runtime import engine, intake, stages, worker, workforce, writes
-from afspark.runtime.intake import Intake
+from afspark.coordinator import batch_loop as engine
+from afspark.coordinator import worker_group as group
+from afspark.push.consumer import lane_client as client
+from afspark.push.receiver import lane_service as service
+from afspark.push.receiver import producer_registry as registry
+from afspark.push.receiver import receiver
+from afspark.push.receiver import receiver_process as process
+from afspark.push.wire.messages import Message
+from afspark.push.wire.security import Access
+from afspark.task import backup_writes as writes
+from afspark.task import intake, receiving, worker
+from afspark.task.intake import Intake
 from tests.simulation.cluster import spark
 from tests.simulation.pushed.wire import FLIGHT, AtOnce, Client, Condition, Endpoint, Idle, SlowWrite
 from tests.simulation.pushed.world import PushedWorld
@@ -48,20 +55,20 @@ def pushed_world() -> Iterator[None]:
     one_thread = {"Lock": Condition, "Condition": Condition, "Event": Condition}
     seams: list[tuple[Any, str, Any]] = [
         (engine, "time", clock),
-        (workforce, "time", clock),
+        (group, "time", clock),
         (worker, "time", clock),
         (intake, "time", clock),
         (service, "time", clock),
         (registry, "time", clock),
         (receiver, "time", clock),
-        (desk, "time", clock),
-        (stages, "Intake", partial(Intake, clock=_now)),
+        (process, "time", clock),
+        (receiving, "Intake", partial(Intake, clock=_now)),
         (writes, "threading", SimpleNamespace(Thread=SlowWrite)),
         (service, "threading", SimpleNamespace(Thread=Idle, **one_thread)),
         (receiver, "threading", SimpleNamespace(Thread=AtOnce, **one_thread)),
         (receiver, "atexit", SimpleNamespace(register=lambda stop: None, unregister=lambda stop: None)),
         (receiver, "FlightEndpoint", Endpoint),
-        (drain, "flight", FLIGHT),
+        (client, "flight", FLIGHT),
         (Message, "to_bytes", lambda message: message),
         (Message, "from_bytes", lambda message: message),
         (Access, "connect", lambda self, address, **options: Client(address)),

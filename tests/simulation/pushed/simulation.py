@@ -6,15 +6,15 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from afspark.coordinator.batch_loop import Coordinator
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.receivers.receivers import recorded_lanes
 from afspark.errors import CheckpointError, SegmentError, StoreNotWritable
 from afspark.model.windows import Decaying
-from afspark.runtime.crew import Crew
-from afspark.runtime.engine import Engine
-from afspark.runtime.exchange import open_packets
-from afspark.runtime.reception import recorded_lanes
-from afspark.runtime.shift import ROWS
-from afspark.runtime.steps import Passage
+from afspark.protocol.parcels import open_packets
+from afspark.protocol.ports import ROWS
 from afspark.store import claim
+from afspark.task.step_progress import StepProgress
 from tests.simulation import invariants, observe
 from tests.simulation.cluster import Context, kept_by
 from tests.simulation.pushed.producers import Ledger, Producer
@@ -46,7 +46,7 @@ class PushedSimulation:
         self.ledger = Ledger()
         self.truth = Truth(schedule, self.ledger)
         self.promise = Promise(schedule)
-        self.engine: Engine | None = None
+        self.engine: Coordinator | None = None
         self.outcome = Outcome(trace=self.world.trace)
         self.producers = [Producer(number, schedule, self.world, self.ledger) for number in range(schedule.producers)]
         self.world.others = self._others
@@ -61,7 +61,7 @@ class PushedSimulation:
             for batch in range(self.schedule.batches):
                 self._batch(batch, self.schedule.times[batch])
             if self.schedule.drains:
-                self._drain(self.schedule.batches)
+                self._client(self.schedule.batches)
         finally:
             self.world.end()
         return self.outcome
@@ -80,13 +80,13 @@ class PushedSimulation:
         assert self.engine is not None
         with self.world.in_peace():
             self._reached = self._taken()
-            self.truth.take(self._reached, self.engine.crew(NAME))
+            self.truth.take(self._reached, self.engine.run_of(NAME))
             self.outcome.batches += 1
             self._look(batch)
             if self.world.chance("a user asks for results") < 0.05:
                 self._ask(batch)
 
-    def _drain(self, batch: int) -> None:
+    def _client(self, batch: int) -> None:
         """Everything that was acknowledged arrives, if nothing goes wrong any more."""
         self.world.say("nothing goes wrong any more")
         # Ticks are short now: what is there is taken at once.
@@ -141,7 +141,7 @@ class PushedSimulation:
         head = json.dumps({"batchTimestampMs": round((now + self.world.skews.get("driver", 0.0)) * 1000)})
         self.store.objects[f"offsets/{batch}"] = f"v1\n{head}\n{json.dumps({'chunks': self._chunks})}".encode()
 
-    def _driver(self) -> Engine:
+    def _driver(self) -> Coordinator:
         if self.engine is None:
             with self.world.in_peace():
                 tolerance = self.schedule.tolerance_of(self.outcome.drivers)
@@ -150,8 +150,8 @@ class PushedSimulation:
                 self.world.say(f"driver {self.outcome.drivers} starts with {tolerance}")
                 pipe = pipeline(self.schedule, tolerance)
                 identity = claim(self.store.below("afspark"), pipe.fingerprint(), pipe.settings())
-                engine = Engine(Context(), pipe, run_options(), identity, self.store)  # type: ignore[arg-type]
-                engine.reception.open(recorded_lanes(engine.store))
+                engine = Coordinator(Context(), pipe, run_options(), identity, self.store)  # type: ignore[arg-type]
+                engine.receivers.open(recorded_lanes(engine.store))
                 self.engine = engine
         return self.engine
 
@@ -174,10 +174,10 @@ class PushedSimulation:
 
     def _decay(self) -> None:
         """Objects rot."""
-        if not self.schedule.corrupts or self.engine is None or not self.engine.crews:
+        if not self.schedule.corrupts or self.engine is None or not self.engine.runs:
             return
         dice = self.world.dice.at(self.world.moments.next("an object rots"))
-        chains = [member.chain for member in self.engine.crew(NAME).workforce.members if member.chain]
+        chains = [member.chain for member in self.engine.run_of(NAME).group.members if member.chain]
         if not chains or dice.random() > 0.4:
             return
         name = dice.choice(dice.choice(chains)).name
@@ -196,11 +196,11 @@ class PushedSimulation:
     def _others(self) -> None:
         if self._endpoint() is None and self.engine is not None and self.world.chance("a receiver comes back") < 0.4:
             with self.world.in_peace():
-                for posts in self.engine.reception._posts.values():
-                    desks: Any = posts
-                    for desk in desks._desks:
-                        desk.plan = replace(desk.plan, listed=posts.listed(desk.plan.lanes))
-                        desk.open()
+                for receiver_hosts in self.engine.receivers._hosts.values():
+                    processes: Any = receiver_hosts
+                    for process in processes._processes:
+                        process.plan = replace(process.plan, listed=receiver_hosts.listed(process.plan.lanes))
+                        process.open()
             self.world.say("the receiver is back")
         for producer in self.producers:
             if self.world.chance(f"{producer.name} acts") < 0.8:
@@ -231,27 +231,27 @@ class PushedSimulation:
 
     def _nothing_waits(self) -> bool:
         endpoint = self._endpoint()
-        return endpoint is not None and not any(lane._lane.pending_entries for lane in endpoint.hub.lanes.values())
+        return endpoint is not None and not any(lane._lane.pending_entries for lane in endpoint.context.lanes.values())
 
     # --- the sink -------------------------------------------------------------------------------------------
 
     def _deliver(self, batch: int) -> None:
         self.world.point("before delivery")
         assert self.engine is not None
-        crew = self.engine.crew(NAME)
+        run = self.engine.run_of(NAME)
         try:
             # Rows of a table that has another key than the operator are of one worker each, and no results.
-            rows = self._rows(crew, batch) if self.schedule.emits and self.schedule.table != "other" else None
-            windows = observe.closed_windows(crew, batch) if self.schedule.window is not None else {}
+            rows = self._rows(run, batch) if self.schedule.emits and self.schedule.table != "other" else None
+            windows = observe.closed_windows(run, batch) if self.schedule.window is not None else {}
         except SegmentError as error:
             raise SinkFailed(str(error)) from error
         with self.world.in_peace():
             if rows is not None:
-                true = self.truth.cells(self._taken(), crew).get(0, {})
+                true = self.truth.cells(self._taken(), run).get(0, {})
                 true = {cell: true.get(cell, 0) for cell in rows}
                 self._note(self.promise.check(rows, true, told(self.engine), f"rows of batch {batch}"))
             # Windows end before the items of the batch.
-            panes = self.truth.cells(self._committed(), crew) if windows else {}
+            panes = self.truth.cells(self._committed(), run) if windows else {}
             for number, cells in windows.items():
                 if isinstance(self.schedule.window, Decaying) and max(panes, default=number) > number:
                     continue  # what came later would have to be taken out of it
@@ -259,14 +259,14 @@ class PushedSimulation:
                 self._note(self.promise.check(cells, true, told(self.engine, number), f"window {number}"))
         self.world.point("after delivery")
 
-    def _rows(self, crew: Crew, batch: int) -> Cells:
+    def _rows(self, run: OperatorRun, batch: int) -> Cells:
         """The changed rows, as a sink reads them."""
         found: dict[Any, float] = {}
         before = self.world.host
         try:
-            for member in crew.workforce.members:
+            for member in run.group.members:
                 self.world.host = member.home
-                for packet in open_packets(kept_by(crew.residents, member.worker, batch, ROWS)):
+                for packet in open_packets(kept_by(run.residents, member.worker, batch, ROWS)):
                     for cell, value in observe.plain(packet.items).items():
                         found[cell] = found.get(cell, 0) + value
         finally:
@@ -282,7 +282,7 @@ class PushedSimulation:
     def _taken(self) -> Positions:
         """What is in the states at the end of the batch at work."""
         assert self.engine is not None
-        reader = self.engine.crews[0]
+        reader = self.engine.runs[0]
         positions = {lane: dict(ends) for lane, ends in self._committed().items()}
         for report in reader.reports:
             positions.setdefault(report.worker, {}).update(report.positions or {})
@@ -294,47 +294,47 @@ class PushedSimulation:
         self.outcome.losses = len(self.engine.ledger.entries()) + len(self.engine.item_losses.entries())
         self.promise.check_losses(self.engine, self.ledger)
         invariants.ledger_is_complete(self.engine, self.world)
-        if all(observe.at_home(crew, batch) for crew in self.engine.crews):
+        if all(observe.at_home(run, batch) for run in self.engine.runs):
             self._compare(self._committed(), f"after batch {batch}")
 
     def _ask(self, batch: int) -> None:
         """A user asks for results: whoever lost its state meanwhile is recovered first."""
         assert self.engine is not None
         self.engine.ready()
-        crews = self.engine.crews
+        runs = self.engine.runs
         positions = {lane: dict(ends) for lane, ends in self._committed().items()}
-        for member in crews[0].workforce.members:
-            segment = self.world.memory.get((member.home, crews[0].name, member.worker))
+        for member in runs[0].group.members:
+            segment = self.world.memory.get((member.home, runs[0].name, member.worker))
             if segment is None or segment.marked or segment.version != batch:
                 return
             note = segment.step_note(batch + 1)
             if note is not None:
-                positions.setdefault(member.worker, {}).update(Passage.from_text(note.decode()).positions)
-        if positions != self._committed() and (len(crews) > 1 or self.schedule.window is not None):
+                positions.setdefault(member.worker, {}).update(StepProgress.from_text(note.decode()).positions)
+        if positions != self._committed() and (len(runs) > 1 or self.schedule.window is not None):
             return
-        if all(observe.at_home(crew, batch) for crew in crews):
+        if all(observe.at_home(run, batch) for run in runs):
             self._compare(positions, f"results after batch {batch}")
 
     def _compare(self, positions: Positions, where: str) -> None:
         """The states that are resident, with what is told of them."""
         assert self.engine is not None
-        crew, window = self.engine.crew(NAME), self.schedule.window
-        panes = self.truth.cells(positions, crew)
+        run, window = self.engine.run_of(NAME), self.schedule.window
+        panes = self.truth.cells(positions, run)
         if window is None:
-            self._note(self.promise.check(observe.states(crew).get(0, {}), panes.get(0, {}), told(self.engine), where))
+            self._note(self.promise.check(observe.states(run).get(0, {}), panes.get(0, {}), told(self.engine), where))
         elif isinstance(window, Decaying):
-            if crew.latest_tick is not None:
+            if run.latest_tick is not None:
                 # Lost items may be newer than all that are known: the state without failures has faded since.
-                tick = max(crew.latest_tick, *panes, crew.latest_tick)
-                got = observe.at_tick(crew, tick)
+                tick = max(run.latest_tick, *panes, run.latest_tick)
+                got = observe.at_tick(run, tick)
                 self._note(self.promise.check(got, self._of_window(panes, tick), told(self.engine), where))
         else:
-            self._compare_panes(crew, panes, where)
+            self._compare_panes(run, panes, where)
 
-    def _compare_panes(self, crew: Crew, panes: dict[int, Cells], where: str) -> None:
+    def _compare_panes(self, run: OperatorRun, panes: dict[int, Cells], where: str) -> None:
         assert self.engine is not None
-        resident, first = observe.states(crew), crew.agenda.first_open
-        lowest = crew.first_needed
+        resident, first = observe.states(run), run.window_progress.first_open
+        lowest = run.first_needed
         open_panes = {pane: cells for pane, cells in panes.items() if lowest is None or pane >= lowest}
         got = {pane: cells for pane, cells in resident.items() if lowest is None or pane >= lowest}
         for number in sorted({*open_panes, *got}):

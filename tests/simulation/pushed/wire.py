@@ -10,13 +10,13 @@ import pyarrow as pa
 from pyarrow import flight
 
 from afspark.errors import AfsparkError
-from afspark.push.entries import Entry, Record
-from afspark.push.errors import to_flight
-from afspark.push.fitting import no_rows
-from afspark.push.hub import Hub
-from afspark.push.server import FlightEndpoint
-from afspark.push.service import LaneService
-from afspark.push.workerwire import Pull
+from afspark.push.receiver.call_context import CallContext
+from afspark.push.receiver.flight_endpoint import FlightEndpoint
+from afspark.push.receiver.lane_entries import LaneEntry, LaneItems
+from afspark.push.receiver.lane_service import LaneService
+from afspark.push.wire.batches import no_rows
+from afspark.push.wire.push_errors import to_flight
+from afspark.push.wire.worker_messages import Pull
 from afspark.store import Store
 from afspark.store.base import SubStore
 from afspark.store.outage import WaitingStore
@@ -41,18 +41,18 @@ class Endpoint:
         FlightEndpoint._stream,
     )
 
-    def __init__(self, hub: Hub, location: str, stats: Callable[[], dict[str, Any]], **_: Any) -> None:
-        self._hub, self._stats, self._empty = hub, stats, no_rows(hub.schema)
+    def __init__(self, context: CallContext, location: str, stats: Callable[[], dict[str, Any]], **_: Any) -> None:
+        self._hub, self._stats, self._empty = context, stats, no_rows(context.schema)
         here = _here()
         scheme, _, port = location.rpartition(":")
         self.port = int(port) or 7000 + len(here.endpoints)
         self.address = f"{scheme}:{self.port}"
         self.alive = True
-        self._written: dict[int, list[tuple[Entry, Record]]] = {}
+        self._written: dict[int, list[tuple[LaneEntry, LaneItems]]] = {}
         here.endpoints.append(self)
 
     @property
-    def hub(self) -> Hub:
+    def context(self) -> CallContext:
         return self._hub
 
     def act(self, kind: str, body: Any) -> Any:
@@ -93,7 +93,7 @@ class Endpoint:
             elif here.chance("a receiver deletes") < 0.2:
                 service._delete()
 
-    def _write(self, service: LaneService, planned: list[tuple[Entry, Record]]) -> None:
+    def _write(self, service: LaneService, planned: list[tuple[LaneEntry, LaneItems]]) -> None:
         here = _here()
         here.receiver_at_work = True
         try:

@@ -105,7 +105,7 @@ class PushedWorld(World):
         super().new_batch()
         self.moments.new_batch()
 
-    def strikes(self, weight: float = 1.0, where: str = "put") -> bool:
+    def counted_failures(self, weight: float = 1.0, where: str = "put") -> bool:
         if self.dying or self.quiet:
             return False
         if self.failures <= 0:
@@ -128,7 +128,7 @@ class PushedWorld(World):
 
     def point(self, where: str) -> None:
         self._stand_still()
-        if self.strikes(where=where):
+        if self.counted_failures(where=where):
             self.fail(where)
 
     # --- what goes wrong ------------------------------------------------------------------------------------

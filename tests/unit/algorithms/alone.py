@@ -11,7 +11,7 @@ from afspark.bounds import Place
 from afspark.model.operator import Operator, Share, WorkerContext
 from afspark.model.states import HeapColumns
 from afspark.policies import Tolerance
-from afspark.runtime.ingest import Ingest, batches_as_packets
+from afspark.task.ingest import Ingest, batches_as_packets
 
 
 class Alone:

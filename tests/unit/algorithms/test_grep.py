@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from afspark.algorithms import Grep
 from afspark.errors import UsageError
 from afspark.model.preconditions import check_operator
-from afspark.model.twins.lines import all_lines
+from afspark.model.twins.lines_twin import all_lines
 from afspark.policies import Approximate, MiniBatch
 from tests.unit.algorithms.alone import Alone
 

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from afspark.algorithms import Features, GlobalRegression, LocalRegression
 from afspark.algorithms.logistic_regression import open_model, pack_model
-from afspark.algorithms.progress import Progress
+from afspark.algorithms.progressive import Progress
 from afspark.errors import UsageError
 from afspark.model.kernels.logistic import Lesson
 from afspark.model.operator import Outbox, WorkerContext
 from afspark.model.preconditions import Flaw, check_operator
 from afspark.model.states import Own
 from afspark.model.states.conformance import check_all
-from afspark.model.twins import logistic as twin
+from afspark.model.twins import logistic_twin as twin
 from afspark.policies import Approximate, MiniBatch, Nothing, refuse_if_unfit
-from afspark.runtime.sources import Clicks, Higgs, Source
+from afspark.sources import Clicks, Higgs, Source
 from tests.unit.algorithms.alone import Alone
 from tests.unit.sources.conftest import DictStore
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import afspark as af
-from afspark.bench.alone import Kernel, Part, items_in, run_alone, shares_of
-from afspark.runtime.sources import Packets, ZipfWords
+from afspark.bench.alone import BarePart, Kernel, items_in, run_alone, shares_of
+from afspark.sources import Packets, ZipfWords
 
 
 def test_a_kernel_updates_its_states_through_the_combiner() -> None:
@@ -32,6 +32,6 @@ def test_shares_cover_the_source() -> None:
 
 def test_every_part_runs_in_two_processes() -> None:
     operator = af.HeavyHitters(keys=("src", "dst"), weight="bytes", threshold=10_000)
-    figures = run_alone(Part.BOTH, Packets(100_000), operator)
+    figures = run_alone(BarePart.BOTH, Packets(100_000), operator)
     assert all(value > 0 for value in figures.values())
     assert figures["items_per_second"] / figures["mb_per_second"] == pytest.approx(1e6 / 24)

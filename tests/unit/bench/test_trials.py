@@ -9,35 +9,40 @@ import pytest
 
 from afspark.bench.accuracy.campaign import summary
 from afspark.bench.accuracy.hitters import HeavyHitterStudy
-from afspark.bench.accuracy.join import JoinStudy
+from afspark.bench.accuracy.join_accuracy import JoinStudy
 from afspark.bench.accuracy.prefixes import Prefixes
-from afspark.bench.accuracy.regression import RegressionStudy
-from afspark.bench.accuracy.trial import BATCHES, FAILURES, Outcome, Study, failures_before, is_scored, strikes
-from afspark.runtime.faults import Phase, Strike
+from afspark.bench.accuracy.regression_accuracy import RegressionStudy
+from afspark.bench.accuracy.trial import BATCHES, FAILURES, Outcome, Study, injected_failures, failures_before, is_scored
+from afspark.protocol.fault_plan import FaultPhase, InjectedFailure
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_every_second_batch_is_struck_once_and_the_last_never(seed: int) -> None:
-    plan = strikes(seed)
-    assert [(strike.batch - 1) // 2 for strike in plan] == list(range(FAILURES))
-    assert min(strike.batch for strike in plan) > 0 and max(strike.batch for strike in plan) < BATCHES - 1
+    plan = injected_failures(seed)
+    assert [(inject_failure.batch - 1) // 2 for inject_failure in plan] == list(range(FAILURES))
+    assert (
+        min(inject_failure.batch for inject_failure in plan) > 0
+        and max(inject_failure.batch for inject_failure in plan) < BATCHES - 1
+    )
     assert failures_before(0, plan) == 0 and failures_before(BATCHES - 1, plan) == FAILURES
 
 
 def test_seeds_differ_and_all_phases_occur() -> None:
-    plans = [strikes(seed) for seed in range(20)]
+    plans = [injected_failures(seed) for seed in range(20)]
     assert len({tuple(plan) for plan in plans}) == 20
-    assert {strike.phase for plan in plans for strike in plan} == set(Phase)
+    assert {inject_failure.phase for plan in plans for inject_failure in plan} == set(FaultPhase)
 
 
-@pytest.mark.parametrize(("phase", "seen"), [(Phase.APPLYING, 1), (Phase.COMMITTING, 0), (Phase.COMMITTED, 0)])
-def test_a_failure_after_the_results_shows_in_the_next_ones(phase: Phase, seen: int) -> None:
-    plan = [Strike(3, phase)]
+@pytest.mark.parametrize(
+    ("phase", "seen"), [(FaultPhase.APPLYING, 1), (FaultPhase.COMMITTING, 0), (FaultPhase.COMMITTED, 0)]
+)
+def test_a_failure_after_the_results_shows_in_the_next_ones(phase: FaultPhase, seen: int) -> None:
+    plan = [InjectedFailure(3, phase)]
     assert failures_before(3, plan) == seen and failures_before(4, plan) == 1
 
 
 def test_results_are_scored_before_the_next_failure_and_at_the_end() -> None:
-    plan = [Strike(2, Phase.APPLYING), Strike(3, Phase.COMMITTED)]
+    plan = [InjectedFailure(2, FaultPhase.APPLYING), InjectedFailure(3, FaultPhase.COMMITTED)]
     assert [batch for batch in range(BATCHES) if is_scored(batch, plan)] == [1, 3, BATCHES - 1]
     assert all(is_scored(batch, []) for batch in range(BATCHES))
 

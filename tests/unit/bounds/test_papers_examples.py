@@ -7,8 +7,8 @@ import math
 import pytest
 
 from afspark.bounds.general import state_bound
-from afspark.bounds.join import join_error, lost_samples
-from afspark.bounds.sketch import HeavyKeys, false_report_chance, provably_light_below
+from afspark.bounds.join_bounds import join_error, lost_samples
+from afspark.bounds.sketch_bounds import HeavyKeys, false_report_chance, provably_light_below
 from afspark.errors import UsageError
 
 MB, GB = 2**20, 2**30

@@ -6,12 +6,12 @@ import pytest
 
 from afspark._version import __version__
 from afspark.cli.main import main
-from afspark.cli.options import DemoOptions, RunOptions, parse
+from afspark.cli.options import CommandOptions, DemoOptions, parse
 from afspark.errors import UsageError
 
 
 def test_defaults_of_a_run() -> None:
-    assert parse(["run", "wordcount", "--generate", "1MB"]) == RunOptions(
+    assert parse(["run", "wordcount", "--generate", "1MB"]) == CommandOptions(
         algorithm="wordcount", generate=1_000_000, workers=2, tolerance="approximate", top=10, seed=1
     )
 
@@ -23,7 +23,7 @@ def test_everything_given() -> None:
         "--master local[3] --checkpoint ck --takeover --output out --json j --quiet --top 3 "
         "--conf spark.a=b --conf spark.c=d"
     )
-    assert parse(line.split()) == RunOptions(
+    assert parse(line.split()) == CommandOptions(
         algorithm="heavy-hitters",
         input="flows",
         format="parquet",

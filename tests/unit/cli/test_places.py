@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from afspark.cli.places import Workspace, check_checkpoint, check_file, check_output, make_folder
+from afspark.cli.places import RunFolders, check_checkpoint, check_file, check_output, make_folder
 from afspark.errors import StoreNotWritable, UsageError
 
 
@@ -52,7 +52,7 @@ def test_folders_that_cannot_be_made(file: Path) -> None:
 
 
 def test_a_workspace_leaves_nothing(tmp_path: Path) -> None:
-    with Workspace() as workspace:
+    with RunFolders() as workspace:
         assert not workspace.lasting
         Path(workspace.checkpoint).mkdir()
         workspace.log.write_text("talk")
@@ -62,12 +62,12 @@ def test_a_workspace_leaves_nothing(tmp_path: Path) -> None:
 def test_a_checkpoint_of_the_users_stays(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()
-    with Workspace(str(checkpoint)) as workspace:
+    with RunFolders(str(checkpoint)) as workspace:
         assert workspace.lasting and workspace.checkpoint == str(checkpoint)
     assert checkpoint.exists()
 
 
-def fail_in(workspace: Workspace, error: Exception) -> None:
+def fail_in(workspace: RunFolders, error: Exception) -> None:
     with workspace:
         workspace.log.write_text("the reason")
         raise error
@@ -76,7 +76,7 @@ def fail_in(workspace: Workspace, error: Exception) -> None:
 def test_the_log_survives_what_was_not_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(RuntimeError) as caught:
-        fail_in(Workspace(), RuntimeError())
+        fail_in(RunFolders(), RuntimeError())
     (note,) = caught.value.__notes__
     kept = Path(note.removeprefix("Spark's log: "))
     assert kept.read_text() == "the reason"
@@ -85,14 +85,14 @@ def test_the_log_survives_what_was_not_expected(tmp_path: Path, monkeypatch: pyt
 
 def test_the_log_survives_an_error_that_points_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    workspace = Workspace()
+    workspace = RunFolders()
     with pytest.raises(UsageError) as caught:
         fail_in(workspace, UsageError("no", log=workspace.log))
     assert len(caught.value.__notes__) == 1
 
 
 def test_the_log_goes_after_a_usage_error() -> None:
-    workspace = Workspace()
+    workspace = RunFolders()
     with pytest.raises(UsageError):
         fail_in(workspace, UsageError("no"))
     assert not workspace.log.parent.exists()

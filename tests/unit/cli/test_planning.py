@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afspark.cli.planning import plan
-from afspark.runtime.sources import Packets, TextFiles, ZipfWords
+from afspark.sources import Packets, TextFiles, ZipfWords
 
 
 def test_the_default_batch_size() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from afspark.cli.planning import plan
 from afspark.report.recount import count_words, merge, sum_weights, text_of_range
-from afspark.runtime.sources import Packets, ParquetFiles, TextFiles, ZipfWords, share
+from afspark.sources import Packets, ParquetFiles, TextFiles, ZipfWords, share
 
 TEXTS = st.binary(max_size=120) | st.text(alphabet="aB \t\n\v\f\r\x1c\u00a0\u00e9", max_size=120).map(str.encode)
 

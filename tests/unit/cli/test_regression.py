@@ -8,12 +8,12 @@ import pytest
 
 from afspark.cli.main import main
 from afspark.cli.options import parse
-from afspark.cli.regression import RegressionTask
+from afspark.cli.regression_command import RegressionTask
 from afspark.cli.regressionoptions import RegressionOptions
 from afspark.cli.tasks import task_of, tolerance_of
 from afspark.errors import UsageError
 from afspark.policies import Approximate, MiniBatch, UpstreamBackup
-from afspark.runtime.sources import Clicks, CsvFiles, Higgs, LibsvmFiles, ParquetFiles
+from afspark.sources import Clicks, CsvFiles, Higgs, LibsvmFiles, ParquetFiles
 
 CSV = "age,job,label\n39,clerk,1\n52,cook,0\n"
 
@@ -57,7 +57,7 @@ def test_files_of_every_format(table: Path, tmp_path: Path) -> None:
     (tmp_path / "a.libsvm").write_text("1 1:2\n")
     assert task(f"--input {tmp_path}/a.libsvm --format libsvm").source == LibsvmFiles(f"{tmp_path}/a.libsvm")
     found = options(f"--input {tmp_path} --format parquet --numeric a,b --label y")
-    from afspark.cli.regression import regression_task
+    from afspark.cli.regression_command import regression_task
 
     assert regression_task(found).source == ParquetFiles(str(tmp_path), columns=("y", "a", "b"))
 

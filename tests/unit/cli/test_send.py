@@ -20,7 +20,7 @@ import pytest
 from afspark.cli import send
 from afspark.cli.main import main
 from afspark.cli.progressbar import Display, Snapshot
-from afspark.push.addresses import join_address, split_address
+from afspark.push.wire.addresses import join_address, split_address
 from tests.unit.push.fake_receiver import SCHEMA, FakeReceiver
 from tests.unit.push.flow_captures import SOFTFLOWD_IPFIX
 from tests.unit.push.flow_exports import V6, a_set, flow, netflow_5, netflow_9, template

@@ -12,9 +12,9 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from afspark.push.limits import Limits
-from afspark.push.receiver import Receiver, ReceiverConfig
-from afspark.push.security import Access
+from afspark.push.receiver.limits import Limits
+from afspark.push.receiver.receiver import Receiver, ReceiverConfig
+from afspark.push.wire.security import Access
 from afspark.store import Throttle, ThrottledStore, open_store
 
 ROOT = Path(__file__).parents[3]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from afspark.push.receiver import Receiver, ReceiverConfig
+from afspark.push.receiver.receiver import Receiver, ReceiverConfig
 from tests.unit.push.flightclient import SCHEMA
 
 

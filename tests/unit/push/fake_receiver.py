@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from afspark.push.addresses import join_address
-from afspark.push.errors import NotAllowed, SchemaMismatch, to_flight
-from afspark.push.wire import Ack, BatchTag, Bye, Hello, PutHeader, Welcome
+from afspark.push.wire.addresses import join_address
+from afspark.push.wire.messages import Ack, BatchTag, Bye, Hello, PutHeader, Welcome
+from afspark.push.wire.push_errors import NotAllowed, SchemaMismatch, to_flight
 
 SCHEMA = pa.schema([("n", pa.int64())])
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from afspark.push.wire import BYE, HELLO, Ack, BatchTag, Bye, Hello, Punctuation, PutHeader, Welcome
+from afspark.push.wire.messages import BYE, HELLO, Ack, BatchTag, Bye, Hello, PunctuationMark, PutHeader, Welcome
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 
@@ -76,7 +76,7 @@ class Stream:
     def send(self, start: int, count: int, lane: int = 0) -> None:
         self.writer.write_with_metadata(rows(start, count), BatchTag(lane, start).to_bytes())
 
-    def punctuate(self, start: int, punctuation: Punctuation, lane: int = 0) -> None:
+    def punctuate(self, start: int, punctuation: PunctuationMark, lane: int = 0) -> None:
         self.writer.write_with_metadata(rows(0, 0), BatchTag(lane, start, punctuation).to_bytes())
 
     def ack(self) -> Ack:

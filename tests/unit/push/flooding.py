@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from afspark.push.drain import Drain
-from afspark.push.producer import Producer
+from afspark.push.consumer.lane_client import LaneClient
+from afspark.push.producer.producer import Producer
 from tests.unit.push.child_receiver import WORKERS, ChildReceiver
 
 SCHEMA = pa.schema([("n", pa.int64()), ("payload", pa.binary(92))])
@@ -72,15 +72,15 @@ class Outcome:
 class Worker:
     """Takes entries at a pace and checks that each producer's numbers come once and without gap."""
 
-    def __init__(self, drain: Drain) -> None:
-        self._drain = drain
+    def __init__(self, client: LaneClient) -> None:
+        self._client = client
         self.positions: dict[str, int] = {}
         self.rows = 0
         self.wrong: list[str] = []
 
     def pull(self, wait: float) -> int:
         """Takes what is there; how many bytes that were."""
-        entries = self._drain.pull(self.positions, max_bytes=PULL_BYTES, wait=wait)
+        entries = self._client.pull(self.positions, max_bytes=PULL_BYTES, wait=wait)
         taken = 0
         for entry in entries:
             expected = self.positions.get(entry.producer, 0)
@@ -128,14 +128,14 @@ class _Run:
         producing = [threading.Thread(target=self._produce, args=(f"p{n}",)) for n in range(flood.producers)]
         for thread in producing:
             thread.start()
-        with Drain(receiver.address, 0, incarnation=1, fence=1, access=WORKERS, timeout=120) as drain:
-            worker = Worker(drain)
+        with LaneClient(receiver.address, 0, incarnation=1, fence=1, access=WORKERS, timeout=120) as client:
+            worker = Worker(client)
             taken = self._read_slowly(worker)
-            stats = drain.stats()
+            stats = client.stats()
             # Now as fast as it can, until the last producer has its last acknowledgement.
             while any(thread.is_alive() for thread in producing) or worker.pull(0.0):
                 worker.pull(0.05)
-            drain.confirm(worker.positions)
+            client.confirm(worker.positions)
         self._done.set()
         watching.join()
         missing = [f"{name}: {end} sent" for name, end in self._sent.items() if worker.positions.get(name) != end]

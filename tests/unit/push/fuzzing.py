@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyarrow import flight
 
 from afspark.errors import AfsparkError
-from afspark.push.drain import Drain
-from afspark.push.wire import (
+from afspark.push.consumer.lane_client import LaneClient
+from afspark.push.wire.messages import (
     ATTACH,
     BYE,
     CONFIRM,
@@ -29,10 +29,10 @@ from afspark.push.wire import (
     BatchTag,
     Bye,
     Hello,
-    Punctuation,
+    PunctuationMark,
     PutHeader,
 )
-from afspark.push.workerwire import Attach, Confirm, Pull, Settle
+from afspark.push.wire.worker_messages import Attach, Confirm, Pull, StopLogging
 from tests.unit.push.child_receiver import WORKERS
 from tests.unit.push.flightclient import Client
 from tests.unit.push.mutation import MutatingProxy, damaged, damaged_json, misnumbered, noise
@@ -184,10 +184,10 @@ class Attacker:
             try:
                 with self._refused():
                     self._produce(client, rng)
-                with self._refused(), Drain(proxy.address, CLAIMED, **claim) as drain:
-                    drain.attach()
-                    drain.pull({"x/00112233": 4})
-                    drain.settle({"x/00112233": 4})
+                with self._refused(), LaneClient(proxy.address, CLAIMED, **claim) as client:
+                    client.attach()
+                    client.pull({"x/00112233": 4})
+                    client.stop_logging({"x/00112233": 4})
             finally:
                 client.close()
 
@@ -200,7 +200,7 @@ class Attacker:
                 batch = rows(start, rng.randint(1, 40))
                 stream.writer.write_with_metadata(batch, BatchTag(ATTACKED, start).to_bytes())
                 start += batch.num_rows
-            end = BatchTag(ATTACKED, start, Punctuation(time=1.0))
+            end = BatchTag(ATTACKED, start, PunctuationMark(time=1.0))
             stream.writer.write_with_metadata(rows(0, 0), end.to_bytes())
             stream.end()
             while stream.reader.read() is not None:
@@ -217,7 +217,7 @@ class Attacker:
             HELLO: Hello("garbage", self._direct.session, ends).to_bytes(),
             BYE: Bye("garbage", f"{rng.getrandbits(64):016x}", ends).to_bytes(),
             ATTACH: Attach(*claim, positions={"x/00112233": 4}, allow=Allowance(10, 1.0)).to_bytes(),
-            SETTLE: Settle(*claim, positions={"x/00112233": 4}).to_bytes(),
+            SETTLE: StopLogging(*claim, positions={"x/00112233": 4}).to_bytes(),
             CONFIRM: Confirm(*claim, positions={"x/00112233": 4}).to_bytes(),
             STATS: b"",
             "": b"",
@@ -297,14 +297,14 @@ class Honest:
         client = Client(self._address, "honest", timeout=600)
         client.hello()
         stream = client.stream(SCHEMA)
-        with Drain(self._address, HONEST, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as drain:
+        with LaneClient(self._address, HONEST, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as client:
             positions: dict[str, int] = {}
             start = 0
             while not self._stop.wait(0.002):
                 batch = rows(start, 1 + start % 23)
                 stream.writer.write_with_metadata(batch, BatchTag(HONEST, start).to_bytes())
                 stream.ack_up_to(start + batch.num_rows, HONEST)
-                found = [entry for entry in drain.pull(positions, wait=20.0) if self._is_mine(entry, client.id)]
+                found = [entry for entry in client.pull(positions, wait=20.0) if self._is_mine(entry, client.id)]
                 if [(entry.start, entry.batch) for entry in found] != [(start, batch)]:
                     self.wrong.append(f"{start}: {[(entry.start, entry.end) for entry in found]} came back")
                     return
@@ -318,14 +318,14 @@ class Honest:
     def _sweep(self) -> None:
         """Takes what attacks brought into their lane: sound batches of mutants, never any of garbage."""
         positions: dict[str, int] = {}
-        with Drain(self._address, ATTACKED, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as drain:
+        with LaneClient(self._address, ATTACKED, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as client:
             while not self._stop.is_set():
-                for entry in drain.pull(positions, wait=0.2):
+                for entry in client.pull(positions, wait=0.2):
                     self._is_mine(entry, "")
                     positions[entry.producer] = max(entry.end, positions.get(entry.producer, 0))
                     self.mutants += 1
                 if len(positions) > 100:
-                    drain.confirm(positions)
+                    client.confirm(positions)
                     positions = {}
 
     def _is_mine(self, entry: Any, producer: str) -> bool:

@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
-from afspark.push.receiver import Receiver, ReceiverConfig
+from afspark.push.receiver.receiver import Receiver, ReceiverConfig
 from afspark.store import open_store
 from tests.unit.push.child_receiver import WORKERS
 from tests.unit.push.fake_receiver import SCHEMA

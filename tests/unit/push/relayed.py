@@ -21,11 +21,12 @@ import pyarrow as pa
 import pytest
 
 import afspark as af
-from afspark.runtime.pipeline import SOURCE, Edge, Node, Pipeline
-from afspark.runtime.query import Query
-from afspark.runtime.relay import with_relays
-from afspark.runtime.sources import Pushed
-from afspark.runtime.warmup import warm_up
+from afspark.api.query import Query
+from afspark.graph.node import SOURCE, Edge, Node
+from afspark.graph.pipeline import Pipeline
+from afspark.graph.relay import with_relays
+from afspark.sources import Pushed
+from afspark.task.warmup import warm_up
 from tests.soak.zygote import Zygote, children_of
 from tests.unit.runtime import sparkless
 from tests.unit.runtime.sparkless import Hosts, Rig
@@ -103,7 +104,7 @@ class Process:
 
 def produce(hear: Callable[[], str], say: Callable[[Any], None]) -> NoReturn:
     """Sends as many items as it is told to; answers when all are acknowledged."""
-    from afspark.push.producer import Producer
+    from afspark.push.producer.producer import Producer
 
     with Producer(hear(), "sensor", SCHEMA, batch_rows=10, give_up=60.0) as producer:
         say(None)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from afspark.push.acks import Acks
+from afspark.push.receiver.acks import Acks
 
 
 class Sent:

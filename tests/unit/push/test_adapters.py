@@ -18,8 +18,8 @@ from afspark.push.adapters.gathering import Listener, bound
 from afspark.push.adapters.netflow import NetFlow
 from afspark.push.adapters.syslog import Syslog
 from afspark.push.adapters.tcplines import TcpLines
-from afspark.push.lines import TextLines
-from afspark.push.producer import Producer
+from afspark.push.producer.line_formats import TextLines
+from afspark.push.producer.producer import Producer
 from tests.unit.push.fake_receiver import FakeReceiver
 from tests.unit.push.flow_exports import netflow_5
 from tests.unit.push.loopback import needs_ipv6

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 
 from afspark.errors import UsageError
-from afspark.push.addresses import join_address, split_address
-from afspark.push.directory import Directory
-from afspark.push.link import location_of
-from afspark.push.producer import Producer
-from afspark.push.receiver import Receiver, ReceiverConfig
+from afspark.push.producer.link import location_of
+from afspark.push.producer.producer import Producer
+from afspark.push.receiver.directory import Directory
+from afspark.push.receiver.receiver import Receiver, ReceiverConfig
+from afspark.push.wire.addresses import join_address, split_address
 from tests.unit.push.loopback import needs_ipv6
 
 SCHEMA = pa.schema([("item", pa.int64())])

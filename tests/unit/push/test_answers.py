@@ -9,14 +9,14 @@ import pytest
 from pyarrow import flight
 
 from afspark.errors import UsageError
-from afspark.push.directory import Directory
-from afspark.push.drain import Drain
-from afspark.push.errors import WireError, from_flight
-from afspark.push.limits import Limits
-from afspark.push.producer import Producer
-from afspark.push.receiver import Receiver
-from afspark.push.server import FlightEndpoint
-from afspark.push.wire import HELLO
+from afspark.push.consumer.lane_client import LaneClient
+from afspark.push.producer.producer import Producer
+from afspark.push.receiver.directory import Directory
+from afspark.push.receiver.flight_endpoint import FlightEndpoint
+from afspark.push.receiver.limits import Limits
+from afspark.push.receiver.receiver import Receiver
+from afspark.push.wire.messages import HELLO
+from afspark.push.wire.push_errors import WireError, from_flight
 from tests.unit.push.flightclient import SCHEMA, Client, rows
 
 Start = Callable[..., Receiver]
@@ -73,8 +73,8 @@ def test_an_ipv6_address_is_taken_everywhere(receive: Start) -> None:
         with Producer(address, "p", rows(0, 0).schema) as producer:
             producer.send(rows(0, 5))
         assert producer.counters.acknowledged == 5
-    with Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as drain:
-        assert len(drain.pull({})) == 6, "items and an end of each"
+    with LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as client:
+        assert len(client.pull({})) == 6, "items and an end of each"
     directory.shutdown()
     with pytest.raises(UsageError, match="brackets"):
         Producer("::1:7007", "p", rows(0, 0).schema)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from afspark.errors import UsageError
-from afspark.push.certificates import check_certificate, check_reachable
-from afspark.push.desk import Desk, DeskPlan
-from afspark.push.receiver import Receiver, ReceiverConfig
-from afspark.push.security import Access, Security
+from afspark.push.consumer.certificates import check_certificate, check_reachable
+from afspark.push.receiver.receiver import Receiver, ReceiverConfig
+from afspark.push.receiver.receiver_process import ReceiverPlan, ReceiverProcess
+from afspark.push.wire.security import Access, Security
 from tests.property.store.faulty_store import MemoryStore
 from tests.unit.push.certificates import make_certificate
 from tests.unit.push.flightclient import SCHEMA
@@ -51,7 +51,7 @@ def test_what_workers_would_refuse_is_refused_at_the_start(
 ) -> None:
     cert, key = make_certificate(folder, name, **options)  # type: ignore[arg-type]
     security = Security(cert_file=cert, key_file=key)
-    plan = DeskPlan(
+    plan = ReceiverPlan(
         number=0,
         lanes=(0,),
         schema=SCHEMA,
@@ -62,12 +62,12 @@ def test_what_workers_would_refuse_is_refused_at_the_start(
         unacked=1,
         security=security,
     )
-    desk = Desk(plan, MemoryStore())
+    process = ReceiverProcess(plan, MemoryStore())
     with pytest.raises(UsageError) as caught:
-        desk.open()
+        process.open()
     assert reason in caught.value.reason and caught.value.path == cert
     assert "\n" not in str(caught.value)
-    assert desk.announced is None
+    assert process.announced is None
 
 
 def test_a_key_of_another_certificate_is_refused(folder: Path, valid: Security) -> None:

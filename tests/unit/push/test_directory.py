@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from afspark.errors import UsageError
-from afspark.push.directory import Directory
-from afspark.push.link import Dial, fetch_schema
-from afspark.push.producer import Producer
-from afspark.push.receiver import Receiver, ReceiverConfig
+from afspark.push.producer.link import Dial, fetch_schema
+from afspark.push.producer.producer import Producer
+from afspark.push.receiver.directory import Directory
+from afspark.push.receiver.receiver import Receiver, ReceiverConfig
 
 SCHEMA = pa.schema([("item", pa.int64())])
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from afspark.push.drain import Drain
-from afspark.push.errors import ReceiverUnreachable, Superseded, UnknownLane
-from afspark.push.receiver import Receiver
+from afspark.push.consumer.lane_client import LaneClient
+from afspark.push.receiver.receiver import Receiver
+from afspark.push.wire.push_errors import ReceiverUnreachable, Superseded, UnknownLane
 from tests.property.store.faulty_store import MemoryStore
 from tests.unit.push.flightclient import Client, Stream
 
@@ -27,8 +27,8 @@ def stream(receiver: Receiver) -> Stream:
     return Client(receiver.address).stream()
 
 
-def worker(receiver: Receiver, incarnation: int = 1, fence: int = 1, lane: int = 0) -> Drain:
-    return Drain(receiver.address, lane, incarnation=incarnation, fence=fence, access=receiver.worker_access)
+def worker(receiver: Receiver, incarnation: int = 1, fence: int = 1, lane: int = 0) -> LaneClient:
+    return LaneClient(receiver.address, lane, incarnation=incarnation, fence=fence, access=receiver.worker_access)
 
 
 def test_attaching_answers_what_is_known(receiver: Receiver, stream: Stream) -> None:
@@ -43,13 +43,13 @@ def test_attaching_answers_what_is_known(receiver: Receiver, stream: Stream) -> 
 
 
 def test_a_pull_waits_for_what_is_to_come(receiver: Receiver, stream: Stream) -> None:
-    drain = worker(receiver)
+    client = worker(receiver)
     began = time.monotonic()
     here = {stream.client.id: 0}
-    assert drain.pull(here, wait=0.3) == []
+    assert client.pull(here, wait=0.3) == []
     assert time.monotonic() - began >= 0.3
     threading.Timer(0.2, stream.send, (0, 5)).start()
-    assert len(drain.pull(here, wait=20)) == 1
+    assert len(client.pull(here, wait=20)) == 1
     assert time.monotonic() - began < 10
 
 
@@ -57,10 +57,10 @@ def test_what_is_in_hand_is_not_handed_out_again_but_stays_pending(receiver: Rec
     for start in (0, 5):
         stream.send(start, 5)
         stream.ack_up_to(start + 5)
-    drain = worker(receiver)
-    first, second = drain.pull({})
-    assert [entry.start for entry in drain.pull({}, after={first.producer: first.end})] == [5]
-    assert drain.pull({first.producer: 5}, after={second.producer: second.end}) == []
+    client = worker(receiver)
+    first, second = client.pull({})
+    assert [entry.start for entry in client.pull({}, after={first.producer: first.end})] == [5]
+    assert client.pull({first.producer: 5}, after={second.producer: second.end}) == []
     assert receiver.stats()["pending_items"] == 5
 
 
@@ -68,21 +68,21 @@ def test_a_pull_is_cut_by_bytes(receiver: Receiver, stream: Stream) -> None:
     for start in (0, 5, 10):
         stream.send(start, 5)
         stream.ack_up_to(start + 5)
-    drain = worker(receiver)
-    assert len(drain.pull({}, max_bytes=1)) == 1
-    assert len(drain.pull({}, max_bytes=5000)) == 2
+    client = worker(receiver)
+    assert len(client.pull({}, max_bytes=1)) == 1
+    assert len(client.pull({}, max_bytes=5000)) == 2
 
 
 def test_settling_tells_what_is_logged(receiver: Receiver, stream: Stream) -> None:
     stream.send(0, 5)
     stream.ack_up_to(5)
-    drain = worker(receiver)
-    assert drain.settle({stream.client.id: 5}) is False
+    client = worker(receiver)
+    assert client.stop_logging({stream.client.id: 5}) is False
     stream.send(5, 100)
     stream.ack_up_to(105)
-    assert drain.settle({stream.client.id: 5}) is False
-    assert drain.settle({stream.client.id: 105}) is True
-    drain.confirm({stream.client.id: 105})
+    assert client.stop_logging({stream.client.id: 5}) is False
+    assert client.stop_logging({stream.client.id: 105}) is True
+    client.confirm({stream.client.id: 105})
     assert receiver.stats()["pending_items"] == 0
 
 
@@ -103,7 +103,7 @@ def test_a_newer_worker_takes_the_lane(receiver: Receiver) -> None:
     new.attach()
     thread.join(10)
     assert len(caught) == 1, "a pull under way is told"
-    for use in (lambda: old.pull({}), lambda: old.settle({}), lambda: old.confirm({}), old.attach):
+    for use in (lambda: old.pull({}), lambda: old.stop_logging({}), lambda: old.confirm({}), old.attach):
         with pytest.raises(Superseded) as error:
             use()
         assert error.value.lane == 0
@@ -117,10 +117,10 @@ def test_a_lane_that_is_elsewhere_is_named(receiver: Receiver) -> None:
 
 
 def test_a_receiver_that_is_gone_is_named(receiver: Receiver) -> None:
-    drain = worker(receiver)
-    drain.attach()
+    client = worker(receiver)
+    client.attach()
     receiver.stop()
-    for use in (drain.attach, lambda: drain.pull({})):
+    for use in (client.attach, lambda: client.pull({})):
         with pytest.raises(ReceiverUnreachable) as caught:
             use()
         assert caught.value.address == receiver.address

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from afspark.push.footprint import footprint
+from afspark.push.receiver.footprint import footprint
 
 
 def test_a_batch_counts_as_what_it_shows() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from afspark.push.drain import Drain
+from afspark.push.consumer.lane_client import LaneClient
 from tests.unit.push.child_receiver import WORKERS, ChildReceiver
 from tests.unit.push.fuzzing import HIGHEST, LANES, SCHEMA, Honest, campaign
 
@@ -31,8 +31,8 @@ def test_fuzzing_harms_nobody(tmp_path: Path) -> None:
         assert receiver.alive, (receiver.returncode, receiver.errors())
         assert not honest.wrong
         assert honest.rounds > 10
-        with Drain(receiver.address, 0, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as drain:
-            stats = drain.stats()
+        with LaneClient(receiver.address, 0, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as client:
+            stats = client.stats()
         assert not outcome.unforeseen
         assert "internal" not in stats["refused"], receiver.errors()
         assert stats["refused"]["UnsoundBatch"] > 0

@@ -6,25 +6,25 @@ import pyarrow as pa
 import pytest
 
 from afspark.errors import StoreError
-from afspark.push import itemlog
-from afspark.push.entries import Record
-from afspark.push.errors import Replaced, SchemaMismatch
-from afspark.push.itemlog import ItemLog, Loaded
-from afspark.push.wire import Punctuation
+from afspark.push.receiver.item_log import ItemLog, LoadedLog
+from afspark.push.receiver.lane_entries import LaneItems
+from afspark.push.receiver import item_log as itemlog
+from afspark.push.wire.messages import PunctuationMark
+from afspark.push.wire.push_errors import Replaced, SchemaMismatch
 from afspark.store.base import Names
 from tests.property.store.faulty_store import Crash, FaultyStore, MemoryStore, Tear
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 
 
-def record(producer: str, start: int, rows: int) -> Record:
+def record(producer: str, start: int, rows: int) -> LaneItems:
     numbers = list(range(start, start + rows))
-    return Record(
+    return LaneItems(
         producer, start, rows, pa.record_batch([numbers, [f"{producer} {n}" for n in numbers]], schema=SCHEMA)
     )
 
 
-def contents(loaded: Loaded) -> list[object]:
+def contents(loaded: LoadedLog) -> list[object]:
     return [
         (
             found.producer,
@@ -38,15 +38,15 @@ def contents(loaded: Loaded) -> list[object]:
     ]
 
 
-def as_contents(records: list[Record]) -> list[object]:
-    return contents(Loaded([("", found, 0) for found in records]))
+def as_contents(records: list[LaneItems]) -> list[object]:
+    return contents(LoadedLog([("", found, 0) for found in records]))
 
 
 MIXED = [
     record("a/1", 0, 3),
-    Record("a/1", 3, 1, punctuation=Punctuation(time=4.5)),
+    LaneItems("a/1", 3, 1, punctuation=PunctuationMark(time=4.5)),
     record("b/1", 10, 2),
-    Record("b/1", 12, 0, mark=True),
+    LaneItems("b/1", 12, 0, mark=True),
     record("a/1", 4, 1),
 ]
 
@@ -136,7 +136,7 @@ def test_dictionaries_survive() -> None:
     batches = [
         pa.record_batch([pa.array(values).dictionary_encode()], schema=schema) for values in (["x", "y"], ["z", "x"])
     ]
-    ItemLog(store, 0, schema).append([Record("a/1", 2 * n, 2, batch) for n, batch in enumerate(batches)])
+    ItemLog(store, 0, schema).append([LaneItems("a/1", 2 * n, 2, batch) for n, batch in enumerate(batches)])
     loaded = ItemLog(store, 0, schema).load()
     assert [found.batch.to_pydict()["d"] for _, found, _ in loaded.records if found.batch] == [["x", "y"], ["z", "x"]]
 
@@ -157,7 +157,7 @@ def test_a_log_that_was_taken_over_appends_nothing_any_more() -> None:
 
 def test_whatever_a_log_may_acknowledge_is_seen_by_its_successor() -> None:
     """The successor begins at every moment of an append."""
-    loads: list[Loaded] = []
+    loads: list[LoadedLog] = []
 
     class Interrupted(MemoryStore):
         moment = -1

@@ -7,16 +7,16 @@ import math
 import pyarrow as pa
 import pytest
 
-from afspark.push.entries import ENTRY_BYTES, Entry, Handout, Record, joined
-from afspark.push.errors import OutOfOrder, Superseded
-from afspark.push.lane import Lane
-from afspark.push.wire import Allowance, Punctuation
+from afspark.push.receiver.lane import Lane
+from afspark.push.receiver.lane_entries import ENTRY_BYTES, Handout, LaneEntry, LaneItems, joined
+from afspark.push.wire.messages import Allowance, PunctuationMark
+from afspark.push.wire.push_errors import OutOfOrder, Superseded
 
 A, B = "a/00000000", "b/00000000"
 
 
-def items(producer: str, start: int, rows: int) -> Record:
-    return Record(producer, start, rows, pa.record_batch({"n": pa.array(range(start, start + rows), pa.int64())}))
+def items(producer: str, start: int, rows: int) -> LaneItems:
+    return LaneItems(producer, start, rows, pa.record_batch({"n": pa.array(range(start, start + rows), pa.int64())}))
 
 
 def lane_of(allowed: float, seconds: float | None = None, **options: bool) -> Lane:
@@ -101,7 +101,7 @@ def test_a_lowered_allowance_is_settled_at_once() -> None:
 def test_settling_entries_count_but_are_not_written() -> None:
     lane = lane_of(10)
     send(lane, A, 0, 8)
-    assert lane.settle({A: 8}) is False
+    assert lane.stop_logging({A: 8}) is False
     assert send(lane, A, 8, 3) == {}
     assert write(lane) == [(A, 8)]
     assert lane.acknowledge(0.0) == {A: 11}
@@ -113,7 +113,7 @@ def test_settling_entries_count_but_are_not_written() -> None:
 def test_settling_entries_over_a_lowered_allowance_hold_acknowledgements_until_they_are_confirmed() -> None:
     lane = lane_of(10)
     send(lane, A, 0, 8)
-    lane.settle({A: 8})
+    lane.stop_logging({A: 8})
     lane.allow = Allowance(5)
     assert send(lane, B, 0, 1) == {}
     assert write(lane) == [(B, 0)]
@@ -126,17 +126,17 @@ def test_settling_tells_of_entries_in_the_log_or_on_the_way_there() -> None:
     lane = lane_of(0)
     send(lane, A, 0, 1)
     planned = lane.plan(0.0)
-    assert lane.settle({A: 1}) is True
+    assert lane.stop_logging({A: 1}) is True
     lane.written({planned[0][0]: "object"})
-    assert lane.settle({A: 1}) is True
-    assert lane.settle({A: 0}) is False
+    assert lane.stop_logging({A: 1}) is True
+    assert lane.stop_logging({A: 0}) is False
 
 
 def test_a_new_worker_takes_settling_back() -> None:
     lane = lane_of(10)
     send(lane, A, 0, 4)
     send(lane, A, 4, 4)
-    lane.settle({A: 8})
+    lane.stop_logging({A: 8})
     lane.ownership.claim(2, 0)
     assert lane.attach({A: 4}).positions == {A: 4}
     lane.allow = Allowance(0)
@@ -165,7 +165,7 @@ def test_nothing_is_acknowledged_while_something_is_too_old() -> None:
 def test_punctuation_is_always_written_and_alone_if_the_rest_may_wait() -> None:
     lane = lane_of(math.inf)
     send(lane, A, 0, 5)
-    lane.arrive(Record(A, 5, 1, punctuation=Punctuation(time=1.0)), 0, 0.0)
+    lane.arrive(LaneItems(A, 5, 1, punctuation=PunctuationMark(time=1.0)), 0, 0.0)
     assert lane.acknowledge(0.0) == {}
     assert write(lane) == [(A, 5)]
     assert lane.acknowledge(0.0) == {A: 6}
@@ -173,7 +173,7 @@ def test_punctuation_is_always_written_and_alone_if_the_rest_may_wait() -> None:
 
 def test_without_a_log_nothing_waits_for_it() -> None:
     lane = lane_of(math.inf, logs=False)
-    lane.arrive(Record(A, 0, 1, punctuation=Punctuation(end=True)), 0, 0.0)
+    lane.arrive(LaneItems(A, 0, 1, punctuation=PunctuationMark(end=True)), 0, 0.0)
     assert lane.acknowledge(0.0) == {A: 1}
     assert lane.plan(0.0) == []
 
@@ -200,7 +200,7 @@ def test_with_a_log_in_front_nothing_is_handed_out_or_acknowledged_before_it_is_
     assert lane.acknowledge(0.0) == {A: 5, B: 5}
     assert starts(lane) == [(A, 0), (B, 0)] and lane.has_more({})
     assert not lane.has_more({A: 5, B: 5})
-    assert lane.settle({A: 5, B: 5})
+    assert lane.stop_logging({A: 5, B: 5})
     lane.confirm({A: 5, B: 5})
     assert lane.take_garbage() == ["object"]
     assert write(lane) == [(A, 5)]
@@ -306,7 +306,7 @@ def test_the_last_mark_is_written_and_the_session_forgotten_when_all_is_drained(
     lane = lane_of(100)
     send(lane, A, 0, 5)
     entry = lane.mark(A, 5, 0.0, final=True)
-    assert isinstance(entry, Entry)
+    assert isinstance(entry, LaneEntry)
     assert write(lane) == [(A, 5)]
     assert entry.logged
     lane.confirm({A: 5})
@@ -409,7 +409,7 @@ def test_an_idle_session_can_be_forgotten_and_is_still_recognised() -> None:
 
 def test_many_small_entries_are_handed_out_as_few() -> None:
     handouts = [Handout(items(A, start, 2), logged=start >= 40) for start in range(0, 80, 2)]
-    handouts.insert(10, Handout(Record(B, 7, 1, punctuation=Punctuation(time=1.0)), logged=True))
+    handouts.insert(10, Handout(LaneItems(B, 7, 1, punctuation=PunctuationMark(time=1.0)), logged=True))
     handouts.append(Handout(items(A, 90, 2), logged=True))
     found = joined(handouts)
     assert [(each.record.producer, each.record.start, each.record.end, each.logged) for each in found] == [
@@ -427,16 +427,16 @@ def test_many_small_entries_are_handed_out_as_few() -> None:
 
 def test_punctuation_takes_what_waits_before_it_into_the_log() -> None:
     lane = lane_of(0)
-    lane.arrive(Record(A, 0, 1, punctuation=Punctuation(time=1.0)), 0, 0.0)
+    lane.arrive(LaneItems(A, 0, 1, punctuation=PunctuationMark(time=1.0)), 0, 0.0)
     assert send(lane, A, 1, 1) == {}
-    lane.arrive(Record(A, 2, 1, punctuation=Punctuation(time=2.0)), 0, 0.0)
+    lane.arrive(LaneItems(A, 2, 1, punctuation=PunctuationMark(time=2.0)), 0, 0.0)
     assert write(lane) == [(A, 0), (A, 1), (A, 2)]
 
 
 def test_nothing_is_written_behind_an_unacknowledged_entry_that_stays_out() -> None:
     lane = lane_of(0)
     send(lane, A, 0, 1)
-    lane.settle({A: 1})
+    lane.stop_logging({A: 1})
     send(lane, A, 1, 1)
     assert lane.plan(0.0) == [], "a later receiver would take the first for received"
     lane.ownership.claim(2, 0)
@@ -446,7 +446,7 @@ def test_nothing_is_written_behind_an_unacknowledged_entry_that_stays_out() -> N
 
 def test_items_written_after_later_punctuation_are_restored_before_it() -> None:
     lane = lane_of(0)
-    punctuation = Record(A, 5, 1, punctuation=Punctuation(time=1.0))
+    punctuation = LaneItems(A, 5, 1, punctuation=PunctuationMark(time=1.0))
     lane.restore([("one", punctuation, 0), ("one", items(B, 0, 1), 1), ("two", items(A, 0, 5), 5)])
     assert starts(lane) == [(A, 0), (B, 0), (A, 5)]
 
@@ -454,7 +454,7 @@ def test_items_written_after_later_punctuation_are_restored_before_it() -> None:
 def test_a_failed_write_of_punctuation_does_not_overtake_items() -> None:
     lane = lane_of(10)
     send(lane, A, 0, 5)
-    lane.arrive(Record(A, 5, 1, punctuation=Punctuation(time=1.0)), 0, 0.0)
+    lane.arrive(LaneItems(A, 5, 1, punctuation=PunctuationMark(time=1.0)), 0, 0.0)
     lane.plan(0.0)
     lane.failed()
     lane.allow = Allowance(0)

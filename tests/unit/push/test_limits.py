@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afspark.errors import UsageError
-from afspark.push.limits import Limits, Pace
+from afspark.push.receiver.limits import Limits, Pace
 
 
 @pytest.mark.parametrize("name", ["message_bytes", "buffer_bytes", "producers", "rows_per_second"])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from afspark.push.entries import Record
-from afspark.push.errors import SessionOver
-from afspark.push.lane import Lane
-from afspark.push.listing import KEPT_AWAY, KEPT_TENURES, Listing, is_tenure
-from afspark.push.sessions import Sessions
-from afspark.push.wire import Allowance
+from afspark.push.receiver.lane import Lane
+from afspark.push.receiver.lane_entries import LaneItems
+from afspark.push.receiver.session_listing import KEPT_AWAY, KEPT_TENURES, Listing, is_receiver_start
+from afspark.push.receiver.sessions import Sessions
+from afspark.push.wire.messages import Allowance
+from afspark.push.wire.push_errors import SessionOver
 from tests.property.store.faulty_store import MemoryStore
 from tests.unit.push.test_lane import items
 
@@ -22,7 +22,7 @@ class Query:
     def __init__(self, store: MemoryStore, positions: Positions | None = None) -> None:
         self.sessions = Sessions.open(store)
         self.positions: Positions = dict(positions or {})
-        self.lane = Lane(0, Allowance(), 1 << 30, listing=Listing(self.sessions.tenure, self.positions))
+        self.lane = Lane(0, Allowance(), 1 << 30, listing=Listing(self.sessions.restarts, self.positions))
         self.counted: dict[str, int] = {}
         self.gaps: dict[str, int] = {}
 
@@ -70,7 +70,7 @@ def store() -> MemoryStore:
 
 
 def listed(query: Query) -> list[str]:
-    return [name for name in query.positions if not is_tenure(name)]
+    return [name for name in query.positions if not is_receiver_start(name)]
 
 
 def test_positions_of_ended_sessions_are_dropped_everywhere(store: MemoryStore) -> None:
@@ -189,7 +189,7 @@ def test_what_the_log_still_has_of_a_session_that_is_over_is_not_handed_out(stor
     query.batch()
     query.batch()
     later = Query(store, query.positions)
-    left: list[tuple[str, Record, int]] = [("one", items(ended, 0, 5), 5), ("two", items(alive, 5, 5), 5)]
+    left: list[tuple[str, LaneItems, int]] = [("one", items(ended, 0, 5), 5), ("two", items(alive, 5, 5), 5)]
     later.lane.restore(left)
     assert later.lane.take_garbage() == ["one"]
     later.batch()

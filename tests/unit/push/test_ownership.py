@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from afspark.push.errors import Superseded
-from afspark.push.ownership import LaneOwnership
+from afspark.push.receiver.lane_ownership import LaneOwnership
+from afspark.push.wire.push_errors import Superseded
 
 
 def test_the_process_that_takes_over_shuts_out_all_others_of_its_incarnation() -> None:

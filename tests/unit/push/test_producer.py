@@ -19,10 +19,10 @@ import pyarrow as pa
 import pytest
 
 from afspark.errors import UsageError
-from afspark.push.errors import LimitExceeded, NotAllowed, ReceiverUnreachable, SchemaMismatch
-from afspark.push.link import Dial, fetch_schema
-from afspark.push.producer import Producer, ProducerClosed
-from afspark.push.unacked import NotAcknowledged
+from afspark.push.producer.link import Dial, fetch_schema
+from afspark.push.producer.producer import Producer, ProducerClosed
+from afspark.push.producer.unacked import NotAcknowledged
+from afspark.push.wire.push_errors import LimitExceeded, NotAllowed, ReceiverUnreachable, SchemaMismatch
 from tests.unit.push.fake_receiver import SCHEMA, FakeReceiver
 
 ROOT = Path(__file__).parents[3]
@@ -293,7 +293,7 @@ def test_after_an_error_what_was_sent_is_still_delivered(receiver: Callable[...,
 
 
 def test_importing_it_is_cheap() -> None:
-    code = "import sys, afspark.push.producer; print({'pyspark', 'numba', 'pandas'} & set(sys.modules))"
+    code = "import sys, afspark.push.producer.producer; print({'pyspark', 'numba', 'pandas'} & set(sys.modules))"
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "src", capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "set()"
 

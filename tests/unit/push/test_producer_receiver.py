@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 
 from afspark.cli.main import main
-from afspark.push.drain import Drain
-from afspark.push.errors import NotAllowed, PushError, ReceiverUnreachable, SchemaMismatch, SessionOver
-from afspark.push.listing import tenure_name
-from afspark.push.producer import Producer
-from afspark.push.receiver import Receiver, ReceiverConfig
-from afspark.push.security import Security
-from afspark.push.server import FlightEndpoint, sever
+from afspark.push.consumer.lane_client import LaneClient
+from afspark.push.producer.producer import Producer
+from afspark.push.receiver.flight_endpoint import FlightEndpoint, sever
+from afspark.push.receiver.receiver import Receiver, ReceiverConfig
+from afspark.push.receiver.session_listing import tenure_name
+from afspark.push.wire.push_errors import NotAllowed, PushError, ReceiverUnreachable, SchemaMismatch, SessionOver
+from afspark.push.wire.security import Security
 from afspark.store import open_store
 from tests.unit.push.child_receiver import WORKERS, ChildReceiver
 from tests.unit.push.fake_receiver import SCHEMA
@@ -75,18 +75,18 @@ class Worker:
         self._thread.join(30)
 
     def _run(self) -> None:
-        drain = Drain(self._address, self._lane, incarnation=1, fence=1, access=WORKERS, timeout=5)
+        client = LaneClient(self._address, self._lane, incarnation=1, fence=1, access=WORKERS, timeout=5)
         attached = False
         while not self._over.is_set():
             try:
                 if not attached:
-                    drain.attach(self.positions)
+                    client.attach(self.positions)
                     attached = True
-                self._take(drain.pull(self.positions, wait=0.05))
+                self._take(client.pull(self.positions, wait=0.05))
             except PushError:
                 attached = False
                 time.sleep(0.02)
-        drain.close()
+        client.close()
 
     def _take(self, pulled: list[Any]) -> None:
         for entry in pulled:

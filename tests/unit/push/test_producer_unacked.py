@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afspark.push.errors import UnknownLane, WireError
-from afspark.push.fitting import no_rows
-from afspark.push.unacked import Unacked
-from afspark.push.wire import Punctuation
+from afspark.push.producer.unacked import Unacked
+from afspark.push.wire.batches import no_rows
+from afspark.push.wire.messages import PunctuationMark
+from afspark.push.wire.push_errors import UnknownLane, WireError
 from tests.unit.push.fake_receiver import SCHEMA
 
 STEPS = st.lists(
@@ -36,7 +36,7 @@ def test_what_is_lost_is_what_was_not_acknowledged(steps: list[tuple[str, int, i
             kept = {key: row for key, row in kept.items() if key[0] != lane or key[1] >= end}
             continue
         if what == "mark":
-            unacked.admit(lane, no_rows(SCHEMA), 0, Punctuation(time=marks))
+            unacked.admit(lane, no_rows(SCHEMA), 0, PunctuationMark(time=marks))
             kept[lane, ends[lane]] = None
             marks += 1
         else:
@@ -63,7 +63,7 @@ def test_an_acknowledgement_of_the_unsent_is_an_error() -> None:
 
 def test_a_lane_that_is_gone() -> None:
     unacked = Unacked()
-    unacked.admit(4, no_rows(SCHEMA), 0, Punctuation(end=True))
+    unacked.admit(4, no_rows(SCHEMA), 0, PunctuationMark(end=True))
     with pytest.raises(UnknownLane) as caught:
         unacked.pending([0, 1])
     assert caught.value.lane == 4

@@ -11,10 +11,10 @@ import pytest
 from pyarrow import feather, parquet
 
 from afspark.errors import InputError, UsageError
-from afspark.push.fitting import Rows, fit
-from afspark.push.lines import CsvLines, JsonLines, TextLines, whole_lines
-from afspark.push.punctuating import Punctuator
-from afspark.push.reading import Input, guess_format
+from afspark.push.producer.file_input import Input, guess_format
+from afspark.push.producer.fitting import Rows, fit
+from afspark.push.producer.line_formats import CsvLines, JsonLines, TextLines, whole_lines
+from afspark.push.producer.punctuating import Punctuator
 
 SCHEMA = pa.schema(
     [pa.field("n", pa.int32(), nullable=False), ("x", pa.float64()), ("s", pa.string()), ("t", pa.timestamp("us"))]

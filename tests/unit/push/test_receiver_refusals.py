@@ -17,8 +17,11 @@ import pytest
 from pyarrow import flight
 
 from afspark.errors import AfsparkError
-from afspark.push.drain import Drain
-from afspark.push.errors import (
+from afspark.push.consumer.lane_client import LaneClient
+from afspark.push.receiver.limits import Limits
+from afspark.push.receiver.receiver import Receiver
+from afspark.push.wire.messages import BYE, HELLO, BatchTag, Bye, Hello, PunctuationMark, PutHeader
+from afspark.push.wire.push_errors import (
     LimitExceeded,
     NotAllowed,
     OutOfOrder,
@@ -31,10 +34,7 @@ from afspark.push.errors import (
     WireError,
     from_flight,
 )
-from afspark.push.limits import Limits
-from afspark.push.receiver import Receiver
-from afspark.push.security import Access, Security
-from afspark.push.wire import BYE, HELLO, BatchTag, Bye, Hello, Punctuation, PutHeader
+from afspark.push.wire.security import Access, Security
 from tests.unit.push.flightclient import Client, Stream, rows
 
 Start = Callable[..., Receiver]
@@ -50,8 +50,8 @@ def receiver(receive: Start) -> Iterator[Receiver]:
     yield receiver
     honest.send(10, 10)
     honest.ack_up_to(20)
-    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
-    mine = [entry for entry in drain.pull({}) if entry.producer.startswith("honest")]
+    client = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
+    mine = [entry for entry in client.pull({}) if entry.producer.startswith("honest")]
     assert [entry.start for entry in mine] == [0, 10]
 
 
@@ -108,7 +108,7 @@ def unsound(stream: Stream) -> None:
         (tagged(BatchTag(0, (1 << 63) - 2).to_bytes()), WireError),
         (tagged(BatchTag(0, (1 << 53) - 4).to_bytes()), WireError),
         (tagged(BatchTag(7, 0).to_bytes()), UnknownLane),
-        (tagged(BatchTag(0, 0, Punctuation(end=True)).to_bytes()), WireError),
+        (tagged(BatchTag(0, 0, PunctuationMark(end=True)).to_bytes()), WireError),
         (lambda stream: (stream.send(0, 5), stream.send(6, 5)), OutOfOrder),
         (lambda stream: (stream.send(0, 5), stream.send(3, 5)), OutOfOrder),
         (lambda stream: stream.send(0, 50_000), LimitExceeded),
@@ -249,11 +249,11 @@ def test_who_may_send_may_not_act_as_a_worker(receive: Start, secrets_folder: Pa
     stream.send(0, 5)
     stream.ack_up_to(5)
     for access in (Access(token_file=token), Access(worker_secret="that of the start before")):
-        with Drain(receiver.address, 0, incarnation=9, fence=9, access=access) as rogue:
+        with LaneClient(receiver.address, 0, incarnation=9, fence=9, access=access) as rogue:
             uses: list[Callable[[], object]] = [
                 rogue.attach,
                 lambda rogue=rogue: rogue.pull({}),
-                lambda rogue=rogue: rogue.settle({client.id: 5}),
+                lambda rogue=rogue: rogue.stop_logging({client.id: 5}),
                 lambda rogue=rogue: rogue.confirm({client.id: 5}),
                 rogue.stats,
             ]
@@ -265,8 +265,8 @@ def test_who_may_send_may_not_act_as_a_worker(receive: Start, secrets_folder: Pa
     for use in (worker.hello, lambda: worker.stream(command=b"").close()):
         with pytest.raises(flight.FlightUnauthenticatedError):
             use()
-    with Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as drain:
-        assert [entry.end for entry in drain.pull({})] == [5], "nobody has locked it out or confirmed anything"
+    with LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as client:
+        assert [entry.end for entry in client.pull({})] == [5], "nobody has locked it out or confirmed anything"
     assert "the secret" not in repr(receiver.worker_access)
 
 
@@ -279,18 +279,21 @@ def test_tls_with_a_certificate_from_a_file(receive: Start, secrets_folder: Path
     receiver = receive(host="0.0.0.0", security=security)
     address = f"grpc+tls://localhost:{receiver.port}"
     access = receiver.worker_access
-    with Drain(address, 0, incarnation=1, fence=1, access=access) as drain:
-        assert drain.attach().positions == {}
+    with LaneClient(address, 0, incarnation=1, fence=1, access=access) as client:
+        assert client.attach().positions == {}
     for wrong in (Access(worker_secret=access.worker_secret), Access(root_certs_file=access.root_certs_file)):
-        with Drain(address, 0, incarnation=1, fence=1, access=wrong) as drain, pytest.raises(AfsparkError) as caught:
-            drain.attach()
+        with (
+            LaneClient(address, 0, incarnation=1, fence=1, access=wrong) as client,
+            pytest.raises(AfsparkError) as caught,
+        ):
+            client.attach()
         assert isinstance(caught.value, ReceiverUnreachable | NotAllowed)
     with pytest.raises(flight.FlightError):
         Client(f"grpc://localhost:{receiver.port}").act(HELLO, Hello("p").to_bytes())
 
 
 def test_sessions_that_end_leave_nothing_behind(receiver: Receiver) -> None:
-    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
+    client = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     for number in range(20):
         client = Client(receiver.address, f"short {number}")
         client.hello()
@@ -299,7 +302,7 @@ def test_sessions_that_end_leave_nothing_behind(receiver: Receiver) -> None:
         stream.end()
         stream.close()
         client.bye({})
-        drain.confirm({client.id: 0})
+        client.confirm({client.id: 0})
         client.close()
     (left,) = receiver.stats()["lanes"]["0"]["sessions"]
     assert left.startswith("honest/")
@@ -333,8 +336,8 @@ def test_what_a_producer_says_was_acknowledged_is_not_believed_without_proof(
     with pytest.raises((flight.FlightError, pa.ArrowException)) as caught:
         said(client)
     assert type(from_flight(caught.value, "")) is kind
-    with Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as drain:
-        mine = [(entry.start, entry.end) for entry in drain.pull({}) if entry.producer.startswith("rogue")]
+    with LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as client:
+        mine = [(entry.start, entry.end) for entry in client.pull({}) if entry.producer.startswith("rogue")]
     assert sorted(set(mine)) in ([(0, 5)], [(0, 0), (0, 5)]), "nothing is missing"
 
 
@@ -363,17 +366,17 @@ def test_streams_that_never_send_are_limited(receiver: Receiver) -> None:
 
 
 def test_pulls_that_wait_are_limited(receiver: Receiver) -> None:
-    drain = Drain(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
+    client = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     everything = {receiver.stats()["lanes"]["0"]["sessions"][0]: 1000}
     waiting = [
-        threading.Thread(target=drain.pull, args=({},), kwargs={"after": everything, "wait": 2.0}) for _ in range(64)
+        threading.Thread(target=client.pull, args=({},), kwargs={"after": everything, "wait": 2.0}) for _ in range(64)
     ]
     for thread in waiting:
         thread.start()
 
     def is_refused() -> bool:
         try:
-            drain.pull({}, after=everything, wait=0.0)
+            client.pull({}, after=everything, wait=0.0)
         except LimitExceeded as error:
             return error.limit == "pulls"
         return False
@@ -381,7 +384,7 @@ def test_pulls_that_wait_are_limited(receiver: Receiver) -> None:
     eventually(is_refused)
     for thread in waiting:
         thread.join()
-    assert drain.pull({}, after=everything) == []
+    assert client.pull({}, after=everything) == []
 
 
 def test_a_long_reason_arrives(receive: Start) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pyarrow as pa
 from pyarrow import flight
 
-from afspark.push.drain import Drain
-from afspark.push.receiver import Receiver
-from afspark.push.wire import Ack
+from afspark.push.consumer.lane_client import LaneClient
+from afspark.push.receiver.receiver import Receiver
+from afspark.push.wire.messages import Ack
 from tests.property.store.faulty_store import MemoryStore
 from tests.unit.push.flightclient import Client
 
@@ -41,5 +41,5 @@ def test_a_receiver_that_was_replaced_loses_no_more_than_one_that_died(receive: 
     stream = again.stream()
     stream.send(10, 5)
     stream.ack_up_to(15)
-    entries = Drain(new.address, 0, incarnation=1, fence=1, access=new.worker_access).pull({})
+    entries = LaneClient(new.address, 0, incarnation=1, fence=1, access=new.worker_access).pull({})
     assert [(entry.start, entry.end, entry.mark) for entry in entries] == [(10, 10, True), (10, 15, False)]

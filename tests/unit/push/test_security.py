@@ -8,7 +8,7 @@ import pytest
 from pyarrow import flight
 
 from afspark.errors import UsageError
-from afspark.push.security import Access, CallerCheck, Role, Security, check_exposure, read_token
+from afspark.push.wire.security import Access, CallerCheck, Role, Security, check_exposure, read_token
 
 TOKEN = "0123456789abcdef0123"
 SECRET = "fedcba9876543210"

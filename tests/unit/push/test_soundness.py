@@ -7,8 +7,8 @@ import struct
 import pyarrow as pa
 import pytest
 
-from afspark.push.errors import UnsoundBatch
-from afspark.push.soundness import check_batch
+from afspark.push.receiver.soundness import check_batch
+from afspark.push.wire.push_errors import UnsoundBatch
 
 
 def text(offsets: list[int], data: bytes, kind: pa.DataType | None = None) -> pa.RecordBatch:

@@ -9,9 +9,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afspark.push.errors import WireError
-from afspark.push.wire import TAG_BYTES, Ack, Allowance, BatchTag, Bye, Hello, Message, Punctuation, PutHeader, Welcome
-from afspark.push.workerwire import Attach, Attached, BackupNumber, Confirm, Confirmed, EntryTag, Pull, Settle, Settled
+from afspark.push.wire.messages import (
+    TAG_BYTES,
+    Ack,
+    Allowance,
+    BatchTag,
+    Bye,
+    Hello,
+    Message,
+    PunctuationMark,
+    PutHeader,
+    Welcome,
+)
+from afspark.push.wire.push_errors import WireError
+from afspark.push.wire.worker_messages import (
+    Attach,
+    Attached,
+    BackupNumber,
+    Confirm,
+    Confirmed,
+    EntryTag,
+    Pull,
+    Settled,
+    StopLogging,
+)
 
 SESSION = "0123456789abcdef"
 MESSAGES: list[Message] = [
@@ -22,8 +43,8 @@ MESSAGES: list[Message] = [
     Welcome(SESSION, (0, 1), 12.5, 1000, {1: 7}),
     Welcome(SESSION, (4,)),
     BatchTag(2, 1 << 40),
-    BatchTag(0, 1, Punctuation(time=2.5)),
-    BatchTag(0, 1, Punctuation(end=True)),
+    BatchTag(0, 1, PunctuationMark(time=2.5)),
+    BatchTag(0, 1, PunctuationMark(end=True)),
     Ack(1, 9),
     Ack(1, 9, math.inf),
     Ack(1, 9, 3.0, "00ff"),
@@ -32,12 +53,12 @@ MESSAGES: list[Message] = [
     Pull(1, 2, 3, "f00d", {"a/b": 1}, {"a/b": 5}, bytes=9, wait=1.5, allow=Allowance(0, 2.0)),
     Pull(1, 2, 3, confirmed={}, durable=BackupNumber(4, 1, 2)),
     EntryTag("sensor/00", 4, True),
-    EntryTag("sensor/00", 4, False, Punctuation(time=7), False),
+    EntryTag("sensor/00", 4, False, PunctuationMark(time=7), False),
     EntryTag("sensor/00", 4, False, mark=True),
     Attach(1, 2, 3),
     Attach(1, 2, 3, "f00d", {"a/b": 1}, Allowance(10)),
     Attached({"a/b": 1}),
-    Settle(1, 2, 3, "f00d", {"a/b": 1}),
+    StopLogging(1, 2, 3, "f00d", {"a/b": 1}),
     Confirm(1, 2, 3, "f00d", {"a/b": 1}, BackupNumber(4, 1, 2)),
     Confirmed(("a/b",), {"/00000001": 7}),
     Settled(True),

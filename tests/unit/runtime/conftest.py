@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from afspark.algorithms import WordCount
+from afspark.graph.pipeline import Pipeline
 from afspark.policies import MiniBatch
-from afspark.runtime.host import HOST_VARIABLE
-from afspark.runtime.pipeline import Pipeline
-from afspark.runtime.segment import process_cache
-from afspark.runtime.sources import Source, TextFiles
-from afspark.runtime.warmup import warm_up
+from afspark.resident import process_cache
+from afspark.resident.spark_host import HOST_VARIABLE
+from afspark.sources import Source, TextFiles
+from afspark.task.warmup import warm_up
 from tests.unit.runtime import sparkless
 from tests.unit.runtime.sparkless import Hosts, Rig
 

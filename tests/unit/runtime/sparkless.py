@@ -26,24 +26,28 @@ import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from afspark.cluster.spark import stages
+from afspark.coordinator import batch_loop as engine
+from afspark.coordinator import worker_group as group
+from afspark.coordinator.batch_loop import Coordinator
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.run_options import RunOptions
+from afspark.coordinator.told_bounds import realised
+from afspark.coordinator.worker_state import WorkerState
+from afspark.graph.pipeline import Pipeline
 from afspark.model.distances import cells_of
 from afspark.model.operator import Operator
 from afspark.model.windows import Decaying
-from afspark.runtime import engine, stages, workforce
-from afspark.runtime.assurance import realised
-from afspark.runtime.crew import Crew
-from afspark.runtime.engine import Engine
-from afspark.runtime.exchange import open_packets, open_parts
-from afspark.runtime.host import HOST_VARIABLE
-from afspark.runtime.lifecycle import Present
-from afspark.runtime.orders import Mission
-from afspark.runtime.panes import Panes, label
-from afspark.runtime.pipeline import Pipeline, RunOptions
-from afspark.runtime.roster import Member
-from afspark.runtime.segment import examine
-from afspark.runtime.segment.reading import Residents, kept_by, segment_of
-from afspark.runtime.shift import ALL, WINDOWS
-from afspark.store import Entry, claim, open_store
+from afspark.protocol.lifecycle import Present
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.parcels import open_packets, open_parts
+from afspark.protocol.ports import ALL, WINDOWS
+from afspark.protocol.state_labels import label
+from afspark.resident import examine
+from afspark.resident.residents import Residents, kept_by, segment_of
+from afspark.resident.spark_host import HOST_VARIABLE
+from afspark.store import LedgerEntry, claim, open_store
+from afspark.task.pane_states import PaneStates
 
 TASK_TRIES = 4
 KILLED = "killed"
@@ -272,7 +276,7 @@ class Rig:
         self.checkpoint = root / "checkpoint"
         self.segments = root / "segments"
         self.settings = settings
-        self.engine: Engine | None = None
+        self.engine: Coordinator | None = None
         self.delivered: list[int] = []
         #: when Spark plans the next batch, in epoch seconds
         self.now = 0.0
@@ -280,18 +284,18 @@ class Rig:
         self.stage = ""
         patch.setattr(stages, "anchor", hosts.anchor)
         patch.setattr(stages, "mailed", hosts.mailed)
-        patch.setattr(workforce, "slots_by_host", lambda sc: dict(hosts.slots))
+        patch.setattr(group, "slots_by_host", lambda sc: dict(hosts.slots))
         patch.setattr(engine, "driver_host", lambda sc: "driver")
         patch.setattr(engine, "run_stage", self._run_stage)
-        patch.setattr("afspark.runtime.engine.time.sleep", lambda seconds: None)
+        patch.setattr("afspark.coordinator.batch_loop.time.sleep", lambda seconds: None)
 
-    def _run_stage(self, sc: Any, mission: Mission, *rest: Any) -> Any:
-        self.stage = mission.operator_name
-        return stages.run_stage(sc, mission, *rest)
+    def _run_stage(self, sc: Any, config: OperatorConfig, *rest: Any) -> Any:
+        self.stage = config.operator_name
+        return stages.run_stage(sc, config, *rest)
 
     # --- the driver -----------------------------------------------------------------------------------------
 
-    def start(self, **changes: Any) -> Engine:
+    def start(self, **changes: Any) -> Coordinator:
         """A new driver on the checkpoint."""
         self.settings |= changes
         chosen = SUCCESSION | {k: v for k, v in self.settings.items() if k in RUN_OPTIONS}
@@ -300,11 +304,11 @@ class Rig:
         pipeline = rest["pipeline"] if "pipeline" in rest else Pipeline.single(**rest)
         store = open_store(run.checkpoint)
         identity = claim(store.below("afspark"), pipeline.fingerprint(), pipeline.settings())
-        self.engine = Engine(_Context(), pipeline, run, identity, store)  # type: ignore[arg-type]
+        self.engine = Coordinator(_Context(), pipeline, run, identity, store)  # type: ignore[arg-type]
         return self.engine
 
     @property
-    def driver(self) -> Engine:
+    def driver(self) -> Coordinator:
         assert self.engine is not None, "no driver was started"
         return self.engine
 
@@ -334,7 +338,7 @@ class Rig:
         for planner in self.driver.planners.values():
             planner.discover()
 
-    def _plan(self, engine: Engine, batch: int) -> bool:
+    def _plan(self, engine: Coordinator, batch: int) -> bool:
         """Writes what Spark writes before a batch: its time, and where every source will have been read to."""
         place = self.checkpoint / "offsets" / str(batch)
         if place.exists():
@@ -393,19 +397,19 @@ class Rig:
 
     # --- what came of it; without a name of the last operator -----------------------------------------------
 
-    def crew(self, operator: str | None = None) -> Crew:
-        return self.driver.crew(operator)
+    def run_of(self, operator: str | None = None) -> OperatorRun:
+        return self.driver.run_of(operator)
 
     @property
-    def members(self) -> list[Member]:
-        return self.crew().workforce.members
+    def members(self) -> list[WorkerState]:
+        return self.run_of().group.members
 
     @property
-    def ledger(self) -> list[Entry]:
+    def ledger(self) -> list[LedgerEntry]:
         return self.driver.ledger.entries()
 
     def bound(self, operator: str | None = None) -> float:
-        return max(realised(self.crew(operator)).values())
+        return max(realised(self.run_of(operator)).values())
 
     def counts(self, operator: str | None = None) -> Counter[Any]:
         """The merged cells of an operator with a single table."""
@@ -417,7 +421,7 @@ class Rig:
 
     def cells(self, operator: str | None = None) -> list[dict[str, dict[Any, Any]]]:
         """Per worker the cells of its states, by name (``state@pane`` with windows)."""
-        return self._everywhere(operator, partial(_read_cells, self.crew(operator).node.operator))
+        return self._everywhere(operator, partial(_read_cells, self.run_of(operator).node.operator))
 
     def sent(self, batch: int, operator: str | None = None, port: str = ALL) -> list[list[dict[str, Any]]]:
         """Per worker the items that one of the last two batches keeps on a port."""
@@ -428,13 +432,13 @@ class Rig:
         return self._everywhere(operator, partial(_read_windows, batch))
 
     def _everywhere(self, operator: str | None, read: Callable[[Residents, int], Any]) -> list[Any]:
-        crew = self.crew(operator)
-        return self.hosts.anchor(None, crew.homes).map(partial(read, crew.residents)).collect()
+        run = self.run_of(operator)
+        return self.hosts.anchor(None, run.homes).map(partial(read, run.residents)).collect()
 
 
 def _read_cells(operator: Operator, residents: Residents, worker: int) -> dict[str, dict[Any, Any]]:
-    paned = residents.mission.window is not None and not isinstance(residents.mission.window, Decaying)
-    panes = Panes(segment_of(residents, worker).columns, operator.states(), paned=paned)
+    paned = residents.config.window is not None and not isinstance(residents.config.window, Decaying)
+    panes = PaneStates(segment_of(residents, worker).columns, operator.states(), paned=paned)
     return {label(name, pane): _plain(state.export()) for name, pane, state in panes.named()}
 
 

@@ -12,16 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from afspark.api.inspection import inspect
+from afspark.coordinator.batch_progress import BatchProgress, Totals
 from afspark.errors import AfsparkError, BadItems, OperatorFailed, UsageError
+from afspark.graph.node import Edge, Node
+from afspark.graph.pipeline import Pipeline
 from afspark.model.operator import Combiner, Operator
 from afspark.model.states import HashTable, StateSpec
 from afspark.model.windows import Hopping
 from afspark.policies import MiniBatch
-from afspark.runtime.faults import FaultPlan, Phase, Strike
-from afspark.runtime.inspection import inspect
-from afspark.runtime.pipeline import Edge, Node, Pipeline
-from afspark.runtime.progress import BatchProgress, Totals
-from afspark.runtime.sources import Pushed, Source, TextFiles
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
+from afspark.sources import Pushed, Source, TextFiles
 from afspark.store import open_store
 from afspark.store.quarantine import BadItem, Quarantine
 from tests.unit.runtime.sparkless import Hosts, Rig, die
@@ -106,8 +107,8 @@ def write_lines(folder: Path, *, batches: int = 4, files: int = 4) -> tuple[Coun
     return truth, bad
 
 
-def plan(phase: Phase, *batches: int) -> FaultPlan:
-    return FaultPlan(frozenset(Strike(batch, phase) for batch in batches), "test")
+def plan(phase: FaultPhase, *batches: int) -> FaultPlan:
+    return FaultPlan(frozenset(InjectedFailure(batch, phase) for batch in batches), "test")
 
 
 class World:
@@ -134,7 +135,7 @@ class World:
     def check_exact(self) -> None:
         assert self.rig.counts("lines") == self.truth
         assert sorted(text(item.row["value"]) for item in self.kept) == sorted(self.bad)
-        counted = [count.items for count in self.rig.crew("lines").counters.bad]
+        counted = [count.items for count in self.rig.run_of("lines").counters.bad]
         assert sum(counted) == len(self.bad)
 
 
@@ -182,10 +183,12 @@ def test_bad_items_are_left_out_once_and_all_others_are_counted_once(
     assert all(".txt" in item.place and item.number in (1, 11) for item in named)
 
 
-@pytest.mark.parametrize("phase", [Phase.APPLYING, Phase.BACKING_UP, Phase.COMMITTING, Phase.COMMITTED])
+@pytest.mark.parametrize(
+    "phase", [FaultPhase.APPLYING, FaultPhase.BACKING_UP, FaultPhase.COMMITTING, FaultPhase.COMMITTED]
+)
 @pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
 def test_minibatch_is_exact_and_nothing_is_kept_twice_after_failures(
-    world: MakeWorld, phase: Phase, keyed: bool
+    world: MakeWorld, phase: FaultPhase, keyed: bool
 ) -> None:
     made = world(on_bad="skip", keyed=keyed, faults=plan(phase, 1, 2))
     made.rig.go()
@@ -237,7 +240,7 @@ def as_null(items: pa.RecordBatch) -> pa.RecordBatch:
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
 def test_null_keys_are_bad_items_or_a_group_of_their_own(world: MakeWorld, keyed: bool) -> None:
-    made = world(operator=Grouped(), transforms=(as_null,), keyed=keyed, faults=plan(Phase.BACKING_UP, 1))
+    made = world(operator=Grouped(), transforms=(as_null,), keyed=keyed, faults=plan(FaultPhase.BACKING_UP, 1))
     made.rig.go()
     assert made.rig.counts() == made.truth + Counter({None: len(made.bad)})
     assert made.kept == []
@@ -252,7 +255,7 @@ def test_null_keys_of_an_exchange_are_left_out_whatever_their_number(world: Make
     made = world(transforms=(as_null,), keyed=True, on_bad="skip", bad_limit=0)
     made.rig.go()
     assert made.rig.counts() == made.truth
-    assert {(count.kind, count.items) for count in made.rig.crew().counters.bad} == {("null key", len(made.bad))}
+    assert {(count.kind, count.items) for count in made.rig.run_of().counters.bad} == {("null key", len(made.bad))}
 
 
 class Broken(Lines):
@@ -301,7 +304,7 @@ def test_a_missing_file_is_nobodys_item(world: MakeWorld) -> None:
 def test_what_is_kept_is_limited_and_the_count_goes_on(world: MakeWorld) -> None:
     made = world(on_bad="skip", quarantine_bytes=10_000)
     made.rig.go()
-    assert sum(count.items for count in made.rig.crew().counters.bad) == len(made.bad)
+    assert sum(count.items for count in made.rig.run_of().counters.bad) == len(made.bad)
     assert 0 < len(made.kept) < len(made.bad)
     assert made.rig.counts() == made.truth
 
@@ -346,7 +349,7 @@ def test_items_between_operators_are_left_out_where_they_are_bad(world: MakeWorl
             ),
         )
 
-    made = world(pipeline=pipeline, faults=plan(Phase.BACKING_UP, 1))
+    made = world(pipeline=pipeline, faults=plan(FaultPhase.BACKING_UP, 1))
     made.rig.go()
     made.check_exact()
     assert {(item.operator, item.source) for item in made.kept} == {("lines", "pass")}

@@ -16,17 +16,21 @@ from pyspark import cloudpickle
 from afspark.errors import OperatorFailed, StoreError
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
-from afspark.runtime.baditems import BadRules
-from afspark.runtime.exchange import Packet
-from afspark.runtime.faults import FaultPlan, Phase
-from afspark.runtime.ingest import Ingest
-from afspark.runtime.intake import Intake, LaneFeed
-from afspark.runtime.lifecycle import Hint
-from afspark.runtime.orders import Counted, Mission, Order, Report, Status
-from afspark.runtime.segment import SegmentAddress, process_cache
-from afspark.runtime.worker import attend
+from afspark.protocol.bad_items import BadRules
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan
+from afspark.protocol.lifecycle import Hint
+from afspark.protocol.losses import CountedLoss
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.parcels import Packet
+from afspark.protocol.reports import Status, TaskReport
+from afspark.protocol.requests import TaskRequest
+from afspark.resident import SegmentAddress, process_cache
 from afspark.store import Store, load_chain, open_store
 from afspark.store.quarantine import BadItem, Quarantine
+from afspark.task.ingest import Ingest
+from afspark.task.intake import Intake
+from afspark.task.lane_feed import LaneFeed
+from afspark.task.worker import attend
 from tests.unit.runtime.test_steps import A, Died, FakeLane, _from_last_full
 
 PORTIONS = [[1, 2, 13, 3], [4, 5, 6], [26, 39], [7, 13, 8, 9]]
@@ -71,8 +75,8 @@ class Worker:
     lane: FakeLane = field(default_factory=lambda: FakeLane(PORTIONS))
     incarnation: int = 1
 
-    def run(self, probe: Callable[[Phase], None] = lambda phase: None, room: int = 1 << 20) -> Report:
-        mission = Mission(
+    def run(self, probe: Callable[[FaultPhase], None] = lambda phase: None, room: int = 1 << 20) -> TaskReport:
+        config = OperatorConfig(
             query_id="q",
             fingerprint="f",
             operator_name="tally",
@@ -89,7 +93,7 @@ class Worker:
             bad=BadRules(choices={"": self.on_bad}),
             pristine=cloudpickle.dumps(Superstitious()),  # type: ignore[no-untyped-call]
         )
-        order = Order(
+        request = TaskRequest(
             worker=0,
             batch=1,
             incarnation=self.incarnation,
@@ -100,7 +104,7 @@ class Worker:
             missing={},
             quarantine_room=room,
             counts=True,
-            counted=dict.fromkeys(range(1, self.incarnation), Counted()),
+            counted=dict.fromkeys(range(1, self.incarnation), CountedLoss()),
         )
 
         def ingest(packets: Any) -> Ingest:
@@ -108,26 +112,26 @@ class Worker:
 
         intake = Intake(self.lane, seconds=3, clock=lambda: float(self.lane.empty))
         feed = LaneFeed("", intake, ingest, start={})
-        return attend(mission, order, Superstitious(), feed, SegmentAddress(self.place), "a", probe)
+        return attend(config, request, Superstitious(), feed, SegmentAddress(self.place), "a", probe)
 
     def lose_host(self) -> None:
         process_cache().clear()
         shutil.rmtree(self.place, ignore_errors=True)
         self.incarnation += 1
 
-    def quarantine(self, report: Report) -> list[BadItem]:
+    def quarantine(self, report: TaskReport) -> list[BadItem]:
         """What the driver would find after it has noted the batch."""
         kept = Quarantine(self.store)
         kept.note(1, [("tally", 0, bad) for bad in report.bad])
         return kept.items()
 
-    def counts(self, report: Report) -> dict[int, int]:
+    def counts(self, report: TaskReport) -> dict[int, int]:
         found: dict[int, int] = {}
         for image in load_chain(self.store, _from_last_full(report.backups)).images.get("seen", ()):
             found |= dict(zip(image.column("key").to_pylist(), image.column("value").to_pylist(), strict=True))
         return found
 
-    def check(self, report: Report) -> None:
+    def check(self, report: TaskReport) -> None:
         assert report.status is Status.APPLIED
         assert report.positions is not None
         taken = report.positions[A]
@@ -179,7 +183,7 @@ def test_whatever_dies_at_whichever_moment_each_item_counts_once(
         worker = make(emit=emit, exact=exact)
         left = moment
 
-        def die(phase: Phase) -> None:
+        def die(phase: FaultPhase) -> None:
             nonlocal left
             left -= 1
             if left == 0:

@@ -10,32 +10,32 @@ from typing import Any
 import pytest
 
 from afspark.bounds import Place
+from afspark.coordinator.recovery import discovery as census
+from afspark.coordinator.recovery.discovery import CENSUS_TRIES, find_survivors, restore_workers
+from afspark.coordinator.recovery.error_budget import CountedFailure, ErrorBudget
+from afspark.coordinator.worker_state import WorkerState
 from afspark.model.states import HashTable
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
-from afspark.runtime import census
-from afspark.runtime.census import CENSUS_TRIES, muster, take_census
-from afspark.runtime.host import HOST_VARIABLE
-from afspark.runtime.lifecycle import Hint, Identity
-from afspark.runtime.roster import Member
-from afspark.runtime.segment import Segment, SegmentRoot, Survivor
-from afspark.runtime.terms import Strike, Terms
+from afspark.protocol.lifecycle import Hint, Identity
+from afspark.resident import Segment, SegmentRoot, Survivor
+from afspark.resident.spark_host import HOST_VARIABLE
 from afspark.store import Loss, ObjectRef, WorkerRecord
 
 SLOTS = {"a": 1, "b": 1}
 CHAIN = (ObjectRef("object", "sum", 100, 10, False),)
 
 
-def terms(tolerance: Tolerance | None = None, workers: int = 2) -> Terms:
+def budget(tolerance: Tolerance | None = None, workers: int = 2) -> ErrorBudget:
     states = {"counts": HashTable(key="string", value="int64")}
-    return Terms(tolerance=tolerance or Approximate(80.0), states=states, place=Place(workers=workers))
+    return ErrorBudget(tolerance=tolerance or Approximate(80.0), states=states, place=Place(workers=workers))
 
 
 def taken(theta: float) -> dict[str, Any]:
-    return Strike(taken={"counts": theta}).to_json()
+    return CountedFailure(taken={"counts": theta}).to_json()
 
 
-def missing(member: Member) -> dict[str, float]:
-    return terms().missing(member.strikes)
+def missing(member: WorkerState) -> dict[str, float]:
+    return budget().missing(member.counted_failures)
 
 
 def record(worker: int, **facts: Any) -> WorkerRecord:
@@ -67,7 +67,7 @@ def loss(worker: int, incarnation: int = 0, *, counted: bool = True, theta: floa
         cause="test",
         theta={"counts": theta},
         failures=incarnation,
-        strike=taken(theta) if counted else {},
+        counted_failure=taken(theta) if counted else {},
     )
 
 
@@ -78,11 +78,11 @@ def call(
     losses: Sequence[Loss] = (),
     survivors: Sequence[Survivor] = (),
     slots: dict[str, int] | None = None,
-    agreed: Terms | None = None,
-) -> tuple[list[Member], list[int]]:
-    return muster(
+    agreed: ErrorBudget | None = None,
+) -> tuple[list[WorkerState], list[int]]:
+    return restore_workers(
         batch=batch,
-        terms=agreed or terms(),
+        budget=agreed or budget(),
         slots=slots or SLOTS,
         records=records,
         losses=losses,
@@ -141,7 +141,7 @@ def test_losses_that_did_not_count_lower_nothing() -> None:
     assert (members[0].incarnation, members[0].failures, missing(members[0])) == (2, 1, {"counts": 20.0})
 
 
-TWO_LOSSES = {"failures": 2, "incarnation": 2, "strikes": (taken(20.0), taken(10.0))}
+TWO_LOSSES = {"failures": 2, "incarnation": 2, "counted_failures": (taken(20.0), taken(10.0))}
 
 
 def test_failures_known_to_the_record_count_although_the_ledger_lost_them() -> None:
@@ -171,27 +171,27 @@ def test_items_wait_for_the_incarnation_that_holds_them(losses: list[Loss], wait
 def test_the_next_driver_knows_how_many_items_went() -> None:
     """The first one died between the loss and the batch that would have told the operator."""
     before, after = replace(loss(0), items=9), replace(loss(0, 1), items=4)
-    records = [record(0, incarnation=1, strikes=(taken(20.0),)), record(1)]
+    records = [record(0, incarnation=1, counted_failures=(taken(20.0),)), record(1)]
     members, _ = call(5, records=records, losses=[before, after])
-    assert members[0].order(5, terms()).lost_items == 4
+    assert members[0].request(5, budget()).lost_items == 4
 
 
 @pytest.mark.parametrize(("limit", "recheck"), [(40.0, True), (80.0, False), (160.0, False)])
 def test_everything_is_examined_when_the_limit_was_lowered(limit: float, recheck: bool) -> None:
     survivors = [survivor(0, 4), survivor(1, 4)]
-    members, _ = call(5, records=[record(0), record(1)], survivors=survivors, agreed=terms(Approximate(limit)))
+    members, _ = call(5, records=[record(0), record(1)], survivors=survivors, agreed=budget(Approximate(limit)))
     assert [member.recheck for member in members] == [recheck, recheck]
 
 
 def test_without_records_the_newest_survivor_is_the_expected_one() -> None:
     found = [survivor(0, 4, incarnation=2), survivor(1, 4)]
-    members, undeclared = call(5, survivors=found, agreed=terms(Nothing()))
+    members, undeclared = call(5, survivors=found, agreed=budget(Nothing()))
     assert [(m.incarnation, m.hint) for m in members] == [(2, Hint.RESUME), (0, Hint.RESUME)]
     assert undeclared == []
 
 
 def test_without_records_and_survivors_a_loss_is_declared() -> None:
-    _, undeclared = call(5, survivors=[survivor(1, 4)], agreed=terms(Nothing()))
+    _, undeclared = call(5, survivors=[survivor(1, 4)], agreed=budget(Nothing()))
     assert undeclared == [0]
 
 
@@ -201,7 +201,7 @@ def test_lost_workers_get_the_slots_that_survivors_leave_free() -> None:
     records = [record(worker) for worker in range(4)]
     survivors = [survivor(0, 4, host="a"), survivor(1, 4, host="a")]
     members, undeclared = call(
-        5, records=records, survivors=survivors, slots=slots, agreed=terms(MiniBatch(), workers=4)
+        5, records=records, survivors=survivors, slots=slots, agreed=budget(MiniBatch(), workers=4)
     )
     assert undeclared == [2, 3]
     assert [member.home for member in members] == ["a", "a", "b", "b"]
@@ -235,7 +235,7 @@ def inhabited(root: Path) -> None:
 
 
 def found_on(root: Path, *hosts: str) -> list[tuple[str, int]]:
-    found = take_census(None, hosts=hosts, query_id="q", segments=str(root), driver_host="driver")  # type: ignore[arg-type]
+    found = find_survivors(None, hosts=hosts, query_id="q", segments=str(root), driver_host="driver")  # type: ignore[arg-type]
     return sorted((survivor.host, survivor.worker) for survivor in found)
 
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from afspark.runtime.daemon import _acknowledging
+from afspark.cluster.spark.daemon import _acknowledging
 
 
 def quick(connection: socket.socket) -> int:

@@ -16,24 +16,30 @@ import pyarrow.compute as pc
 import pytest
 
 from afspark.bounds import Place
+from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.errors import CheckpointError
+from afspark.graph.node import SOURCE, Edge, Node
+from afspark.graph.pipeline import Pipeline
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
-from afspark.model.windows import Agenda, Decaying
+from afspark.model.windows import Decaying, WindowProgress
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
-from afspark.runtime.faults import FaultPlan, Phase
-from afspark.runtime.ingest import Ingest
-from afspark.runtime.intake import Intake, LaneFeed
-from afspark.runtime.lifecycle import Hint
-from afspark.runtime.orders import Calendar, Mission, Order, Report, Status, Trace
-from afspark.runtime.panes import Panes
-from afspark.runtime.pipeline import SOURCE, Edge, Node, Pipeline
-from afspark.runtime.segment import SegmentAddress, process_cache
-from afspark.runtime.segment.reading import Residents, segment_of
-from afspark.runtime.sources import Source, TextFiles
-from afspark.runtime.terms import Terms
-from afspark.runtime.worker import attend
+from afspark.protocol.batch_times import BatchTime
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan
+from afspark.protocol.lifecycle import Hint
+from afspark.protocol.losses import LossEvidence
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.reports import Status, TaskReport
+from afspark.protocol.requests import TaskRequest
+from afspark.resident import SegmentAddress, process_cache
+from afspark.resident.residents import Residents, segment_of
+from afspark.sources import Source, TextFiles
 from afspark.store import open_store
+from afspark.task.ingest import Ingest
+from afspark.task.intake import Intake
+from afspark.task.lane_feed import LaneFeed
+from afspark.task.pane_states import PaneStates
+from afspark.task.worker import attend
 from tests.unit.runtime.sparkless import Hosts, Rig
 from tests.unit.runtime.test_steps import A, Died, FakeLane
 
@@ -78,7 +84,7 @@ class Stream:
 
     def check(self) -> float:
         """Observed ≤ told, and both of them numbers; how much is missing."""
-        tick = self.rig.crew().latest_tick
+        tick = self.rig.run_of().latest_tick
         assert tick == max(math.floor(one) for one in self.batches[self.rig.committed] if math.isfinite(one))
         missing, bound = self.truth(tick) - self.shown(tick), self.rig.bound()
         assert math.isfinite(bound) and abs(missing) <= bound + 1e-9
@@ -87,7 +93,7 @@ class Stream:
 
 def _read(tick: int, residents: Residents, worker: int) -> float:
     columns = segment_of(residents, worker).columns
-    cells = Panes(columns, Sum().states(), paned=False, decaying=WINDOW).at(tick)["n"].export()
+    cells = PaneStates(columns, Sum().states(), paned=False, decaying=WINDOW).at(tick)["n"].export()
     return float(pc.sum(cells.column("value")).as_py() or 0.0)
 
 
@@ -133,7 +139,7 @@ def test_any_finite_time_will_do(name: str, tmp_path: Path, monkeypatch: pytest.
         stream.rig.go(1)
         assert stream.check() == pytest.approx(0.0, abs=1e-9)
     assert stream.rig.committed == len(stream.batches) - 1
-    assert stream.rig.crew().counters.unplaced == sum(not math.isfinite(t) for batch in stream.batches for t in batch)
+    assert stream.rig.run_of().counters.unplaced == sum(not math.isfinite(t) for batch in stream.batches for t in batch)
 
 
 @pytest.mark.parametrize(
@@ -188,9 +194,9 @@ def test_a_tick_that_has_ended_is_shown_as_it_is_now(tmp_path: Path, monkeypatch
 def test_a_checkpoint_of_states_in_other_units_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = make(tmp_path, monkeypatch, MiniBatch(), STREAMS["continuous"])
     stream.rig.go(1)
-    crew = stream.rig.crew()
+    run = stream.rig.run_of()
     with pytest.raises(CheckpointError) as refused:
-        crew.restore({**crew.to_json(), "base": 7})
+        run.restore({**run.to_json(), "base": 7})
     assert refused.value.operator == "sum"
 
 
@@ -204,8 +210,8 @@ class Pushed:
     root: Path
     theta: float = 4.0
 
-    def run(self, lane: FakeLane, *, die_after: int | None = None, **changes: Any) -> Report:
-        order = Order(
+    def run(self, lane: FakeLane, *, die_after: int | None = None, **changes: Any) -> TaskReport:
+        request = TaskRequest(
             worker=0,
             batch=1,
             incarnation=1,
@@ -214,30 +220,30 @@ class Pushed:
             home="a",
             theta={"n": self.theta},
             missing={},
-            calendar=Calendar(agenda=Agenda(latest=0.0)),
+            batch_time=BatchTime(window_progress=WindowProgress(latest=0.0)),
         )
         steps = 0
 
-        def probe(phase: Phase) -> None:
+        def probe(phase: FaultPhase) -> None:
             nonlocal steps
-            if phase is Phase.BACKING_UP:
+            if phase is FaultPhase.BACKING_UP:
                 steps += 1
                 # So that its items are confirmed with the next pull.
                 for thread in threading.enumerate():
                     if thread.name == "afspark-backup":
                         thread.join()
-            if steps == die_after and phase is Phase.APPLYING:
+            if steps == die_after and phase is FaultPhase.APPLYING:
                 raise Died
 
         feed = LaneFeed("", Intake(lane, seconds=3, clock=lambda: float(lane.empty)), _ingest, start={})
         try:
-            return attend(self.mission, replace(order, **changes), Sum(), feed, self.address, "a", probe)
+            return attend(self.config, replace(request, **changes), Sum(), feed, self.address, "a", probe)
         finally:
             process_cache().clear()
 
     @property
-    def mission(self) -> Mission:
-        return Mission(
+    def config(self) -> OperatorConfig:
+        return OperatorConfig(
             query_id="q",
             fingerprint="f",
             operator_name="sum",
@@ -260,7 +266,7 @@ class Pushed:
     def shown(self, tick: int) -> float:
         segment = self.address.open()
         assert segment is not None
-        panes = Panes(segment.columns, Sum().states(), paned=False, decaying=WINDOW)
+        panes = PaneStates(segment.columns, Sum().states(), paned=False, decaying=WINDOW)
         return float(panes.at(tick)["n"].get([0])[0])
 
 
@@ -290,24 +296,24 @@ def test_what_steps_lose_is_counted_at_the_tick_they_had_reached(
 ) -> None:
     """A driver that counts a loss at the last tick it knows of hears of later ones from whoever restores the state."""
     lane = FakeLane([[tick] * items for tick in ticks])
-    calendar = Calendar(agenda=Agenda(latest=0.0)) if known else Calendar()
-    terms = Terms(
-        tolerance=Approximate(pushed.theta), states=Sum().states(), place=Place(workers=1), window=pushed.mission.window
+    batch_time = BatchTime(window_progress=WindowProgress(latest=0.0)) if known else BatchTime()
+    budget = ErrorBudget(
+        tolerance=Approximate(pushed.theta), states=Sum().states(), place=Place(workers=1), window=pushed.config.window
     )
     with pytest.raises(Died):
-        pushed.run(lane, die_after=steps, calendar=calendar, counts=known)
+        pushed.run(lane, die_after=steps, batch_time=batch_time, counts=known)
     shutil.rmtree(pushed.address.directory)
-    strikes = [terms.strike([], calendar, Trace(1))] if known else []
+    counted_failures = [budget.count_failure([], batch_time, LossEvidence(1))] if known else []
     for incarnation in range(2, 5):
-        counted = terms.counted(strikes)
-        report = pushed.run(lane, hint=Hint.RECOVER, incarnation=incarnation, calendar=calendar, counted=counted)
+        counted = budget.counted(counted_failures)
+        report = pushed.run(lane, hint=Hint.RECOVER, incarnation=incarnation, batch_time=batch_time, counted=counted)
         if report.trace is None:
             break
-        strikes.append(terms.strike(strikes, calendar, report.trace))
+        counted_failures.append(budget.count_failure(counted_failures, batch_time, report.trace))
     assert report.status is Status.APPLIED and report.positions == {A: items * len(ticks)}
     newest = ticks[-1]
     missing = sum(items * 0.5 ** (newest - tick) for tick in ticks) - pushed.shown(newest)
-    told = terms.missing(strikes, newest)["n"]
+    told = budget.missing(counted_failures, newest)["n"]
     assert abs(missing) <= told + 1e-12
     # One failure, counted once: at the newest tick that anybody knows of it.
-    assert told == pytest.approx(pushed.theta * 0.5 ** (newest - max(strike.tick for strike in strikes)))
+    assert told == pytest.approx(pushed.theta * 0.5 ** (newest - max(failure.tick for failure in counted_failures)))

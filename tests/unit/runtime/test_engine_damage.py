@@ -17,7 +17,7 @@ from afspark.algorithms import WordCount
 from afspark.errors import StoreNotWritable
 from afspark.model.operator import WorkerContext
 from afspark.policies import Approximate, MiniBatch
-from afspark.runtime import worker as worker_module
+from afspark.task import worker as worker_module
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import die
 
@@ -235,14 +235,14 @@ def test_lost_items_that_their_ledger_has_forgotten_are_lost_all_the_same(
     rig.go(1)
     gap = {"producer": "p", "first": 3, "end": 10}
     rig.driver.item_losses.note(0, "operator", 1, [gap])
-    rig.crew().gaps[0, 1] = 7
+    rig.run_of().gaps[0, 1] = 7
     rig.go(1)
     (entry,) = (rig.checkpoint / "afspark" / "itemlosses").iterdir()
     damage(entry)
     for _ in range(2):
         rig.start()
         rig.go(1)
-        assert sum(rig.crew().gaps.values()) == 7
+        assert sum(rig.run_of().gaps.values()) == 7
         assert "knows 0, its commit record 7" in caplog.text
     assert [found.name for found in afspark.inspect(rig.checkpoint).damaged] == (
         [f"itemlosses/{entry.name}"] if entry.exists() else []

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from afspark.coordinator.batch_loop import Coordinator
+from afspark.coordinator.ending import ENDING
 from afspark.errors import CheckpointError
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
-from afspark.runtime.ending import ENDING
-from afspark.runtime.engine import Engine
-from afspark.runtime.segment import SegmentRoot
+from afspark.resident import SegmentRoot
 from afspark.store import RecordLog
 from tests.unit.runtime.conftest import MakeRig, write_file, write_words
 from tests.unit.runtime.sparkless import Rig, die
@@ -239,7 +239,7 @@ def test_a_zombie_that_has_its_batch_in_hand_changes_nothing(make_rig: MakeRig) 
     assert rig.ledger == []
 
 
-def _run_on(engine: Engine, batch: int) -> None:
+def _run_on(engine: Coordinator, batch: int) -> None:
     engine.run(batch, None, lambda number: None)  # type: ignore[arg-type]
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
-from afspark.runtime.faults import FaultPlan, Phase, Strike
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
 from tests.unit.runtime.conftest import MakeRig
 
 
@@ -16,8 +16,8 @@ def worst(truth: Counter[str], got: Counter[str]) -> int:
     return max(abs(truth[word] - got[word]) for word in truth | got)
 
 
-def plan(phase: Phase, *batches: int) -> FaultPlan:
-    return FaultPlan(frozenset(Strike(batch, phase) for batch in batches), "test")
+def plan(phase: FaultPhase, *batches: int) -> FaultPlan:
+    return FaultPlan(frozenset(InjectedFailure(batch, phase) for batch in batches), "test")
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def test_without_failures_every_policy_is_exact(make_rig: MakeRig, tolerance: To
     assert rig.delivered == list(range(6))
 
 
-@pytest.mark.parametrize("phase", Phase)
-def test_minibatch_is_exact_after_failures(make_rig: MakeRig, phase: Phase) -> None:
+@pytest.mark.parametrize("phase", FaultPhase)
+def test_minibatch_is_exact_after_failures(make_rig: MakeRig, phase: FaultPhase) -> None:
     """Keyed: a stage that is tried again finds the exchange of the first try, and parts of the batch applied."""
     rig, truth = make_rig(tolerance=MiniBatch(), keyed=True, faults=plan(phase, 2, 3))
     rig.go()
@@ -44,9 +44,10 @@ def test_minibatch_is_exact_after_failures(make_rig: MakeRig, phase: Phase) -> N
 
 
 @pytest.mark.parametrize(
-    ("phase", "keyed"), [*((phase, False) for phase in Phase), (Phase.BETWEEN, True), (Phase.BACKING_UP, True)]
+    ("phase", "keyed"),
+    [*((phase, False) for phase in FaultPhase), (FaultPhase.BETWEEN, True), (FaultPhase.BACKING_UP, True)],
 )
-def test_approximate_stays_inside_its_bound(make_rig: MakeRig, phase: Phase, keyed: bool) -> None:
+def test_approximate_stays_inside_its_bound(make_rig: MakeRig, phase: FaultPhase, keyed: bool) -> None:
     theta = 400.0
     rig, truth = make_rig(batches=8, tolerance=Approximate(theta), keyed=keyed, faults=plan(phase, 3, 5))
     rig.go()
@@ -58,7 +59,7 @@ def test_approximate_stays_inside_its_bound(make_rig: MakeRig, phase: Phase, key
 
 
 def test_nothing_starts_empty(make_rig: MakeRig) -> None:
-    rig, truth = make_rig(tolerance=Nothing(), faults=plan(Phase.BETWEEN, 3))
+    rig, truth = make_rig(tolerance=Nothing(), faults=plan(FaultPhase.BETWEEN, 3))
     rig.go()
     assert rig.counts()["all"] == truth["all"] // 2
     assert rig.bound() == math.inf

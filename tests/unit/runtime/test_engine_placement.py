@@ -77,7 +77,7 @@ def test_a_host_that_comes_back_in_time_loses_nothing(make_rig: MakeRig, monkeyp
         if len(naps) == 3:
             rig.hosts.slots = {"a": 1, "b": 1}
 
-    monkeypatch.setattr("afspark.runtime.workforce.time.sleep", nap)
+    monkeypatch.setattr("afspark.coordinator.worker_group.time.sleep", nap)
     rig.go()
     assert len(naps) >= 3
     assert rig.counts() == truth
@@ -91,7 +91,7 @@ class Patience:
         self, patch: pytest.MonkeyPatch, *, then: Callable[[], None] | None = None, after: float = 0.0
     ) -> None:
         self.now, self.then, self.after = 0.0, then, after
-        patch.setattr("afspark.runtime.workforce.time", self)
+        patch.setattr("afspark.coordinator.worker_group.time", self)
 
     def time(self) -> float:
         return self.now

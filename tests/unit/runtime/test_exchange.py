@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from afspark.errors import InputError, UsageError
 from afspark.model.kernels.hashing import hash_columns
-from afspark.runtime.exchange import (
+from afspark.protocol.parcels import (
     HASH_COLUMN,
     Packet,
     Parcel,

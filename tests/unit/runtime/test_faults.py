@@ -12,26 +12,27 @@ from pathlib import Path
 import pytest
 
 from afspark.errors import UsageError
-from afspark.runtime.faults import FaultPlan, Phase, Strike, strike
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
+from afspark.task.fault_injection import inject_failure
 from tests.unit.runtime.sparkless import KILLED, forked
 
 
 @pytest.mark.parametrize("failures", [1, 5, 10, 54])
 def test_a_seed_gives_that_many_failures(failures: int) -> None:
     plan = FaultPlan.seeded(failures, batches=10, seed=7)
-    assert len(plan.strikes) == failures
+    assert len(plan.failures) == failures
     assert plan == FaultPlan.seeded(failures, batches=10, seed=7)
-    assert {s.batch for s in plan.strikes} <= set(range(1, 10))
+    assert {s.batch for s in plan.failures} <= set(range(1, 10))
 
 
 def test_failures_are_spread_over_batches_first() -> None:
     for seed in range(20):
-        per_batch = Counter(s.batch for s in FaultPlan.seeded(9, batches=10, seed=seed).strikes)
+        per_batch = Counter(s.batch for s in FaultPlan.seeded(9, batches=10, seed=seed).failures)
         assert set(per_batch.values()) == {1}
 
 
 def test_seeds_differ() -> None:
-    assert len({FaultPlan.seeded(4, batches=10, seed=seed).strikes for seed in range(20)}) > 10
+    assert len({FaultPlan.seeded(4, batches=10, seed=seed).failures for seed in range(20)}) > 10
 
 
 def test_no_failures_need_no_batches() -> None:
@@ -45,9 +46,9 @@ def test_more_failures_than_moments_are_refused() -> None:
 
 
 def test_a_failure_during_recovery_strikes_before_it_too() -> None:
-    plan = FaultPlan(frozenset({Strike(3, Phase.RECOVERING)}))
-    assert plan.strikes_at(3, Phase.BETWEEN) and plan.strikes_at(3, Phase.RECOVERING)
-    assert not plan.strikes_at(3, Phase.APPLYING) and not plan.strikes_at(2, Phase.BETWEEN)
+    plan = FaultPlan(frozenset({InjectedFailure(3, FaultPhase.RECOVERING)}))
+    assert plan.fails_at(3, FaultPhase.BETWEEN) and plan.fails_at(3, FaultPhase.RECOVERING)
+    assert not plan.fails_at(3, FaultPhase.APPLYING) and not plan.fails_at(2, FaultPhase.BETWEEN)
 
 
 def test_a_plan_travels_with_tasks() -> None:
@@ -57,32 +58,37 @@ def test_a_plan_travels_with_tasks() -> None:
 
 def test_a_strike_destroys_and_kills_once(tmp_path: Path) -> None:
     segment = tmp_path / "count-0"
-    plan = FaultPlan(frozenset({Strike(2, Phase.APPLYING)}), "p")
+    plan = FaultPlan(frozenset({InjectedFailure(2, FaultPhase.APPLYING)}), "p")
     segment.mkdir()
-    strike(plan, 1, Phase.APPLYING, segment)
-    strike(plan, 2, Phase.BETWEEN, segment)
+    inject_failure(plan, 1, FaultPhase.APPLYING, segment)
+    inject_failure(plan, 2, FaultPhase.BETWEEN, segment)
     assert segment.exists()
-    assert forked(lambda: strike(plan, 2, Phase.APPLYING, segment)) == [(False, KILLED)]
+    assert forked(lambda: inject_failure(plan, 2, FaultPhase.APPLYING, segment)) == [(False, KILLED)]
     assert not segment.exists()
     segment.mkdir()
-    strike(plan, 2, Phase.APPLYING, segment)
+    inject_failure(plan, 2, FaultPhase.APPLYING, segment)
     assert segment.exists()
 
 
 def test_every_worker_is_struck_and_plans_keep_apart(tmp_path: Path) -> None:
-    strikes = frozenset({Strike(1, Phase.BETWEEN)})
+    failures = frozenset({InjectedFailure(1, FaultPhase.BETWEEN)})
     for name, worker in [("p", 0), ("p", 1), ("q", 0)]:
         segment = tmp_path / f"count-{worker}"
         segment.mkdir(exist_ok=True)
-        plan = FaultPlan(strikes, name)
-        assert forked(partial(strike, plan, 1, Phase.BETWEEN, segment)) == [(False, KILLED)]
+        plan = FaultPlan(failures, name)
+        assert forked(partial(inject_failure, plan, 1, FaultPhase.BETWEEN, segment)) == [(False, KILLED)]
         assert not segment.exists()
 
 
 def test_the_kill_is_a_real_one(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
-        strike(FaultPlan(frozenset({Strike(1, Phase.BETWEEN)})), 1, Phase.BETWEEN, tmp_path / "x" / "count-0")
+        inject_failure(
+            FaultPlan(frozenset({InjectedFailure(1, FaultPhase.BETWEEN)})),
+            1,
+            FaultPhase.BETWEEN,
+            tmp_path / "x" / "count-0",
+        )
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL

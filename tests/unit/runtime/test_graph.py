@@ -9,16 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from afspark.api.assembly import assemble
+from afspark.api.stream import Inflow, StatefulStream, Stream
+from afspark.api.writer import StreamWriter
 from afspark.errors import UsageError
+from afspark.graph.node import SOURCE, Edge, Node
+from afspark.graph.pipeline import Pipeline
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, Numeric, StateSpec
 from afspark.model.windows import Decaying, Hopping, Sliding
 from afspark.policies import Approximate, MiniBatch
-from afspark.runtime.graph import assemble
-from afspark.runtime.pipeline import SOURCE, Edge, Node, Pipeline
-from afspark.runtime.sources import Packets, ZipfWords
-from afspark.runtime.stream import Inflow, StatefulStream, Stream
-from afspark.runtime.writer import StreamWriter
+from afspark.sources import Packets, ZipfWords
 
 
 class Counter(Operator):

@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 
 from afspark.model.operator import Combiner, Transform
 from afspark.model.windows import Hopping, Window
-from afspark.runtime.exchange import Packet
-from afspark.runtime.ingest import ChunkPackets, Ingest, batches_as_packets
-from afspark.runtime.sources import ZipfWords
+from afspark.protocol.parcels import Packet
+from afspark.sources import ZipfWords
+from afspark.task.ingest import ChunkPackets, Ingest, batches_as_packets
 
 
 def batch(*values: int) -> pa.RecordBatch:

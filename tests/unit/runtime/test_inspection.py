@@ -13,7 +13,7 @@ from afspark.cli.main import main
 from afspark.errors import UsageError
 from afspark.model.windows import Hopping
 from afspark.policies import Approximate
-from afspark.runtime.segment import Segment
+from afspark.resident import Segment
 from afspark.store import claim, open_store
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Rig, die
@@ -87,7 +87,7 @@ def test_windows(make_rig: MakeRig) -> None:
     rig.now = 25.0
     rig.go(2)
     (operator,) = look(rig).operators
-    assert operator.agenda is not None and operator.agenda["touched"] == [2]
+    assert operator.window_progress is not None and operator.window_progress["touched"] == [2]
     assert {view.pane for view in operator.workers[0].residents[0].peek.states} == {2}
 
 

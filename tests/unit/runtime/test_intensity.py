@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from afspark.runtime.intensity import BATCHES, COUNTERS, Intensity
+from afspark.coordinator.receivers.intensity import BATCHES, COUNTERS, Intensity
 
 
 def stats(**counters: float) -> dict[str, dict[str, float]]:

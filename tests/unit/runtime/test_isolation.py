@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from afspark.errors import CheckpointError, NoSpace, OperatorMisuse, StoreError, UsageError
 from afspark.model.states import StateFull, StateLimit
-from afspark.runtime.isolation import NULL_KEY, Chooser, Rows, culprits, fault_of_items
+from afspark.task.isolation import NULL_KEY, Chooser, Rows, culprits, fault_of_items
 
 
 class Trier:

@@ -11,23 +11,27 @@ from typing import Any
 import pytest
 
 from afspark.bounds import Place
+from afspark.coordinator.recovery.discovery import restore_workers
+from afspark.coordinator.recovery.error_budget import ErrorBudget
+from afspark.coordinator.worker_state import WorkerState
 from afspark.errors import BackupLost
 from afspark.model.states import HashTable
-from afspark.model.windows import Agenda, Hopping, PaneReport
+from afspark.model.windows import Hopping, PaneReport, WindowProgress
 from afspark.policies import Approximate
-from afspark.runtime.census import muster
-from afspark.runtime.faults import Phase
-from afspark.runtime.intake import LaneAway
-from afspark.runtime.lifecycle import Hint
-from afspark.runtime.orders import Calendar, Counted, Mission, Report, Status, Trace
-from afspark.runtime.panes import Panes, label
-from afspark.runtime.roster import Member
-from afspark.runtime.segment import SegmentAddress, process_cache
-from afspark.runtime.shift import Shift
-from afspark.runtime.steps import find_unnamed
-from afspark.runtime.terms import Terms
+from afspark.protocol.batch_times import BatchTime
+from afspark.protocol.fault_plan import FaultPhase
+from afspark.protocol.lifecycle import Hint
+from afspark.protocol.losses import CountedLoss, LossEvidence
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.reports import Status, TaskReport
+from afspark.protocol.state_labels import label
+from afspark.resident import SegmentAddress, process_cache
 from afspark.store import Loss, open_store
 from afspark.store.naming import OBJECTS
+from afspark.task.batch_processor import BatchProcessor
+from afspark.task.intake import LaneAway
+from afspark.task.pane_states import PaneStates
+from afspark.task.unnamed_backups import find_unnamed
 from tests.unit.runtime.test_steps import A, Bench, Died, FakeLane, GatedStore
 
 THETA = 100.0
@@ -39,29 +43,31 @@ class Approximating(Bench):
 
     exact: bool = False
     window: Hopping | None = None
-    member: Member = field(default_factory=lambda: Member(worker=0, home="a"))
+    member: WorkerState = field(default_factory=lambda: WorkerState(worker=0, home="a"))
 
     @property
-    def terms(self) -> Terms:
+    def budget(self) -> ErrorBudget:
         states = {"seen": HashTable(key="int64", value="int64")}
-        return Terms(tolerance=Approximate(THETA), states=states, place=Place(workers=1), window=self.window)
+        return ErrorBudget(tolerance=Approximate(THETA), states=states, place=Place(workers=1), window=self.window)
 
     @property
-    def mission(self) -> Mission:
-        return replace(super().mission, window=self.window)
+    def config(self) -> OperatorConfig:
+        return replace(super().config, window=self.window)
 
-    def attempt(self, lane: FakeLane, probe: Callable[[Phase], None] = lambda phase: None) -> Report:
+    def attempt(self, lane: FakeLane, probe: Callable[[FaultPhase], None] = lambda phase: None) -> TaskReport:
         """Spark runs the task of the present order."""
-        agenda = Agenda(first_open=0, touched=frozenset({0})) if self.window else Agenda()
-        calendar = Calendar(agenda=agenda, exposed=agenda.touched)
-        order = self.member.order(1, self.terms, 0, calendar)
-        given = {name: getattr(order, name) for name in order.__dataclass_fields__ if name not in ("worker", "batch")}
+        window_progress = WindowProgress(first_open=0, touched=frozenset({0})) if self.window else WindowProgress()
+        batch_time = BatchTime(window_progress=window_progress, exposed=window_progress.touched)
+        request = self.member.request(1, self.budget, 0, batch_time)
+        given = {
+            name: getattr(request, name) for name in request.__dataclass_fields__ if name not in ("worker", "batch")
+        }
         report = self.run(lane, probe=probe, **given)
         if report.status is Status.MISSING:
-            self.member = self.member.lost(self.terms, "a", calendar, report.trace)
+            self.member = self.member.lost(self.budget, "a", batch_time, report.trace)
         return report
 
-    def batch(self, lane: FakeLane, probe: Callable[[Phase], None] = lambda phase: None) -> Report:
+    def batch(self, lane: FakeLane, probe: Callable[[FaultPhase], None] = lambda phase: None) -> TaskReport:
         """The driver declares what is reported missing, and tries until the batch is applied."""
         for _ in range(12):
             report = self.attempt(lane, probe)
@@ -79,7 +85,7 @@ class Approximating(Bench):
         home = SegmentAddress(self.place).open()
         assert home is not None
         with home.lock(1.0):
-            panes = Panes(home.columns, self.terms.states, paned=self.window is not None, first=0)
+            panes = PaneStates(home.columns, self.budget.states, paned=self.window is not None, first=0)
             found = {label(name, pane): state.export() for name, pane, state in panes.named()}
         return {
             name: dict(zip(cells.column(0).to_pylist(), cells.column(1).to_pylist(), strict=True))
@@ -88,7 +94,7 @@ class Approximating(Bench):
 
     @property
     def told(self) -> float:
-        return self.terms.realised([self.member.strikes])["seen"]
+        return self.budget.realised([self.member.counted_failures])["seen"]
 
 
 @pytest.fixture
@@ -98,24 +104,24 @@ def bench(tmp_path: Path) -> Iterator[Approximating]:
     process_cache().clear()
 
 
-def dies_in_step(number: int) -> Callable[[Phase], None]:
+def dies_in_step(number: int) -> Callable[[FaultPhase], None]:
     steps = 0
 
-    def probe(phase: Phase) -> None:
+    def probe(phase: FaultPhase) -> None:
         nonlocal steps
-        steps += phase is Phase.BACKING_UP
+        steps += phase is FaultPhase.BACKING_UP
         if steps == number:
             raise Died
 
     return probe
 
 
-def dies_when_confirmed(lane: FakeLane, more: int) -> Callable[[Phase], None]:
+def dies_when_confirmed(lane: FakeLane, more: int) -> Callable[[FaultPhase], None]:
     """In the middle of a step, once so many more items are confirmed."""
     wanted = lane.confirmed + more
 
-    def probe(phase: Phase) -> None:
-        if phase is Phase.APPLYING and lane.confirmed >= wanted:
+    def probe(phase: FaultPhase) -> None:
+        if phase is FaultPhase.APPLYING and lane.confirmed >= wanted:
             raise Died
 
     return probe
@@ -143,8 +149,8 @@ def test_a_loss_before_the_first_step_is_final_counts_nothing(bench: Approximati
     """A crash loop must not drive the threshold to zero."""
     lane = FakeLane(same_key(5))
 
-    def die(phase: Phase) -> None:
-        if phase is Phase.APPLYING:
+    def die(phase: FaultPhase) -> None:
+        if phase is FaultPhase.APPLYING:
             raise Died
 
     for _ in range(5):
@@ -176,7 +182,7 @@ def test_a_worker_restored_behind_a_backup_that_was_durable_stops(bench: Approxi
         bench.run(lane, probe=dies_in_step(4), theta={"seen": 0.0})
     bench.lose()
     bench.store.delete(list(bench.store.list(OBJECTS)))
-    report = bench.run(lane, hint=Hint.RECOVER, incarnation=2, counted={1: Counted()})
+    report = bench.run(lane, hint=Hint.RECOVER, incarnation=2, counted={1: CountedLoss()})
     assert report.status is Status.FAILED and isinstance(report.error, BackupLost)
     assert report.error.fields["confirmed"] > report.error.fields["restored"]
 
@@ -192,7 +198,7 @@ def test_a_damaged_step_backup_is_a_loss_that_is_not_covered(bench: Approximatin
     with pytest.raises(Died):
         bench.run(lane, probe=dies_in_step(4))
     bench.lose()
-    found = find_unnamed(bench.mission, bench.order(incarnation=2)).passage
+    found = find_unnamed(bench.config, bench.request(incarnation=2)).progress
     assert found is not None
     # A step is confirmed with the second pull after it at the latest.
     names = [backup.name for backup in found.backups[1:]]
@@ -254,7 +260,7 @@ def test_backups_that_had_to_be_durable_and_are_damaged_are_not_covered_whatever
     with pytest.raises(Died):
         bench.run(lane, probe=dies_in_step(5))
     bench.lose()
-    found = find_unnamed(bench.mission, bench.order(incarnation=2)).passage
+    found = find_unnamed(bench.config, bench.request(incarnation=2)).progress
     assert found is not None
     names = [backup.name for backup in found.backups]
     for name in names[1:]:
@@ -273,9 +279,9 @@ def test_a_process_that_takes_up_a_batch_attaches_before_it_says_anything_else(b
             self.attached = True
             return super().attach(positions)
 
-        def settle(self, positions: Any) -> bool:
+        def stop_logging(self, positions: Any) -> bool:
             assert self.attached
-            return super().settle(positions)
+            return super().stop_logging(positions)
 
     lane = Owned([[1, 2], [3], [4, 5]])
     with pytest.raises(Died):
@@ -292,16 +298,19 @@ def test_a_process_that_takes_up_a_batch_attaches_before_it_says_anything_else(b
 def test_a_pane_opened_in_the_tick_is_struck_as_well(bench: Approximating) -> None:
     """The driver knows of the panes at the last commit; the store tells of those opened since."""
     bench.window = Hopping(10, column="n")
-    bench.member = Member(worker=0, home="a", completed=1, hint=Hint.CREATE)
+    bench.member = WorkerState(worker=0, home="a", completed=1, hint=Hint.CREATE)
     lane = FakeLane([[15]] * 400)
     with pytest.raises(Died):
         bench.attempt(lane, dies_when_confirmed(lane, 30))
     bench.lose()
     bench.member = replace(bench.member, hint=Hint.RESUME)
     bench.batch(lane)
-    assert {name for strike in bench.member.strikes for name in strike.taken} == {"seen@0", "seen@1"}
+    assert {name for failure in bench.member.counted_failures for name in failure.taken} == {
+        "seen@0",
+        "seen@1",
+    }
     observed = 400 - bench.state()["seen@1"].get(15, 0)
-    assert 0 < observed <= bench.terms.realised([bench.member.strikes], window=1)["seen"] == THETA / 2
+    assert 0 < observed <= bench.budget.realised([bench.member.counted_failures], window=1)["seen"] == THETA / 2
 
 
 def test_windows_by_count_do_not_move_because_items_were_lost(bench: Approximating) -> None:
@@ -310,7 +319,7 @@ def test_windows_by_count_do_not_move_because_items_were_lost(bench: Approximati
     lane = FakeLane(same_key(20))
     with pytest.raises(Died):
         bench.attempt(lane, dies_when_confirmed(lane, 10))
-    found = find_unnamed(bench.mission, bench.order()).passage
+    found = find_unnamed(bench.config, bench.request()).progress
     assert found is not None and found.panes is not None and found.panes.seen >= lane.confirmed
 
 
@@ -321,12 +330,12 @@ def test_what_comes_before_the_items_of_a_batch_comes_once(
     """A state that was restored inside the batch has it already."""
     seen: list[bool] = []
 
-    class Noted(Shift):
+    class Noted(BatchProcessor):
         def __init__(self, *args: Any, first: bool, **others: Any) -> None:
             seen.append(first)
             super().__init__(*args, first=first, **others)
 
-    monkeypatch.setattr("afspark.runtime.worker.Shift", Noted)
+    monkeypatch.setattr("afspark.task.worker.BatchProcessor", Noted)
     bench.exact = True
     lane = FakeLane([[1, 2], [3], [4, 5]])
     if restored:
@@ -341,19 +350,19 @@ def test_what_comes_before_the_items_of_a_batch_comes_once(
 
 
 def test_an_incarnation_is_struck_once_for_each_pane() -> None:
-    terms = Terms(
+    budget = ErrorBudget(
         tolerance=Approximate(THETA),
         states={"n": HashTable()},
         place=Place(workers=1),
         window=Hopping(10, column="t"),
     )
-    calendar = Calendar(exposed=frozenset({3, 5}))
+    batch_time = BatchTime(exposed=frozenset({3, 5}))
     seen = PaneReport(worker=0, panes=frozenset({3, 4}))
-    first = terms.strike((), calendar, Trace(2))
+    first = budget.count_failure((), batch_time, LossEvidence(2))
     # The threshold of pane 4 had not been halved when that incarnation was at work.
-    second = terms.strike((first,), calendar, Trace(2, seen))
+    second = budget.count_failure((first,), batch_time, LossEvidence(2, seen))
     assert first.taken == {"n@3": 50.0, "n@5": 50.0} and second.taken == {"n@4": 50.0}
-    third = terms.strike((first, second), calendar, Trace(5, seen))
+    third = budget.count_failure((first, second), batch_time, LossEvidence(5, seen))
     assert third.taken["n@3"] == 25.0 and third.taken["n@4"] < 50.0
 
 
@@ -361,36 +370,36 @@ def test_an_incarnation_is_struck_once_for_each_pane() -> None:
 
 
 def test_a_loss_is_told_by_the_threshold_its_backup_was_made_under() -> None:
-    terms = Terms(tolerance=Approximate(20.0), states={"n": HashTable()}, place=Place(workers=1))
-    member = Member(worker=0, home="a", completed=3, older_theta={"n": 1000.0})
-    lost = member.lost(terms, "b")
-    assert lost.strikes[-1].taken == {"n": 1000.0} and lost.older_theta is None
-    assert Member(worker=0, home="a", completed=3).lost(terms, "b").strikes[-1].taken == {"n": 10.0}
+    budget = ErrorBudget(tolerance=Approximate(20.0), states={"n": HashTable()}, place=Place(workers=1))
+    member = WorkerState(worker=0, home="a", completed=3, older_theta={"n": 1000.0})
+    lost = member.lost(budget, "b")
+    assert lost.counted_failures[-1].taken == {"n": 1000.0} and lost.older_theta is None
+    assert WorkerState(worker=0, home="a", completed=3).lost(budget, "b").counted_failures[-1].taken == {"n": 10.0}
 
 
 def test_a_batch_applied_under_a_higher_limit_is_told_by_that() -> None:
     """It was applied for a driver that died before its commit; the next one has a lower limit."""
-    terms = Terms(tolerance=Approximate(20.0), states={"n": HashTable()}, place=Place(workers=1))
-    report = Report(worker=0, status=Status.APPLIED, host="a", theta={"n": 1000.0})
-    member = Member(worker=0, home="a").applied(report, terms)
-    assert member.recheck and member.record(terms).theta == {"n": 1000.0}
-    assert member.lost(terms, "b").strikes[-1].taken == {"n": 1000.0}
-    again = member.applied(replace(report, theta={"n": 10.0}), terms)
-    assert not again.recheck and again.record(terms).theta == {"n": 10.0}
+    budget = ErrorBudget(tolerance=Approximate(20.0), states={"n": HashTable()}, place=Place(workers=1))
+    report = TaskReport(worker=0, status=Status.APPLIED, host="a", theta={"n": 1000.0})
+    member = WorkerState(worker=0, home="a").applied(report, budget)
+    assert member.recheck and member.record(budget).theta == {"n": 1000.0}
+    assert member.lost(budget, "b").counted_failures[-1].taken == {"n": 1000.0}
+    again = member.applied(replace(report, theta={"n": 10.0}), budget)
+    assert not again.recheck and again.record(budget).theta == {"n": 10.0}
 
 
 def test_thresholds_that_failures_have_halved_are_not_lowered_limits() -> None:
     """However often everything is lost within one batch, the losses add up to less than Θ."""
-    terms = Terms(tolerance=Approximate(THETA), states={"n": HashTable()}, place=Place(workers=1))
-    record = Member(worker=0, home="a", completed=3).record(terms)
+    budget = ErrorBudget(tolerance=Approximate(THETA), states={"n": HashTable()}, place=Place(workers=1))
+    record = WorkerState(worker=0, home="a", completed=3).record(budget)
     losses: list[Loss] = []
     for number in range(6):
-        members, undeclared = muster(
-            batch=4, terms=terms, slots={"a": 1}, records=[record], losses=losses, survivors=[]
+        members, undeclared = restore_workers(
+            batch=4, budget=budget, slots={"a": 1}, records=[record], losses=losses, survivors=[]
         )
         (member,) = members
-        lost = member.lost(terms, "a", None, None if undeclared else Trace(member.incarnation))
-        strike = lost.strikes[-1].to_json()
+        lost = member.lost(budget, "a", None, None if undeclared else LossEvidence(member.incarnation))
+        failure = lost.counted_failures[-1].to_json()
         losses.append(
             Loss(
                 batch=4,
@@ -401,7 +410,7 @@ def test_thresholds_that_failures_have_halved_are_not_lowered_limits() -> None:
                 cause="",
                 theta={},
                 failures=number,
-                strike=strike,
+                counted_failure=failure,
             )
         )
-    assert terms.realised([lost.strikes])["n"] < THETA
+    assert budget.realised([lost.counted_failures])["n"] < THETA

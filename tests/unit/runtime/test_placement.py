@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from afspark.cluster.spark.session import with_retries
+from afspark.coordinator.placement import check_slots, spread
 from afspark.errors import UsageError
-from afspark.runtime.placement import check_slots, spread
-from afspark.runtime.session import with_retries
 
 slots = st.dictionaries(st.sampled_from("abcde"), st.integers(1, 8), min_size=1)
 

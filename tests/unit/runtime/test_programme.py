@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from afspark.model.windows import Punctuation
-from afspark.runtime.exchange import Packet, Parcel, pack_packets
-from afspark.runtime.programme import Step, programmes
-from afspark.runtime.shift import Feed
+from afspark.protocol.parcels import Packet, Parcel, pack_packets
+from afspark.protocol.punctuation_plan import Step, punctuation_plans
+from afspark.task.feed import Feed
 from tests.unit.runtime.items import numbered
 
 
@@ -14,7 +14,7 @@ def end(operator: str, window: int) -> Punctuation:
 
 
 def test_own_windows_end_before_what_comes_from_upstream() -> None:
-    made = programmes({"a": [], "b": ["a"]}, {"a": [end("a", 1), end("a", 2)], "b": [end("b", 7)]})
+    made = punctuation_plans({"a": [], "b": ["a"]}, {"a": [end("a", 1), end("a", 2)], "b": [end("b", 7)]})
     assert made["a"] == (Step(end("a", 1), True), Step(end("a", 2), True))
     assert made["b"] == (
         Step(end("b", 7), True),
@@ -25,7 +25,7 @@ def test_own_windows_end_before_what_comes_from_upstream() -> None:
 
 def test_a_punctuation_on_two_ways_is_met_once_after_both() -> None:
     inputs = {"a": [], "left": ["a"], "right": ["a"], "join": ["left", "right"]}
-    made = programmes(inputs, {"a": [end("a", 1)], "right": [end("right", 5)]})
+    made = punctuation_plans(inputs, {"a": [end("a", 1)], "right": [end("right", 5)]})
     assert made["join"] == (
         Step(end("a", 1), False, {"left": 0, "right": 1}),
         Step(end("right", 5), False, {"right": 0}),

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from afspark.api.query import Query
 from afspark.errors import UsageError
-from afspark.runtime.query import Query
 
 
 class Lock:
@@ -37,7 +37,7 @@ class Busy:
     """Stands for the engine and for Spark's query: a batch calls the sink, and nothing else is there to be done."""
 
     @property
-    def reception(self) -> Busy:
+    def receivers(self) -> Busy:
         return self
 
     @property

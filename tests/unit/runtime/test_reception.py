@@ -16,20 +16,21 @@ import pytest
 from pyarrow import flight
 
 import afspark as af
-from afspark.push.errors import SessionOver, from_flight
-from afspark.push.listing import is_tenure
-from afspark.push.producer import Producer
-from afspark.push.workerwire import BackupNumber
-from afspark.runtime.crew import Crew
-from afspark.runtime.intake import Intake, Start
-from afspark.runtime.lanes import open_lane
-from afspark.runtime.lifecycle import Hint
-from afspark.runtime.orders import Order, Report, Status
-from afspark.runtime.pipeline import Pipeline
-from afspark.runtime.reception import Reception
-from afspark.runtime.sources import Pushed
-from afspark.runtime.steps import Passage
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.receivers.receivers import Receivers
+from afspark.graph.pipeline import Pipeline
+from afspark.protocol.lifecycle import Hint
+from afspark.protocol.reports import Status, TaskReport
+from afspark.protocol.requests import TaskRequest
+from afspark.push.producer.producer import Producer
+from afspark.push.receiver.session_listing import is_receiver_start
+from afspark.push.wire.push_errors import SessionOver, from_flight
+from afspark.push.wire.worker_messages import BackupNumber
+from afspark.sources import Pushed
 from afspark.store import open_store
+from afspark.task.intake import Intake, Start
+from afspark.task.remote_lane import open_lane
+from afspark.task.step_progress import StepProgress
 from tests.unit.push.flightclient import Client
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -51,28 +52,28 @@ class Ticks:
         tolerance = af.Approximate(theta=0, items=1000)
         pipeline = Pipeline.single(source=source, operator=Count(), name="count", workers=WORKERS, tolerance=tolerance)
         (self.name,) = pipeline.sources
-        self.reception = Reception(cast("Any", None), pipeline, {self.name: open_store(str(folder))})
-        self.reception.open()
+        self.receivers = Receivers(cast("Any", None), pipeline, {self.name: open_store(str(folder))})
+        self.receivers.open()
         self.batch = 0
         self.items = 0
         self.gaps = 0
 
     @property
     def address(self) -> str:
-        return self.reception.addresses()[0]
+        return self.receivers.addresses()[0]
 
     def go(self, *, stepped: bool = True) -> dict[str, Any]:
         """One batch; the positions in its record."""
-        orders = [self._order(worker) for worker in range(WORKERS)]
-        reports = [self._serve(order) for order in orders]
-        self.reception.advance(self.name, reports)
-        record: dict[str, Any] = json.loads(json.dumps(self.reception.to_json()))
-        self.reception.confirm(self.name, orders, stepped=stepped)
+        requests = [self._request(worker) for worker in range(WORKERS)]
+        reports = [self._serve(request) for request in requests]
+        self.receivers.advance(self.name, reports)
+        record: dict[str, Any] = json.loads(json.dumps(self.receivers.to_json()))
+        self.receivers.confirm(self.name, requests, stepped=stepped)
         self.batch += 1
         return record[self.name]
 
-    def _order(self, worker: int) -> Order:
-        return Order(
+    def _request(self, worker: int) -> TaskRequest:
+        return TaskRequest(
             worker=worker,
             batch=self.batch,
             incarnation=0,
@@ -83,25 +84,25 @@ class Ticks:
             missing={},
         )
 
-    def _serve(self, order: Order) -> Report:
+    def _serve(self, request: TaskRequest) -> TaskReport:
         # What a task gets has been pickled.
-        chunk = pickle.loads(pickle.dumps(self.reception.claim(self.name, {"lane": order.worker})))
-        with closing(open_lane(order, chunk)) as lane:
+        chunk = pickle.loads(pickle.dumps(self.receivers.claim(self.name, {"lane": request.worker})))
+        with closing(open_lane(request, chunk)) as lane:
             intake = Intake(lane, seconds=math.inf)
-            intake.resume(Passage(positions=chunk["positions"]), Start(durable=BackupNumber(order.batch, -1, 0)))
+            intake.resume(StepProgress(positions=chunk["positions"]), Start(durable=BackupNumber(request.batch, -1, 0)))
             for _ in range(2):
                 portion = intake.portion(wait=0.05)
                 assert portion is not None
                 self.items += sum(batch.num_rows for batch in portion.items)
             self.gaps += sum(gap.items for gap in intake.gaps)
-            return Report(worker=order.worker, status=Status.APPLIED, host="", positions=dict(intake.positions))
+            return TaskReport(worker=request.worker, status=Status.APPLIED, host="", positions=dict(intake.positions))
 
 
 @pytest.fixture
 def ticks(tmp_path: Path) -> Iterator[Ticks]:
     made = Ticks(tmp_path)
     yield made
-    made.reception.close()
+    made.receivers.close()
 
 
 def send(address: str, name: str, rows: int) -> None:
@@ -122,7 +123,9 @@ def test_a_record_holds_no_positions_of_sessions_that_have_ended(ticks: Ticks) -
             lanes = ticks.go()
             if max(map(len, lanes.values())) == 2:
                 break
-        assert [[name for name in lane if not is_tenure(name)] for lane in lanes.values()] == [[alive.id]] * WORKERS
+        assert [[name for name in lane if not is_receiver_start(name)] for lane in lanes.values()] == [
+            [alive.id]
+        ] * WORKERS
     assert ticks.items == 3 + 5 * 4 * 3
     assert ticks.gaps == 0
 
@@ -134,7 +137,7 @@ def test_a_receiver_that_died_is_told_which_sessions_are_over(ticks: Ticks) -> N
         alive.flush(10)
         for _ in range(3):
             ticks.go()
-        ticks.reception.crash()
+        ticks.receivers.crash()
         alive.send(pa.record_batch({"n": [5, 6]}, schema=SCHEMA))
         alive.flush(10)
         ticks.go()
@@ -146,8 +149,8 @@ def test_a_session_that_is_over_is_not_taken_for_another_after_the_receivers_dea
     client.hello()
     client.bye({})
     ticks.go()
-    assert client.id not in ticks.reception.positions[ticks.name][0]
-    ticks.reception.crash()
+    assert client.id not in ticks.receivers.positions[ticks.name][0]
+    ticks.receivers.crash()
     with pytest.raises(flight.FlightError) as caught:
         client.again(ticks.address).hello()
     assert isinstance(from_flight(caught.value, ""), SessionOver)
@@ -157,12 +160,12 @@ def test_the_workers_secret_is_another_for_every_start_and_stays_out_of_sight(tm
     secrets = set()
     for _ in range(2):
         ticks = Ticks(tmp_path)
-        claim = ticks.reception.claim(ticks.name, {"lane": 0})
+        claim = ticks.receivers.claim(ticks.name, {"lane": 0})
         secret = claim["access"].worker_secret
         secrets.add(secret)
-        assert secret not in repr(claim) and secret not in json.dumps(ticks.reception.to_json())
+        assert secret not in repr(claim) and secret not in json.dumps(ticks.receivers.to_json())
         assert not any(secret in path.read_bytes().decode("latin1") for path in tmp_path.rglob("*") if path.is_file())
-        ticks.reception.close()
+        ticks.receivers.close()
     assert len(secrets) == 2
 
 
@@ -170,7 +173,7 @@ def test_items_stay_with_their_receiver_until_spark_has_committed_their_batch(ti
     """If everything dies after the record and before that, the batch runs again from the record before it."""
 
     def pending() -> int:
-        (receiver,) = ticks.reception.stats().values()
+        (receiver,) = ticks.receivers.stats().values()
         return sum(lane["pending_items"] for lane in receiver["lanes"].values())
 
     with Producer(ticks.address, "p", SCHEMA, batch_rows=1) as producer:
@@ -184,14 +187,14 @@ def test_items_stay_with_their_receiver_until_spark_has_committed_their_batch(ti
 
 def test_what_a_receivers_death_can_have_taken_is_told_even_if_no_producer_comes_back(ticks: Ticks) -> None:
     lanes = range(WORKERS)
-    assert ticks.reception.failures(ticks.name) == dict.fromkeys(lanes, (250.0, 0))
+    assert ticks.receivers.failures(ticks.name) == dict.fromkeys(lanes, (250.0, 0))
     with Producer(ticks.address, "p", SCHEMA, batch_rows=1) as producer:
         producer.send(pa.record_batch({"n": [1, 2, 3]}, schema=SCHEMA))
         producer.flush(10)
         for failed in (1, 2):
-            ticks.reception.crash()
+            ticks.receivers.crash()
             # l = 1000 / (2 · 2 workers)
-            assert ticks.reception.failures(ticks.name) == dict.fromkeys(lanes, (250.0, failed))
+            assert ticks.receivers.failures(ticks.name) == dict.fromkeys(lanes, (250.0, failed))
 
 
 def test_however_often_a_receiver_dies_no_more_than_the_limit_is_lost_and_all_of_it_is_told(ticks: Ticks) -> None:
@@ -202,8 +205,8 @@ def test_however_often_a_receiver_dies_no_more_than_the_limit_is_lost_and_all_of
         for _ in range(crashes):
             producer.send(pa.record_batch({"n": list(range(each))}, schema=SCHEMA))
             producer.flush(10)
-            ticks.reception.crash()
-            told = ticks.reception.failures(ticks.name)
+            ticks.receivers.crash()
+            told = ticks.receivers.failures(ticks.name)
             possible = {lane: 2 * most * (1 - 0.5**failed) for lane, (most, failed) in told.items()}
         producer.send(pa.record_batch({"n": [1, 2]}, schema=SCHEMA))
         producer.flush(10)
@@ -218,11 +221,11 @@ def test_however_often_a_receiver_dies_no_more_than_the_limit_is_lost_and_all_of
     ids=["state goes too", "exact", "no steps"],
 )
 def test_items_that_went_with_a_state_are_counted_there(stepped: bool, exact: bool, told: int) -> None:
-    mission = SimpleNamespace(stepped=stepped, exact=exact)
-    crew = Crew(cast("Any", SimpleNamespace(keyed=False, workers=1)), cast("Any", SimpleNamespace(mission=mission)))
-    crew.entrances = [crew]
-    crew.gaps = {(1, 0): 30, (4, 0): 10}
-    crew.hear_of_receivers({0: (10.0, 0)})
+    config = SimpleNamespace(stepped=stepped, exact=exact)
+    run = OperatorRun(cast("Any", SimpleNamespace(keyed=False, workers=1)), cast("Any", SimpleNamespace(config=config)))
+    run.entrances = [run]
+    run.gaps = {(1, 0): 30, (4, 0): 10}
+    run.hear_of_receivers({0: (10.0, 0)})
     # The first failure was that of a receiver with the limit of then; a lower one at the restart takes nothing back.
-    crew.hear_of_receivers({0: (4.0, 1)})
-    assert crew.lost_items() == told
+    run.hear_of_receivers({0: (4.0, 1)})
+    assert run.lost_items() == told

@@ -13,13 +13,14 @@ import pytest
 
 from afspark.algorithms import Features, GlobalRegression, LocalRegression
 from afspark.cli.planning import MemoryLog
+from afspark.graph.node import SOURCE, Edge, Node
+from afspark.graph.pipeline import Pipeline
 from afspark.model.operator import Operator, Share
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
-from afspark.report.regression import Recount, relearn
-from afspark.runtime.panes import Panes
-from afspark.runtime.pipeline import SOURCE, Edge, Node, Pipeline
-from afspark.runtime.segment.reading import Residents, segment_of
-from afspark.runtime.sources import Clicks, Higgs, Source, share
+from afspark.report.regression_text import Recount, relearn
+from afspark.resident.residents import Residents, segment_of
+from afspark.sources import Clicks, Higgs, Source, share
+from afspark.task.pane_states import PaneStates
 from tests.unit.runtime.sparkless import Hosts, Rig
 
 #: Two chunks, one for each worker.
@@ -70,24 +71,24 @@ def make(warm_kernels: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def shares(rig: Rig, operator: str) -> list[Share]:
-    found = rig._everywhere(operator, partial(_exported, rig.crew(operator).node.operator))
+    found = rig._everywhere(operator, partial(_exported, rig.run_of(operator).node.operator))
     return [Share(worker=worker, cells=cells, missing={}) for worker, cells in enumerate(found)]
 
 
 def _exported(operator: Operator, residents: Residents, worker: int) -> dict[str, pa.RecordBatch]:
-    panes = Panes(segment_of(residents, worker).columns, operator.states(), paned=False)
+    panes = PaneStates(segment_of(residents, worker).columns, operator.states(), paned=False)
     return {name: state.export() for name, _, state in panes.named()}
 
 
 def model(rig: Rig, operator: str, worker: int = 0) -> np.ndarray[Any, Any]:
     cells = shares(rig, operator)[worker].cells["model"]
-    out = np.zeros(rig.crew(operator).node.operator.features.cells)  # type: ignore[attr-defined]
+    out = np.zeros(rig.run_of(operator).node.operator.features.cells)  # type: ignore[attr-defined]
     out[cells.column("index").to_numpy()] = cells.column("value").to_numpy()
     return out
 
 
 def rate(rig: Rig) -> dict[str, Any]:
-    (row,) = rig.crew("local").node.operator.results(shares(rig, "local")).to_pylist()
+    (row,) = rig.run_of("local").node.operator.results(shares(rig, "local")).to_pylist()
     return row
 
 

@@ -9,13 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from afspark.coordinator.receivers.receivers import receiver_plans
+from afspark.coordinator.recovery.error_budget import ErrorBudget
+from afspark.graph.node import SOURCE, Edge, Node
+from afspark.graph.pipeline import Pipeline
+from afspark.graph.relay import with_relays
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, UpstreamBackup
-from afspark.runtime.pipeline import SOURCE, Edge, Node, Pipeline
-from afspark.runtime.reception import desk_plans
-from afspark.runtime.relay import with_relays
-from afspark.runtime.sources import Pushed
+from afspark.sources import Pushed
 
 SCHEMA = pa.schema([("key", pa.int64())])
 
@@ -44,7 +46,7 @@ def relayed(*nodes: Node, sources: tuple[str, ...] = (SOURCE,)) -> Pipeline:
 def allowed(pipeline: Pipeline, relay: str = "relay") -> tuple[float, float]:
     """l of a lane, and γ of a producer over all lanes."""
     reader = pipeline.node(relay)
-    (plan,) = desk_plans(Pushed.of(SCHEMA, lanes=reader.workers), reader, pipeline, "secret")
+    (plan,) = receiver_plans(Pushed.of(SCHEMA, lanes=reader.workers), reader, pipeline, "secret")
     return plan.items, plan.unacked
 
 
@@ -56,8 +58,8 @@ def test_a_relay_takes_nothing_of_the_budget() -> None:
     assert [one.name for one in direct.nodes] == ["count"]
     assert pipeline.place(pipeline.node("count")).weight == direct.place(direct.node("count")).weight == 1.0
     assert allowed(pipeline) == allowed(direct, "count") == (800 / (2 * 2), 80 / 2)
-    assert pipeline.terms(pipeline.node("count")).theta(()) == {"counts": 40.0}
-    assert pipeline.terms(pipeline.node("relay")).theta(()) == {}
+    assert ErrorBudget.of(pipeline, pipeline.node("count")).theta(()) == {"counts": 40.0}
+    assert ErrorBudget.of(pipeline, pipeline.node("relay")).theta(()) == {}
 
 
 def test_given_weights_leave_nothing_for_a_relay_and_need_not() -> None:

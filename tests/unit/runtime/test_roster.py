@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from afspark.bounds import Place
+from afspark.coordinator.recovery.error_budget import CountedFailure, ErrorBudget
+from afspark.coordinator.worker_state import Verdict, WorkerState, digests_agree, judge
 from afspark.errors import OperatorFailed
 from afspark.model.states import HashTable, Matrix
 from afspark.model.windows import PaneReport
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, counts_as_failure
-from afspark.runtime.lifecycle import Hint
-from afspark.runtime.orders import Report, Status
-from afspark.runtime.roster import Member, Verdict, digests_agree, judge
-from afspark.runtime.terms import Strike, Terms
+from afspark.protocol.lifecycle import Hint
+from afspark.protocol.reports import Status, TaskReport
 from afspark.store import CompactionRule, ObjectRef
 
 STATES = {
@@ -26,21 +26,21 @@ STATES = {
 }
 
 
-def terms(tolerance: Tolerance | None = None, *, keyed: bool = False, workers: int = 4) -> Terms:
+def budget(tolerance: Tolerance | None = None, *, keyed: bool = False, workers: int = 4) -> ErrorBudget:
     place = Place(workers=workers, keyed=keyed)
-    return Terms(tolerance=tolerance or Approximate(800.0), states=STATES, place=place)
+    return ErrorBudget(tolerance=tolerance or Approximate(800.0), states=STATES, place=place)
 
 
-def strikes(count: int) -> tuple[Strike, ...]:
-    return tuple(Strike(taken={"counts": float(number)}) for number in range(1, count + 1))
+def counted_failures(count: int) -> tuple[CountedFailure, ...]:
+    return tuple(CountedFailure(taken={"counts": float(number)}) for number in range(1, count + 1))
 
 
 def ref(number: int, *, full: bool = False, cells: int = 10) -> ObjectRef:
     return ObjectRef(f"object-{number}", "sum", 100, cells, full)
 
 
-def report(worker: int = 0, status: Status = Status.APPLIED, **facts: Any) -> Report:
-    return Report(worker=worker, status=status, host="a", **facts)
+def report(worker: int = 0, status: Status = Status.APPLIED, **facts: Any) -> TaskReport:
+    return TaskReport(worker=worker, status=status, host="a", **facts)
 
 
 @pytest.mark.parametrize(
@@ -57,113 +57,121 @@ def report(worker: int = 0, status: Status = Status.APPLIED, **facts: Any) -> Re
     ],
 )
 def test_verdicts(status: Status, home_alive: bool, verdict: Verdict) -> None:
-    member = Member(worker=0, home="a")
+    member = WorkerState(worker=0, home="a")
     assert judge(member, report(status=status), ["a"] if home_alive else ["b"]) is verdict
 
 
 def test_no_report_is_no_proof_of_a_loss() -> None:
-    assert judge(Member(worker=0, home="a"), None, []) is Verdict.RETRY
+    assert judge(WorkerState(worker=0, home="a"), None, []) is Verdict.RETRY
 
 
 def test_thresholds_follow_partitioning_and_norm() -> None:
-    assert terms(keyed=False).theta(()) == {"counts": 100.0, "sums": 100.0, "keys": 0.0}
-    assert terms(keyed=True).theta(()) == {"counts": 400.0, "sums": 100.0, "keys": 0.0}
-    assert terms(keyed=True).theta(strikes(3)) == {"counts": 50.0, "sums": 12.5, "keys": 0.0}
-    assert set(terms(MiniBatch()).theta(()).values()) == {0.0}
-    assert set(terms(Nothing()).theta(()).values()) == {math.inf}
+    assert budget(keyed=False).theta(()) == {"counts": 100.0, "sums": 100.0, "keys": 0.0}
+    assert budget(keyed=True).theta(()) == {"counts": 400.0, "sums": 100.0, "keys": 0.0}
+    assert budget(keyed=True).theta(counted_failures(3)) == {"counts": 50.0, "sums": 12.5, "keys": 0.0}
+    assert set(budget(MiniBatch()).theta(()).values()) == {0.0}
+    assert set(budget(Nothing()).theta(()).values()) == {math.inf}
 
 
 def test_the_place_in_a_pipeline_lowers_thresholds() -> None:
     place = Place(workers=2, weight=1 / 4, fan_out=2, downstream=1)
-    agreed = Terms(tolerance=Approximate(1600.0, items=32), states=STATES, place=place)
+    agreed = ErrorBudget(tolerance=Approximate(1600.0, items=32), states=STATES, place=place)
     assert agreed.theta(()) == {"counts": 50.0, "sums": 50.0, "keys": 0.0}
-    assert agreed.items(()) == 1.0 and agreed.items(strikes(2)) == 0.25
+    assert agreed.items(()) == 1.0 and agreed.items(counted_failures(2)) == 0.25
 
 
 def test_a_loss_begins_a_new_incarnation_and_halves() -> None:
-    member = Member(worker=1, home="a", completed=3, chain=(ref(1),), hint=Hint.RESUME)
-    lost = member.lost(terms(), "b")
+    member = WorkerState(worker=1, home="a", completed=3, chain=(ref(1),), hint=Hint.RESUME)
+    lost = member.lost(budget(), "b")
     assert (lost.home, lost.incarnation, lost.failures, lost.completed, lost.hint) == ("b", 1, 1, 0, Hint.RECOVER)
-    assert terms().missing(lost.strikes) == {"counts": 100.0, "sums": 100.0, "keys": 0.0}
-    order = lost.order(7, terms(), 5)
-    assert (order.batch, order.chain, order.fence, order.home) == (7, (ref(1),), 5, "b")
-    assert order.theta == terms().theta(strikes(1)) and order.missing == terms().missing(lost.strikes)
+    assert budget().missing(lost.counted_failures) == {"counts": 100.0, "sums": 100.0, "keys": 0.0}
+    request = lost.request(7, budget(), 5)
+    assert (request.batch, request.chain, request.fence, request.home) == (7, (ref(1),), 5, "b")
+    assert request.theta == budget().theta(counted_failures(1)) and request.missing == budget().missing(
+        lost.counted_failures
+    )
 
 
 def test_losses_add_up_as_they_were() -> None:
     """Each with the threshold that was in force, whatever is in force now."""
-    member = Member(worker=1, home="a", completed=3).lost(terms(), "a")
-    again = member.applied(report(), terms()).lost(terms(), "a")
-    assert terms(Approximate(8.0)).missing(again.strikes) == {"counts": 150.0, "sums": 150.0, "keys": 0.0}
-    assert terms().realised([again.strikes, member.strikes])["counts"] == 250.0
-    assert terms(keyed=True).realised([again.strikes, member.strikes])["counts"] == 150.0
+    member = WorkerState(worker=1, home="a", completed=3).lost(budget(), "a")
+    again = member.applied(report(), budget()).lost(budget(), "a")
+    assert budget(Approximate(8.0)).missing(again.counted_failures) == {"counts": 150.0, "sums": 150.0, "keys": 0.0}
+    assert budget().realised([again.counted_failures, member.counted_failures])["counts"] == 250.0
+    assert budget(keyed=True).realised([again.counted_failures, member.counted_failures])["counts"] == 150.0
 
 
 def test_the_first_batch_after_a_loss_is_told_of_it() -> None:
-    member = Member(worker=1, home="a", completed=3, waiting=4, strikes=strikes(1))
-    lost = member.lost(terms(), "a")
+    member = WorkerState(worker=1, home="a", completed=3, waiting=4, counted_failures=counted_failures(1))
+    lost = member.lost(budget(), "a")
     assert (lost.waiting, lost.lost_items) == (0, 4)
-    order = lost.order(7, terms())
-    assert order.lost == terms().theta(strikes(1)) and order.lost_items == 4
-    assert lost.lost(terms(), "a").order(7, terms()).lost_items == 4, "an incarnation that was never told took them"
-    later = lost.applied(report(), terms()).order(8, terms())
+    request = lost.request(7, budget())
+    assert request.lost == budget().theta(counted_failures(1)) and request.lost_items == 4
+    assert lost.lost(budget(), "a").request(7, budget()).lost_items == 4, "an incarnation that was never told took them"
+    later = lost.applied(report(), budget()).request(8, budget())
     assert later.lost is None and later.lost_items == 0
-    assert Member(worker=1, home="a").order(0, terms()).lost is None
+    assert WorkerState(worker=1, home="a").request(0, budget()).lost is None
 
 
 def test_feedback_in_no_backup_waits() -> None:
-    member = Member(worker=1, home="a", waiting=3)
+    member = WorkerState(worker=1, home="a", waiting=3)
     sent = {"fed_back": {"source": 2, "other": 3}}
-    assert member.applied(report(**sent, feedback_durable=False), terms()).waiting == 5
-    assert member.applied(report(**sent), terms()).waiting == 0
+    assert member.applied(report(**sent, feedback_durable=False), budget()).waiting == 5
+    assert member.applied(report(**sent), budget()).waiting == 0
 
 
 def test_an_incarnation_that_completed_nothing_costs_nothing() -> None:
-    once = Member(worker=1, home="a", completed=3).lost(terms(), "a")
-    twice = once.lost(terms(), "a")
-    assert (twice.incarnation, twice.failures, twice.strikes) == (2, 1, once.strikes)
+    once = WorkerState(worker=1, home="a", completed=3).lost(budget(), "a")
+    twice = once.lost(budget(), "a")
+    assert (twice.incarnation, twice.failures, twice.counted_failures) == (2, 1, once.counted_failures)
     assert counts_as_failure(completed=1) and not counts_as_failure(completed=0)
 
 
 def test_nothing_is_missing_where_nothing_was_promised() -> None:
-    lost = Member(worker=0, home="a", completed=1).lost(terms(Nothing()), "a")
-    assert set(terms(Nothing()).missing(lost.strikes).values()) == {0.0}
-    assert set(terms(Nothing()).realised([lost.strikes]).values()) == {math.inf}
+    lost = WorkerState(worker=0, home="a", completed=1).lost(budget(Nothing()), "a")
+    assert set(budget(Nothing()).missing(lost.counted_failures).values()) == {0.0}
+    assert set(budget(Nothing()).realised([lost.counted_failures]).values()) == {math.inf}
     assert lost.incarnation == 1
 
 
 def test_a_batch_extends_the_chain_and_a_full_image_replaces_it() -> None:
-    member = Member(worker=0, home="a", chain=(ref(1), ref(2)), hint=Hint.RECOVER, recheck=True)
-    plain = member.applied(report(), terms())
+    member = WorkerState(worker=0, home="a", chain=(ref(1), ref(2)), hint=Hint.RECOVER, recheck=True)
+    plain = member.applied(report(), budget())
     assert (plain.chain, plain.completed, plain.hint, plain.recheck) == (member.chain, 1, Hint.RESUME, False)
-    partial = plain.applied(report(backups=(ref(3),)), terms())
+    partial = plain.applied(report(backups=(ref(3),)), budget())
     assert partial.chain == (ref(1), ref(2), ref(3)) and partial.completed == 2
-    full = partial.applied(report(backups=(ref(4, full=True),)), terms())
+    full = partial.applied(report(backups=(ref(4, full=True),)), budget())
     assert full.chain == (ref(4, full=True),) and full.previous == partial.chain
 
 
 def test_orders_name_backups_only_for_recoveries() -> None:
-    member = Member(worker=0, home="a", chain=(ref(1),), previous=(ref(0),), hint=Hint.RESUME)
-    assert member.order(1, terms()).chain == () and member.order(1, terms()).previous == ()
-    assert member.lost(terms(), "a").order(1, terms()).previous == (ref(0),)
+    member = WorkerState(worker=0, home="a", chain=(ref(1),), previous=(ref(0),), hint=Hint.RESUME)
+    assert member.request(1, budget()).chain == () and member.request(1, budget()).previous == ()
+    assert member.lost(budget(), "a").request(1, budget()).previous == (ref(0),)
 
 
 def test_a_full_image_is_ordered_when_the_rule_says_so() -> None:
     rule = CompactionRule(floor_cells=20)
-    agreed = Terms(tolerance=MiniBatch(), states=STATES, place=Place(), compaction=rule)
-    assert not Member(worker=0, home="a", chain=(ref(1),)).order(1, agreed).full
-    assert Member(worker=0, home="a", chain=(ref(1), ref(2))).order(1, agreed).full
+    agreed = ErrorBudget(tolerance=MiniBatch(), states=STATES, place=Place(), compaction=rule)
+    assert not WorkerState(worker=0, home="a", chain=(ref(1),)).request(1, agreed).full
+    assert WorkerState(worker=0, home="a", chain=(ref(1), ref(2))).request(1, agreed).full
 
 
 def test_a_record_says_what_the_next_driver_needs() -> None:
     chains = {"chain": (ref(1),), "previous": (ref(0),)}
-    struck = strikes(2)
-    member = Member(worker=2, home="b", incarnation=3, strikes=struck, completed=5, waiting=7, **chains)
-    record = member.record(terms())
+    affected = counted_failures(2)
+    member = WorkerState(worker=2, home="b", incarnation=3, counted_failures=affected, completed=5, waiting=7, **chains)
+    record = member.record(budget())
     assert (record.worker, record.host, record.incarnation, record.failures, record.completed) == (2, "b", 3, 2, 5)
-    assert (record.chain, record.previous, record.theta) == ((ref(1),), (ref(0),), terms().theta(struck))
+    assert (record.chain, record.previous, record.theta) == ((ref(1),), (ref(0),), budget().theta(affected))
     assert record.waiting == 7
-    assert tuple(Strike.from_json(json.loads(json.dumps(strike))) for strike in record.strikes) == struck
+    assert (
+        tuple(
+            CountedFailure.from_json(json.loads(json.dumps(counted_failure)))
+            for counted_failure in record.counted_failures
+        )
+        == affected
+    )
 
 
 def test_digests_agree_only_if_all_workers_saw_the_same_outputs() -> None:
@@ -190,9 +198,9 @@ def test_digests_agree_only_if_senders_still_keep_what_was_applied() -> None:
 
 def test_reports_survive_the_segment_they_are_kept_in() -> None:
     kept = report(3, backups=(ref(1),), consumed={"0": "x"}, items=5, damaged=("object-9",), drift={"counts": 1.5})
-    assert Report.from_json(json.loads(json.dumps(kept.to_json()))) == kept
+    assert TaskReport.from_json(json.loads(json.dumps(kept.to_json()))) == kept
     seen = PaneReport(worker=3, latest=9.5, panes=frozenset({7, -1}), late=2, unplaced=1)
     sent = report(3, panes=seen, produced={"all": "x"}, fed_back={"source": 2}, feedback_durable=False)
-    assert Report.from_json(json.loads(json.dumps(sent.to_json()))) == sent
+    assert TaskReport.from_json(json.loads(json.dumps(sent.to_json()))) == sent
     failed = report(status=Status.FAILED, error=OperatorFailed("no", batch=1, worker=0, trace=""))
-    assert Report.from_json(failed.to_json()).error is None
+    assert TaskReport.from_json(failed.to_json()).error is None

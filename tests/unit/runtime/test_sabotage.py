@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from afspark.coordinator.recovery.error_budget import ErrorBudget
+from afspark.coordinator.worker_state import Verdict, judge
 from afspark.model.states.cells import CellState
 from afspark.policies import Approximate
-from afspark.runtime.faults import FaultPlan, Phase, Strike
-from afspark.runtime.roster import Verdict, judge
-from afspark.runtime.segment import Segment
-from afspark.runtime.terms import Terms
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
+from afspark.resident import Segment
 from afspark.store import Ledger, RecordLog, WorkerRecord
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import die
@@ -24,7 +24,9 @@ from tests.unit.runtime.test_engine_placement import Half, one_reading, salted
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 Scenario = Callable[[MakeRig], None]
-EVERY_SECOND = FaultPlan(frozenset(Strike(batch, Phase.BETWEEN) for batch in (1, 3, 5, 7)), "every second")
+EVERY_SECOND = FaultPlan(
+    frozenset(InjectedFailure(batch, FaultPhase.BETWEEN) for batch in (1, 3, 5, 7)), "every second"
+)
 
 
 def killed_half_way(make_rig: MakeRig) -> None:
@@ -77,9 +79,9 @@ def driver_restarts_after_a_loss(make_rig: MakeRig) -> None:
 
 def killed_after_the_backup(make_rig: MakeRig) -> None:
     """The process dies between writing its backup and ending the batch; a batch later the host is lost."""
-    rig, truth = make_rig(tolerance=Approximate(80.0), faults=plan(Phase.BACKING_UP, 2))
+    rig, truth = make_rig(tolerance=Approximate(80.0), faults=plan(FaultPhase.BACKING_UP, 2))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("afspark.runtime.faults.destroy", lambda segment: die())
+        patch.setattr("afspark.task.fault_injection.destroy", lambda segment: die())
         rig.go(3)
     assert rig.ledger == []
     rig.lose()
@@ -110,7 +112,7 @@ def map_outputs_are_lost(make_rig: MakeRig) -> None:
 
 
 def host_is_lost(make_rig: MakeRig) -> None:
-    rig, truth = make_rig(faults=plan(Phase.COMMITTING, 3))
+    rig, truth = make_rig(faults=plan(FaultPhase.COMMITTING, 3))
     rig.go()
     assert rig.counts() == truth
     assert all(entry.recovery.covered for entry in rig.ledger)
@@ -118,7 +120,7 @@ def host_is_lost(make_rig: MakeRig) -> None:
 
 def input_is_not_replayed(make_rig: MakeRig) -> None:
     """A loss in the middle of a batch: the batch must run again on the restored state."""
-    rig, truth = make_rig(faults=plan(Phase.APPLYING, 3))
+    rig, truth = make_rig(faults=plan(FaultPhase.APPLYING, 3))
     rig.go()
     assert rig.counts() == truth
 
@@ -133,31 +135,31 @@ def newest_record_wins(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_census(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("afspark.runtime.workforce.take_census", lambda sc, **where: [])
+    patch.setattr("afspark.coordinator.worker_group.find_survivors", lambda sc, **where: [])
 
 
 def failures_do_not_count(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("afspark.runtime.roster.counts_as_failure", lambda *, completed, steps=False: False)
+    patch.setattr("afspark.coordinator.worker_state.counts_as_failure", lambda *, completed, steps=False: False)
 
 
 def thresholds_stay(patch: pytest.MonkeyPatch) -> None:
-    real = Terms.theta
-    patch.setattr(Terms, "theta", lambda terms, strikes, pane=None: real(terms, (), pane))
+    real = ErrorBudget.theta
+    patch.setattr(ErrorBudget, "theta", lambda budget, counted_failures, pane=None: real(budget, (), pane))
 
 
 def ledger_forgets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ledger, "_read", lambda ledger: {})
-    patch.setattr("afspark.runtime.roster.Member.record", _without_failures)
+    patch.setattr("afspark.coordinator.worker_state.WorkerState.record", _without_failures)
 
 
-def _without_failures(member: Any, terms: Terms) -> Any:
+def _without_failures(member: Any, budget: ErrorBudget) -> Any:
     return WorkerRecord(
         worker=member.worker,
         incarnation=member.incarnation,
         failures=0,
         completed=member.completed,
         host=member.home,
-        theta=terms.theta(()),
+        theta=budget.theta(()),
         chain=member.chain,
         previous=member.previous,
     )
@@ -179,11 +181,11 @@ def astray_means_lost(patch: pytest.MonkeyPatch) -> None:
         verdict = judge(member, report, alive)
         return Verdict.LOST if report is not None and report.status.value == "misplaced" else verdict
 
-    patch.setattr("afspark.runtime.workforce.judge", judge_badly)
+    patch.setattr("afspark.coordinator.worker_group.judge", judge_badly)
 
 
 def digests_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("afspark.runtime.engine.digests_agree", lambda reports, produced: True)
+    patch.setattr("afspark.coordinator.batch_loop.digests_agree", lambda reports, produced: True)
 
 
 def backups_never_arrive(patch: pytest.MonkeyPatch) -> None:

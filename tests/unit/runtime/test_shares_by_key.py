@@ -13,13 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.errors import UsageError
+from afspark.graph.node import SOURCE, Edge, Node
+from afspark.graph.pipeline import Pipeline
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, HeapColumns, StateSpec
 from afspark.policies import Approximate
-from afspark.runtime.exchange import owners
-from afspark.runtime.pipeline import SOURCE, Edge, Node, Pipeline
-from afspark.runtime.sources import Source
+from afspark.protocol.parcels import owners
+from afspark.sources import Source
 from tests.unit.runtime.conftest import MakeRig
 
 WORKERS = 4
@@ -107,7 +109,7 @@ def test_a_table_stays_inside_its_bound_whatever_its_key(make_rig: MakeRig, oper
     rig, words_in = make_rig(
         batches=15, slots={"a": 2, "b": 2}, pipeline=lambda source: single(operator, theta, source)
     )
-    assert rig.start().pipeline.terms(rig.driver.pipeline.nodes[0]).theta(()) == {"counts": theta / 2 / share}
+    assert ErrorBudget.of(rig.start().pipeline, rig.driver.pipeline.nodes[0]).theta(()) == {"counts": theta / 2 / share}
     for batch in range(14):
         rig.go(1)
         if batch % 2:

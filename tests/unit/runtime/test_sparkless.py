@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from afspark.graph.node import SOURCE, Edge, Node
+from afspark.graph.pipeline import Pipeline
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, Numeric, StateSpec
 from afspark.model.windows import Hopping, Punctuation
 from afspark.policies import MiniBatch
-from afspark.runtime.pipeline import SOURCE, Edge, Node, Pipeline
-from afspark.runtime.sources import Source, TextFiles
+from afspark.sources import Source, TextFiles
 from tests.unit.runtime.conftest import MakeRig, write_words
 from tests.unit.runtime.sparkless import Rig
 

@@ -14,20 +14,24 @@ import pytest
 from afspark.errors import StoreError
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
-from afspark.push.drain import Pulled
-from afspark.push.workerwire import NO_BACKUP, Attached, BackupNumber
-from afspark.runtime.exchange import Packet
-from afspark.runtime.faults import FaultPlan, Phase
-from afspark.runtime.ingest import Ingest
-from afspark.runtime.intake import Intake, LaneFeed
-from afspark.runtime.lifecycle import MOST_STEPS, Hint, Present
-from afspark.runtime.orders import Mission, Order, Report, Status
-from afspark.runtime.segment import SegmentAddress, header, process_cache
-from afspark.runtime.steps import Passage, find_unnamed
-from afspark.runtime.worker import attend
-from afspark.runtime.writes import Writes
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan
+from afspark.protocol.lifecycle import MOST_STEPS, Hint, Present
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.parcels import Packet
+from afspark.protocol.reports import Status, TaskReport
+from afspark.protocol.requests import TaskRequest
+from afspark.push.consumer.lane_client import Pulled
+from afspark.push.wire.worker_messages import NO_BACKUP, Attached, BackupNumber
+from afspark.resident import SegmentAddress, header, process_cache
 from afspark.store import ObjectRef, Store, load_chain, open_store
 from afspark.store.base import Names
+from afspark.task.backup_writes import BackupWrites
+from afspark.task.ingest import Ingest
+from afspark.task.intake import Intake
+from afspark.task.lane_feed import LaneFeed
+from afspark.task.step_progress import StepProgress
+from afspark.task.unnamed_backups import find_unnamed
+from afspark.task.worker import attend
 
 A = "a/1"
 
@@ -75,7 +79,7 @@ def ref(name: str) -> ObjectRef:
 
 
 def test_a_backup_is_durable_when_it_is_written_and_not_before(store: GatedStore) -> None:
-    writes = Writes(store)
+    writes = BackupWrites(store)
     store.gate.clear()
     writes.begin(ref("one"), b"data")
     assert not writes.wait(0.0)
@@ -86,7 +90,7 @@ def test_a_backup_is_durable_when_it_is_written_and_not_before(store: GatedStore
 
 
 def test_backups_are_written_one_after_the_other(store: GatedStore) -> None:
-    writes = Writes(store)
+    writes = BackupWrites(store)
     for name in ("one", "two", "three"):
         writes.begin(ref(name), b"data")
         assert len(writes.durable) == len(writes.all) - 1
@@ -95,7 +99,7 @@ def test_backups_are_written_one_after_the_other(store: GatedStore) -> None:
 
 
 def test_a_failed_write_is_raised_once_by_whoever_waits(store: GatedStore) -> None:
-    writes = Writes(store)
+    writes = BackupWrites(store)
     store.refuses = True
     writes.begin(ref("one"), b"data")
     with pytest.raises(StoreError):
@@ -142,7 +146,7 @@ class FakeLane:
         self.empty += 1
         return []
 
-    def settle(self, positions: Mapping[str, int]) -> bool:
+    def stop_logging(self, positions: Mapping[str, int]) -> bool:
         return False
 
     def _confirm(self, positions: Mapping[str, int]) -> None:
@@ -162,8 +166,8 @@ class Bench:
     exact: bool = True
 
     @property
-    def mission(self) -> Mission:
-        return Mission(
+    def config(self) -> OperatorConfig:
+        return OperatorConfig(
             query_id="q",
             fingerprint="f",
             operator_name="tally",
@@ -179,25 +183,25 @@ class Bench:
             exact=self.exact,
         )
 
-    def order(self, **changes: Any) -> Order:
-        order = Order(
+    def request(self, **changes: Any) -> TaskRequest:
+        request = TaskRequest(
             worker=0, batch=1, incarnation=1, hint=Hint.CREATE, fence=0, home="a", theta={"seen": 0.0}, missing={}
         )
-        return replace(order, **changes)
+        return replace(request, **changes)
 
     def run(
         self,
         lane: FakeLane,
         *,
-        probe: Callable[[Phase], None] = lambda phase: None,
+        probe: Callable[[FaultPhase], None] = lambda phase: None,
         **changes: Any,
-    ) -> Report:
+    ) -> TaskReport:
         def ingest(packets: Any) -> Ingest:
             return Ingest(list[Packet](packets), ())
 
         feed = LaneFeed("", Intake(lane, seconds=3, clock=lambda: float(lane.empty)), ingest, start={})
-        order = self.order(**changes)
-        return attend(self.mission, order, Tally(), feed, SegmentAddress(self.place), "a", probe)
+        request = self.request(**changes)
+        return attend(self.config, request, Tally(), feed, SegmentAddress(self.place), "a", probe)
 
     def restored(self, backups: Sequence[ObjectRef]) -> dict[int, int]:
         """What a host that has lost its state would find."""
@@ -223,9 +227,9 @@ def test_the_next_portion_is_applied_while_a_backup_is_written(bench: Bench) -> 
     lane = FakeLane([[1, 2], [3]])
     applied = 0
 
-    def probe(phase: Phase) -> None:
+    def probe(phase: FaultPhase) -> None:
         nonlocal applied
-        if phase is Phase.APPLYING:
+        if phase is FaultPhase.APPLYING:
             applied += 1
             if applied == 3:
                 # After the items and the end of the first step: the second one is at work.
@@ -246,8 +250,8 @@ def test_a_process_that_dies_while_a_backup_is_written_leaves_nothing_unsure(ben
     """Its successor makes durable what the state takes for durable, before it confirms anything."""
     lane = FakeLane([[1, 2], [3]])
 
-    def die(phase: Phase) -> None:
-        if phase is Phase.APPLYING and bench.store.begun and lane.confirmed == 0 and not bench.store.gate.is_set():
+    def die(phase: FaultPhase) -> None:
+        if phase is FaultPhase.APPLYING and bench.store.begun and lane.confirmed == 0 and not bench.store.gate.is_set():
             raise Died
 
     bench.store.gate.clear()
@@ -283,17 +287,17 @@ def test_a_lost_host_goes_on_from_the_last_durable_step_and_gets_the_rest_again(
     lane = FakeLane([[1, 2], [3], [4, 5]])
     steps = 0
 
-    def die(phase: Phase) -> None:
+    def die(phase: FaultPhase) -> None:
         nonlocal steps
-        steps += phase is Phase.BACKING_UP
+        steps += phase is FaultPhase.BACKING_UP
         if steps == 2:
             raise Died
 
     with pytest.raises(Died):
         bench.run(lane, probe=die)
     process_cache().clear()
-    order = bench.order(hint=Hint.RECOVER, incarnation=2)
-    found = find_unnamed(bench.mission, order).passage
+    request = bench.request(hint=Hint.RECOVER, incarnation=2)
+    found = find_unnamed(bench.config, request).progress
     assert found is not None and lane.confirmed <= found.positions[A]
     report = bench.run(lane, hint=Hint.RECOVER, incarnation=2)
     assert report.positions == {A: 5}
@@ -304,10 +308,10 @@ def test_a_batch_ends_before_its_steps_can_no_longer_be_counted(bench: Bench) ->
     lane = FakeLane([[1, 2], [3], [4, 5]])
     steps = 0
 
-    def almost_all_steps(phase: Phase) -> None:
+    def almost_all_steps(phase: FaultPhase) -> None:
         nonlocal steps
-        steps += phase is Phase.BACKING_UP
-        if steps == 1 and phase is Phase.BACKING_UP:
+        steps += phase is FaultPhase.BACKING_UP
+        if steps == 1 and phase is FaultPhase.BACKING_UP:
             with (bench.place / header.HEADER).open("r+b") as file:
                 slots = header.map_header(file.fileno())
                 assert slots[header.SLOT_WORD] == header.pack(0, True)
@@ -321,5 +325,5 @@ def test_a_batch_ends_before_its_steps_can_no_longer_be_counted(bench: Bench) ->
 
 
 def test_a_note_tells_whether_a_backup_was_under_way() -> None:
-    for passage in (Passage(positions={A: 3}, writing=True), Passage(positions={A: 3})):
-        assert Passage.from_text(passage.to_text()) == passage
+    for progress in (StepProgress(positions={A: 3}, writing=True), StepProgress(positions={A: 3})):
+        assert StepProgress.from_text(progress.to_text()) == progress

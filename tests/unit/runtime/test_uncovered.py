@@ -10,9 +10,9 @@ import pytest
 
 import afspark
 from afspark.cli.main import main
+from afspark.coordinator.told_bounds import in_force, told
 from afspark.model.windows import Hopping, Sliding, Window
 from afspark.policies import Approximate, MiniBatch, Tolerance
-from afspark.runtime.assurance import in_force, told
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Rig, die
 
@@ -24,7 +24,7 @@ def damage(path: Path) -> None:
 
 
 def bound(rig: Rig, window: int | None = None) -> float:
-    (found,) = told(rig.crew(), window).values()
+    (found,) = told(rig.run_of(), window).values()
     return found
 
 
@@ -45,7 +45,7 @@ def test_after_a_damaged_backup_there_is_no_bound_any_more(
     rig.start()
     rig.driver.ready()
     assert bound(rig) == math.inf, "a new driver tells the same"
-    (entry, _) = in_force(rig.crew())
+    (entry, _) = in_force(rig.run_of())
     assert not entry["covered"] and "no bound holds since batch 5" in entry["why"]
     (operator,) = afspark.inspect(rig.checkpoint, segments=rig.segments).operators
     assert operator.bounds == {"counts": math.inf}
@@ -59,7 +59,7 @@ def test_covered_losses_keep_their_bound(make_rig: MakeRig) -> None:
     rig.go(3)
     rig.lose(0)
     rig.go(1)
-    assert bound(rig) == 50.0 and all(entry["covered"] for entry in in_force(rig.crew()))
+    assert bound(rig) == 50.0 and all(entry["covered"] for entry in in_force(rig.run_of()))
     (operator,) = afspark.inspect(rig.checkpoint, segments=rig.segments).operators
     assert operator.bounds == {"counts": 50.0}
 

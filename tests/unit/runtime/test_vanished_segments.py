@@ -12,10 +12,10 @@ import pytest
 from afspark.algorithms import WordCount
 from afspark.errors import OperatorFailed, WorkerFailed
 from afspark.policies import Approximate, MiniBatch, Tolerance
-from afspark.runtime import worker
-from afspark.runtime.faults import Phase
-from afspark.runtime.segment import Segment
-from afspark.runtime.segment.columns import MappedColumns
+from afspark.protocol.fault_plan import FaultPhase
+from afspark.resident import Segment
+from afspark.resident.mapped_columns import MappedColumns
+from afspark.task import worker
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Rig
 from tests.unit.runtime.test_engine_failures import worst
@@ -66,16 +66,16 @@ def test_between_two_batches(make_rig: MakeRig, vanish: Callable[[Path], None], 
     check(rig, truth, tolerance)
 
 
-@pytest.mark.parametrize("phase", [Phase.BETWEEN, Phase.APPLYING, Phase.BACKING_UP])
-def test_at_every_phase_of_a_batch(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch, phase: Phase) -> None:
-    rig, truth = make_rig(keyed=phase is Phase.APPLYING)
+@pytest.mark.parametrize("phase", [FaultPhase.BETWEEN, FaultPhase.APPLYING, FaultPhase.BACKING_UP])
+def test_at_every_phase_of_a_batch(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch, phase: FaultPhase) -> None:
+    rig, truth = make_rig(keyed=phase is FaultPhase.APPLYING)
     act = once(rig, all_of_it)
 
-    def strike(faults: Any, batch: int, found: Phase, directory: Path) -> None:
+    def inject_failure(faults: Any, batch: int, found: FaultPhase, directory: Path) -> None:
         if found is phase:
             act(directory)
 
-    monkeypatch.setattr(worker, "strike", strike)
+    monkeypatch.setattr(worker, "inject_failure", inject_failure)
     check(rig, truth, MiniBatch())
 
 

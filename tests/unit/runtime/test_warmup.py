@@ -13,8 +13,8 @@ from afspark.algorithms.grep import Grep
 from afspark.algorithms.heavy_hitters import HeavyHitters
 from afspark.algorithms.logistic_regression import GlobalRegression, LocalRegression, open_model
 from afspark.bench.alone import Kernel, shares_of
-from afspark.runtime.sources import Clicks, Higgs, Packets, ZipfWords
-from afspark.runtime.warmup import warm_up
+from afspark.sources import Clicks, Higgs, Packets, ZipfWords
+from afspark.task.warmup import warm_up
 
 def compiled():
     return {

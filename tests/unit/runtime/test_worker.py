@@ -12,15 +12,18 @@ import pytest
 from afspark.errors import UsageError
 from afspark.model.operator import Operator
 from afspark.model.states import Numeric, StateSpec
-from afspark.runtime.exchange import Packet
-from afspark.runtime.faults import FaultPlan, Phase
-from afspark.runtime.ingest import Ingest
-from afspark.runtime.lifecycle import RESTORING, Hint, Present
-from afspark.runtime.orders import Mission, Order, Report, Status
-from afspark.runtime.segment import SegmentAddress, process_cache
-from afspark.runtime.shift import Feed, feedback_for
-from afspark.runtime.worker import attend
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan
+from afspark.protocol.lifecycle import RESTORING, Hint, Present
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.parcels import Packet
+from afspark.protocol.ports import feedback_for
+from afspark.protocol.reports import Status, TaskReport
+from afspark.protocol.requests import TaskRequest
+from afspark.resident import SegmentAddress, process_cache
 from afspark.store import open_store
+from afspark.task.feed import Feed
+from afspark.task.ingest import Ingest
+from afspark.task.worker import attend
 
 
 class Sum(Operator):
@@ -38,7 +41,7 @@ class Sum(Operator):
             self.context.outbox.feed_back(items, to=self.to)
 
 
-Attend = Callable[..., Report]
+Attend = Callable[..., TaskReport]
 
 
 @pytest.fixture
@@ -49,7 +52,7 @@ def place(tmp_path: Path) -> Path:
 @pytest.fixture
 def task(tmp_path: Path, place: Path) -> Iterator[Attend]:
     """Runs a task of worker 0 for batch 1, which brings the numbers 1 to 3."""
-    mission = Mission(
+    config = OperatorConfig(
         query_id="q",
         fingerprint="f",
         operator_name="sum",
@@ -70,13 +73,13 @@ def task(tmp_path: Path, place: Path) -> Iterator[Attend]:
         fence: int,
         operator: Operator | None = None,
         address: SegmentAddress | None = None,
-        probe: Callable[[Phase], None] = lambda phase: None,
-    ) -> Report:
-        order = Order(
+        probe: Callable[[FaultPhase], None] = lambda phase: None,
+    ) -> TaskReport:
+        request = TaskRequest(
             worker=0, batch=1, incarnation=1, hint=hint, fence=fence, home="a", theta={"sum": 0.0}, missing={"sum": 0.0}
         )
         feed = Feed([("", Ingest([Packet(pa.record_batch({"n": [1, 2, 3]}))], ()))])
-        return attend(mission, order, operator or Sum(), feed, address or SegmentAddress(place), "a", probe)
+        return attend(config, request, operator or Sum(), feed, address or SegmentAddress(place), "a", probe)
 
     yield run
     process_cache().clear()
@@ -116,8 +119,8 @@ class Died(BaseException):
 def test_a_zombie_does_not_finish_a_recovery_that_was_interrupted(task: Attend, place: Path) -> None:
     """The fence is there before the state is whole, so that nobody older builds it anew."""
 
-    def die(phase: Phase) -> None:
-        if phase is Phase.RECOVERING:
+    def die(phase: FaultPhase) -> None:
+        if phase is FaultPhase.RECOVERING:
             raise Died
 
     with pytest.raises(Died):

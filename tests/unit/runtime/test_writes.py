@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from afspark.runtime.writes import Writes
 from afspark.store import ObjectRef
+from afspark.task.backup_writes import BackupWrites
 
 
 class Ended(BaseException):
@@ -28,7 +28,7 @@ def ref(name: str) -> ObjectRef:
 
 @pytest.mark.parametrize("failure", [OSError("full"), Ended()])
 def test_a_write_that_did_not_return_is_told_and_not_counted(failure: BaseException) -> None:
-    writes = Writes(Store(failure))  # type: ignore[arg-type]
+    writes = BackupWrites(Store(failure))  # type: ignore[arg-type]
     writes.begin(ref("a"), b"data")
     with pytest.raises(type(failure)):
         writes.wait()
@@ -37,7 +37,7 @@ def test_a_write_that_did_not_return_is_told_and_not_counted(failure: BaseExcept
 
 def test_backups_become_durable_in_order() -> None:
     store = Store()
-    writes = Writes(store)  # type: ignore[arg-type]
+    writes = BackupWrites(store)  # type: ignore[arg-type]
     for name in ("a", "b"):
         writes.begin(ref(name), b"data")
     assert writes.wait() and store.names == ["a", "b"]

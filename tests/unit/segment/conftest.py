@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from afspark.runtime.lifecycle import Identity
-from afspark.runtime.segment import Segment
+from afspark.protocol.lifecycle import Identity
+from afspark.resident import Segment
 
 
 @pytest.fixture

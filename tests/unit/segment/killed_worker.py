@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from afspark.runtime.segment import Segment
+from afspark.resident import Segment
 from tests.unit.segment.journalled import JournalledArray
 
 PARTS = 8

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from afspark.errors import SegmentError
-from afspark.runtime.lifecycle import Identity
-from afspark.runtime.segment import Segment, SegmentCache, process_cache
+from afspark.protocol.lifecycle import Identity
+from afspark.resident import Segment, SegmentCache, process_cache
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from afspark.errors import NoSpace, SegmentError
 from afspark.model.states import HashTable, Set, Vector
 from afspark.model.states.columns import Columns
-from afspark.runtime.panes import Panes
-from afspark.runtime.segment import MappedColumns
-from afspark.runtime.segment.openfolder import OpenFolder
+from afspark.resident import MappedColumns
+from afspark.resident.open_folder import OpenFolder
+from afspark.task.pane_states import PaneStates
 
 INT = np.dtype(np.int64)
 
@@ -192,7 +192,7 @@ def test_the_folder_is_listed_once_however_many_states_are_in_it(
         list_folder = getattr(os, name)
         monkeypatch.setattr(os, name, lambda path=".", call=list_folder: listed.append(path) or call(path))
     columns = MappedColumns(OpenFolder(tmp_path))
-    panes = Panes(columns, {"n": spec}, paned=True)
+    panes = PaneStates(columns, {"n": spec}, paned=True)
     for pane in range(50):
         panes.of(pane)
     panes.drop_below(25)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from afspark.runtime.host import alive_parents, executor_pid, spark_host
+from afspark.resident.spark_host import alive_parents, executor_pid, spark_host
 
 
 class FakeProc:

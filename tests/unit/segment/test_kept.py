@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from afspark.errors import SegmentError
-from afspark.runtime.lifecycle import Identity
-from afspark.runtime.segment import Segment
+from afspark.protocol.lifecycle import Identity
+from afspark.resident import Segment
 from tests.unit.segment.test_segment import apply, reopened
 
 

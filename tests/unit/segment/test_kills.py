@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from afspark.runtime.lifecycle import Identity
-from afspark.runtime.segment import Segment
+from afspark.protocol.lifecycle import Identity
+from afspark.resident import Segment
 from tests.unit.segment.journalled import INT, JournalledArray
 from tests.unit.segment.killed_worker import PARTS, touched
 

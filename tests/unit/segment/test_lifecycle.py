@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from afspark.runtime import lifecycle
-from afspark.runtime.lifecycle import (
+from afspark.protocol import lifecycle
+from afspark.protocol.lifecycle import (
     FORMAT_VERSION,
     RESTORING,
     TRANSITIONS,

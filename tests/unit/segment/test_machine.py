@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from afspark.runtime.lifecycle import Absent, Action, Hint, Identity, Wanted, decide
-from afspark.runtime.segment import Segment, SegmentCache
+from afspark.protocol.lifecycle import Absent, Action, Hint, Identity, Wanted, decide
+from afspark.resident import Segment, SegmentCache
 from tests.unit.segment.journalled import JournalledArray
 
 ME = Identity(query_id="q", fingerprint="f", operator="count", worker=0, workers=1)

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from afspark.errors import SegmentBusy, SegmentError
-from afspark.runtime.lifecycle import Identity
-from afspark.runtime.segment import Segment, SegmentAddress, SegmentRoot, Survivor, process_cache, root
+from afspark.protocol.lifecycle import Identity
+from afspark.resident import Segment, SegmentAddress, SegmentRoot, Survivor, process_cache
+from afspark.resident import segment_root as root
 from afspark.store import claim, identify, open_store
 
 DAY = 86_400.0

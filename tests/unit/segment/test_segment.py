@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from afspark.errors import NoSpace, SegmentBusy, SegmentError
-from afspark.runtime.lifecycle import MOST_STEPS, NONE_APPLIED, RESTORING, Absent, Foreign, Identity, Present
-from afspark.runtime.segment import Segment, examine, header
-from afspark.runtime.segment.openfolder import OpenFolder
+from afspark.protocol.lifecycle import MOST_STEPS, NONE_APPLIED, RESTORING, Absent, Foreign, Identity, Present
+from afspark.resident import Segment, examine, header
+from afspark.resident.open_folder import OpenFolder
 
 INT = np.dtype(np.int64)
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afspark.errors import CheckpointError, CorruptObject, ForeignObject
-from afspark.runtime.sources import Chunk, Planner, TextFiles
-from afspark.runtime.sources import filelog as module
-from afspark.runtime.sources.filelog import FileLog
-from afspark.runtime.sources.files import FoundFile
+from afspark.sources import Chunk, Planner, TextFiles
+from afspark.sources import file_log as module
+from afspark.sources.file_log import FileLog
+from afspark.sources.file_source import FoundFile
 from tests.unit.sources.conftest import DictStore
 
 

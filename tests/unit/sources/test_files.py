@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from afspark.errors import InputError, UsageError
-from afspark.runtime.sources.files import absolute, exists, find_files, open_file, require_files
+from afspark.sources.file_source import absolute, exists, find_files, open_file, require_files
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from afspark.errors import UsageError
-from afspark.runtime.sources import Chunk, Packets, Source, ZipfWords
-from afspark.runtime.sources.packets import MEAN_PAYLOAD
+from afspark.sources import Chunk, Packets, Source, ZipfWords
+from afspark.sources.generated_packets import MEAN_PAYLOAD
 from tests.unit.sources.conftest import DictStore
 
 

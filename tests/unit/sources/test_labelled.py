@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from afspark.errors import InputError, UsageError
 from afspark.model.kernels.libsvm import parse_libsvm
-from afspark.runtime.sources import Clicks, CsvFiles, Higgs, LibsvmFiles, Source, source_from_json
+from afspark.sources import Clicks, CsvFiles, Higgs, LibsvmFiles, Source, source_from_json
 from tests.unit.sources.conftest import DictStore
 
 GENERATORS: list[Callable[..., Source]] = [Clicks, Higgs]

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from afspark.errors import InputError, UsageError
-from afspark.runtime.sources import Chunk, ParquetFiles, Source
+from afspark.sources import Chunk, ParquetFiles, Source
 from tests.unit.sources.conftest import DictStore
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from afspark.errors import InputError, UsageError
 from afspark.model.kernels.captures import Chain
-from afspark.runtime.sources import PcapFiles, source_from_json
+from afspark.sources import PcapFiles, source_from_json
 from tests.unit.sources.captures import Capture, ethernet, ipv4, ipv6
 from tests.unit.sources.conftest import DictStore
 
@@ -123,7 +123,7 @@ def test_every_packet_is_read_once_however_a_file_is_cut(tmp_path: Path, chunk_b
 
 @pytest.mark.parametrize("window", [1 << 9, 1 << 12])
 def test_windows_do_not_matter(tmp_path: Path, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("afspark.runtime.sources.pcap._WINDOW", window)
+    monkeypatch.setattr("afspark.sources.pcap_files._WINDOW", window)
     capture, rows = many(200)
     data = bytearray(capture.to_bytes())
     at = len(capture.header()) + sum(map(len, capture.records[:100]))

@@ -12,16 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afspark.errors import UsageError
-from afspark.runtime.sources import (
-    Packets,
-    ParquetFiles,
-    Source,
-    TextFiles,
-    ZipfWords,
-    share,
-    source_from_json,
-)
-from afspark.runtime.sources.source import require_columns
+from afspark.sources import Packets, ParquetFiles, Source, TextFiles, ZipfWords, share, source_from_json
+from afspark.sources.source import require_columns
 
 SOURCES = [
     TextFiles("/in/*.txt", blocks=False, chunk_bytes=77),

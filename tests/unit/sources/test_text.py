@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afspark.errors import InputError, UsageError
-from afspark.runtime.sources import Chunk, LogStore, Source, TextFiles, text
-from afspark.runtime.sources.text import block_ends, split_lines
+from afspark.sources import Chunk, LogStore, Source, TextFiles
+from afspark.sources import text_files as text
+from afspark.sources.text_files import block_ends, split_lines
 from tests.unit.sources.conftest import DictStore
 
 LINE = st.one_of(st.just(b""), st.binary(max_size=30).map(lambda b: b.replace(b"\n", b"")))

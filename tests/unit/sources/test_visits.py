@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from afspark.errors import UsageError
-from afspark.runtime.sources import Visits, source_from_json
+from afspark.sources import Visits, source_from_json
 from tests.unit.sources.conftest import DictStore
 
 

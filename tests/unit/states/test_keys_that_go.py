@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from afspark.model.kernels import cells as cell_kernel
+from afspark.model.kernels import cell_kernels as cell_kernel
 from afspark.model.states import HashTable, HeapColumns, Set, StateSpec
 from afspark.model.states.keyed import REBUILD_FLOOR
 

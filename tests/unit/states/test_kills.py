@@ -18,7 +18,9 @@ import numpy as np
 import pytest
 
 from afspark.model import states
-from afspark.model.kernels import cells, matrix, table
+from afspark.model.kernels import cell_kernels as cells
+from afspark.model.kernels import matrix_kernels as matrix
+from afspark.model.kernels import table_kernels as table
 from afspark.model.states import (
     HashTable,
     HeapColumns,
@@ -32,7 +34,7 @@ from afspark.model.states import (
     conformance,
 )
 from afspark.model.states.conformance import NAME, observed
-from afspark.model.states.scalars import Phase, Slot
+from afspark.model.states.scalars import Slot, TransactionPhase
 from tests.unit.states.own_states import Tally
 
 STATE_CODE = str(Path(states.__file__).parent)
@@ -257,7 +259,9 @@ def test_killed_between_two_batches(spec: StateSpec, monkeypatch: pytest.MonkeyP
         state.rollback()
         assert observed(state) == expected
     # Once the move of the shadows has been announced, every way of going on completes it.
-    announced = [left for left in recorder.left if left.arrays()[f"{NAME}.meta"][Slot.PHASE] == Phase.ACKNOWLEDGING]
+    announced = [
+        left for left in recorder.left if left.arrays()[f"{NAME}.meta"][Slot.PHASE] == TransactionPhase.ACKNOWLEDGING
+    ]
     assert len(announced) > 1
     for left in [*announced, recorder.left[-1]]:
         state = spec.open(left.copy(), NAME)

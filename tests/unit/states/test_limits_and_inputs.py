@@ -12,7 +12,7 @@ import pytest
 
 from afspark.errors import CheckpointError, UsageError
 from afspark.model.divergence import Divergence
-from afspark.model.kernels import cells as cell_kernel
+from afspark.model.kernels import cell_kernels as cell_kernel
 from afspark.model.states import (
     HashTable,
     HeapColumns,

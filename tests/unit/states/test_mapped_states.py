@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from afspark.model.states import HashTable, HeapColumns, Own, Set, Vector
-from afspark.runtime.segment.columns import MappedColumns
-from afspark.runtime.segment.openfolder import OpenFolder
+from afspark.resident.mapped_columns import MappedColumns
+from afspark.resident.open_folder import OpenFolder
 from tests.unit.states.own_states import Tally, update_tally
 
 NUMBER = 5000

@@ -9,8 +9,8 @@ import pyarrow.fs as pafs
 import pytest
 
 from afspark.store import Store, Throttle, open_store
-from afspark.store.conformance import CHECKS, Check, survives_pickling
 from afspark.store.remote import ArrowStore
+from afspark.store.store_conformance import CHECKS, Check, survives_pickling
 
 
 def _local(folder: Path) -> Store:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from afspark.errors import UsageError
-from afspark.store import Entry, Ledger, Loss, Store, open_store, seal
+from afspark.store import Ledger, LedgerEntry, Loss, Store, open_store, seal
 from afspark.store.base import Names
 from afspark.store.local import LocalStore
 
@@ -41,7 +41,7 @@ def test_entries_survive_and_merge(store: Store) -> None:
     assert (first.sequence, second.sequence) == (0, 1)
     completed = ledger.complete(0, recovery_seconds=1.5, restored_cells=99, damaged=["objects/x"], details={"a": 1})
     assert completed.recovery is not None and not completed.recovery.covered
-    assert ledger.entries() == [completed, Entry(second)]
+    assert ledger.entries() == [completed, LedgerEntry(second)]
     again = Ledger(store)
     assert again.entries() == ledger.entries()
     third = again.declare(_loss(0))

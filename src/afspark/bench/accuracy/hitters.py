@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 import afspark as af
 from afspark.bench.accuracy.prefixes import Prefixes
 from afspark.bench.accuracy.trial import BATCHES, PAPERS, Study
-from afspark.bounds.sketch import HeavyKeys
+from afspark.bounds.sketch_bounds import HeavyKeys
 from afspark.report.accuracy import exact_sketch
 from afspark.report.recount import merge, sum_weights
-from afspark.runtime.sources import Packets
-from afspark.runtime.sources.packets import MEAN_PAYLOAD
+from afspark.sources import Packets
+from afspark.sources.generated_packets import MEAN_PAYLOAD
 
 KEYS, WEIGHT = ("src", "dst"), "bytes"
 THRESHOLD = 10_000_000

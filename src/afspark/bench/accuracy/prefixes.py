@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from afspark.cli.planning import MemoryLog
-from afspark.runtime.sources import Chunk, Source
+from afspark.sources import Chunk, Source
 
 Result = TypeVar("Result")
 

@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 import afspark as af
 from afspark.bench.accuracy.hitters import HeavyHitterStudy
 from afspark.bench.accuracy.prefixes import Prefixes
-from afspark.bench.accuracy.trial import BATCHES, Outcome, failures_before, strikes
-from afspark.push.producer import Producer
-from afspark.runtime.faults import FaultPlan
+from afspark.bench.accuracy.trial import BATCHES, Outcome, failures_before, injected_failures
+from afspark.protocol.fault_plan import FaultPlan
+from afspark.push.producer.producer import Producer
 
 SMALL_ROWS, SMALL_MESSAGES = 100, 8
 TICK_SECONDS = 0.25
@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 120.0
 
 def pushed_trial(spark: SparkSession, study: HeavyHitterStudy, tolerance: af.Approximate, seed: int) -> Outcome:
     """Pushes the stream of the study, a part for each batch, and judges what is there in the end."""
-    plan = strikes(seed)
+    plan = injected_failures(seed)
     checkpoint = tempfile.mkdtemp(prefix="afspark-bench-")
     try:
         packets = af.read_stream(spark).pushed(study.source.schema(), tick_seconds=TICK_SECONDS)

@@ -19,13 +19,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import afspark as af
-from afspark.runtime.faults import FaultPlan, Phase, Strike
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
 
 FAILURES = 10
 #: one before the first failure, two for each, one after the last
 BATCHES = 2 * FAILURES + 2
 #: phases that lie before the results of a batch are handed out
-_BEFORE_RESULTS = {Phase.BETWEEN, Phase.APPLYING, Phase.BACKING_UP, Phase.RECOVERING}
+_BEFORE_RESULTS = {FaultPhase.BETWEEN, FaultPhase.APPLYING, FaultPhase.BACKING_UP, FaultPhase.RECOVERING}
 
 
 #: settings of the papers for counts and samples
@@ -87,27 +87,29 @@ class Outcome:
         return {"seed": self.seed, "scores": self.scores, "verdict": verdict, "recoveries": recoveries}
 
 
-def strikes(seed: int, failures: int = FAILURES) -> list[Strike]:
+def injected_failures(seed: int, failures: int = FAILURES) -> list[InjectedFailure]:
     """One failure in every two batches: in which of them, and in which phase, the seed decides."""
     draw = random.Random(seed)
-    return [Strike(2 * number + draw.choice((1, 2)), draw.choice(list(Phase))) for number in range(failures)]
+    return [
+        InjectedFailure(2 * number + draw.choice((1, 2)), draw.choice(list(FaultPhase))) for number in range(failures)
+    ]
 
 
-def failures_before(results_of: int, plan: Sequence[Strike]) -> int:
+def failures_before(results_of: int, plan: Sequence[InjectedFailure]) -> int:
     """How many failures had struck when the results of a batch were handed out."""
     return sum(
         strike.batch < results_of or (strike.batch == results_of and strike.phase in _BEFORE_RESULTS) for strike in plan
     )
 
 
-def is_scored(batch: int, plan: Sequence[Strike]) -> bool:
+def is_scored(batch: int, plan: Sequence[InjectedFailure]) -> bool:
     """Whether results are the last ones before the next failure, or the last of all; without failures all are."""
     return not plan or batch == BATCHES - 1 or failures_before(batch, plan) < failures_before(batch + 1, plan)
 
 
 def trial(spark: SparkSession, study: Study, tolerance: af.Approximate, seed: int, failures: int = FAILURES) -> Outcome:
     """Runs the stream once."""
-    plan = strikes(seed, failures)
+    plan = injected_failures(seed, failures)
     scores: list[dict[str, float]] = []
     last: list[pa.Table] = []
     started: Future[af.Query] = Future()

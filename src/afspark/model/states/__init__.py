@@ -1,12 +1,12 @@
 """Fault-tolerant states: what an operator keeps between batches."""
 
 from afspark.model.divergence import Divergence
-from afspark.model.states.base import State, StateFull, StateLimit, StateSpec, register_state, spec_class, state_kinds
 from afspark.model.states.columns import Columns, HeapColumns
 from afspark.model.states.matrix import Matrix, MatrixState
 from afspark.model.states.members import Set, SetState
 from afspark.model.states.numeric import Numeric, NumericState
 from afspark.model.states.own import Own, OwnState
+from afspark.model.states.state import State, StateFull, StateLimit, StateSpec, register_state, spec_class, state_kinds
 from afspark.model.states.table import HashTable, HashTableState
 from afspark.model.states.vector import Vector, VectorState
 

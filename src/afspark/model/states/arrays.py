@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import UsageError
-from afspark.model.kernels import cells as cell_kernel
-from afspark.model.kernels import matrix as kernel
+from afspark.model.kernels import cell_kernels as cell_kernel
+from afspark.model.kernels import matrix_kernels as kernel
 from afspark.model.states.cells import BLOCK, CellState
 from afspark.model.states.columns import Array
 from afspark.model.states.inputs import as_cells, as_values

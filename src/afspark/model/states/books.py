@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from afspark.model.divergence import Divergence
-from afspark.model.kernels.cells import SUM_BLOCK
+from afspark.model.kernels.cell_kernels import SUM_BLOCK
 
 _EPSILON = 2.0**-52
 _EXACT = 2.0**52

@@ -21,14 +21,14 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import UsageError
-from afspark.model.kernels import cells as kernel
+from afspark.model.kernels import cell_kernels as kernel
 from afspark.model.states import books
-from afspark.model.states.base import StateLimit, StateSpec
 from afspark.model.states.books import Balance
 from afspark.model.states.columns import Array, Columns
 from afspark.model.states.measure import MEASURES, differences
 from afspark.model.states.resident import ResidentState
-from afspark.model.states.scalars import Phase, Slot
+from afspark.model.states.scalars import Slot, TransactionPhase
+from afspark.model.states.state import StateLimit, StateSpec
 
 BLOCK = 1 << 15
 """Cells updated at a stretch: few enough to stay in the cache between the steps of an update."""
@@ -59,7 +59,7 @@ class CellState(ResidentState):
         self._open_arrays(capacity)
         self._settled: tuple[Balance, Balance] | None = None
         """Balance of the untouched cells and of the journalled ones; None while updates are not folded in."""
-        if self._scalars[Slot.PHASE] == Phase.ACKNOWLEDGING:
+        if self._scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
             self._finish_acknowledging()
 
     def _open_arrays(self, capacity: int) -> None:
@@ -117,9 +117,9 @@ class CellState(ResidentState):
     def begin(self) -> None:
         scalars = self._scalars
         self._require_kept()
-        if scalars[Slot.PHASE] == Phase.ACKNOWLEDGING:
+        if scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
             self._finish_acknowledging()
-        scalars[Slot.PHASE] = Phase.CLOSED
+        scalars[Slot.PHASE] = TransactionPhase.CLOSED
         scalars[Slot.JOURNAL] = 0
         scalars[Slot.PENDING] = 0
         scalars.set_real(Slot.POWER_BEFORE, scalars.real(Slot.POWER))
@@ -130,13 +130,13 @@ class CellState(ResidentState):
             scalars[Slot.ATTEMPT] = 0
         scalars[Slot.ATTEMPT] += 1
         self._settled = None
-        scalars[Slot.PHASE] = Phase.OPEN
+        scalars[Slot.PHASE] = TransactionPhase.OPEN
 
     def rollback(self) -> None:
         scalars = self._scalars
-        if scalars[Slot.PHASE] == Phase.ACKNOWLEDGING:
+        if scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
             self._finish_acknowledging()
-        if scalars[Slot.PHASE] not in (Phase.OPEN, Phase.ISSUED):
+        if scalars[Slot.PHASE] not in (TransactionPhase.OPEN, TransactionPhase.ISSUED):
             return
         kernel.undo_cells(self._journal, self._olds, scalars[Slot.JOURNAL], self._values)
         self._extent_rollback()
@@ -145,7 +145,7 @@ class CellState(ResidentState):
         self._settled = None
         scalars[Slot.PENDING] = 0
         scalars[Slot.JOURNAL] = 0
-        scalars[Slot.PHASE] = Phase.CLOSED
+        scalars[Slot.PHASE] = TransactionPhase.CLOSED
 
     def _journal_room(self, more: int) -> int:
         """Makes room for ``more`` journal entries; returns the present count."""
@@ -186,7 +186,10 @@ class CellState(ResidentState):
     # Divergence
 
     def settle(self) -> None:
-        if self._settled is not None or self._scalars[Slot.PHASE] not in (Phase.OPEN, Phase.ISSUED):
+        if self._settled is not None or self._scalars[Slot.PHASE] not in (
+            TransactionPhase.OPEN,
+            TransactionPhase.ISSUED,
+        ):
             return
         count = self._scalars[Slot.JOURNAL]
         journal = self._journal[:count]
@@ -240,7 +243,7 @@ class CellState(ResidentState):
         self._extent_issue(cells)
         self._write_balance(Slot.POWER_AFTER, Slot.ERROR_AFTER, left)
         self._scalars[Slot.PENDING] = len(cells)
-        self._scalars[Slot.PHASE] = Phase.ISSUED
+        self._scalars[Slot.PHASE] = TransactionPhase.ISSUED
         return self._pairs(cells, self._values[cells])
 
     def _select(self, theta: float, everything: bool) -> tuple[Array, Balance]:
@@ -282,11 +285,11 @@ class CellState(ResidentState):
         return Balance(power, self._rounding(power, count))
 
     def acknowledge(self) -> None:
-        if self._scalars[Slot.PHASE] in (Phase.ISSUED, Phase.ACKNOWLEDGING):
-            self._scalars[Slot.PHASE] = Phase.ACKNOWLEDGING
+        if self._scalars[Slot.PHASE] in (TransactionPhase.ISSUED, TransactionPhase.ACKNOWLEDGING):
+            self._scalars[Slot.PHASE] = TransactionPhase.ACKNOWLEDGING
             self._finish_acknowledging()
-        if self._scalars[Slot.PHASE] == Phase.OPEN:
-            self._scalars[Slot.PHASE] = Phase.CLOSED
+        if self._scalars[Slot.PHASE] == TransactionPhase.OPEN:
+            self._scalars[Slot.PHASE] = TransactionPhase.CLOSED
 
     def _finish_acknowledging(self) -> None:
         scalars = self._scalars
@@ -295,7 +298,7 @@ class CellState(ResidentState):
         scalars.set_real(Slot.ERROR, scalars.real(Slot.ERROR_AFTER))
         self._extent_acknowledge()
         # The pending count stays until the next begin: dump and a repeated move give the same with it.
-        scalars[Slot.PHASE] = Phase.CLOSED
+        scalars[Slot.PHASE] = TransactionPhase.CLOSED
 
     def dump(self) -> pa.RecordBatch:
         durable = self._shadows[: self.size].copy()

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.model.divergence import Divergence
-from afspark.model.states.base import State, StateSpec, state_kinds
 from afspark.model.states.columns import HeapColumns
+from afspark.model.states.state import State, StateSpec, state_kinds
 from afspark.model.states.subjects import Random, Subject, Update, amounts, builtin_subjects, keys_for
 
 __all__ = ["CHECKS", "Subject", "amounts", "builtin_subjects", "check", "check_all", "image", "keys_for", "observed"]

@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from afspark.errors import OperatorMisuse
 from afspark.model.kernels import hashing
-from afspark.model.kernels import table as kernel
+from afspark.model.kernels import table_kernels as kernel
 from afspark.model.states import keys as key_columns
-from afspark.model.states.base import StateSpec
 from afspark.model.states.cells import BLOCK, CellState, roomy
 from afspark.model.states.columns import Array, Columns, HeapColumns
 from afspark.model.states.keys import ByteKeys, IntegerKeys, KeyBlock
 from afspark.model.states.scalars import Scalars, Slot
+from afspark.model.states.state import StateSpec
 
 KEY_TYPES: dict[str, pa.DataType] = {"string": pa.binary(), "int64": pa.int64()}
 

@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from afspark.model.kernels import hashing
-from afspark.model.kernels import table as kernel
+from afspark.model.kernels import table_kernels as kernel
 from afspark.model.kernels.arrow import as_array, byte_buffers
-from afspark.model.states.base import StateFull
 from afspark.model.states.cells import roomy
 from afspark.model.states.columns import Array, Columns
 from afspark.model.states.inputs import as_byte_keys, as_integer_keys
 from afspark.model.states.scalars import Scalars, Slot
+from afspark.model.states.state import StateFull
 
 MOST_ENTRIES = 2**32 - 1
 """Entry numbers plus one must fit the uint32 index."""

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.model.states.arrays import MOST_CELLS, ArrayState, pairs_schema, whole_number
-from afspark.model.states.base import StateSpec, one_of, register_state
 from afspark.model.states.cells import VALUE_TYPES
 from afspark.model.states.columns import Array, Columns
 from afspark.model.states.inputs import converted, plain
+from afspark.model.states.state import StateSpec, one_of, register_state
 
 
 @register_state

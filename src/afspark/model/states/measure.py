@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from afspark.model.divergence import Divergence
-from afspark.model.kernels import cells as kernel
+from afspark.model.kernels import cell_kernels as kernel
 from afspark.model.states.columns import Array
 
 

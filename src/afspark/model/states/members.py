@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.model.divergence import Divergence
-from afspark.model.states.base import StateSpec, check_null_key, one_of, register_state
 from afspark.model.states.columns import Array, Columns
 from afspark.model.states.keyed import KEY_TYPES, KeyedState
+from afspark.model.states.state import StateSpec, check_null_key, one_of, register_state
 
 _ONE = np.ones(1, np.int64)
 

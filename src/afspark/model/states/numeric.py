@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from afspark.model.divergence import Divergence
 from afspark.model.states.arrays import ArrayState, pairs_schema
-from afspark.model.states.base import StateSpec, one_of, register_state
 from afspark.model.states.cells import VALUE_TYPES
 from afspark.model.states.columns import Columns
+from afspark.model.states.state import StateSpec, one_of, register_state
 
 _ONLY = np.zeros(1, np.int64)
 

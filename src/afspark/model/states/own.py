@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.model.divergence import Divergence
-from afspark.model.states.base import StateSpec, register_state
 from afspark.model.states.columns import Array, Columns
 from afspark.model.states.resident import ResidentState
-from afspark.model.states.scalars import Phase, Slot
+from afspark.model.states.scalars import Slot, TransactionPhase
+from afspark.model.states.state import StateSpec, register_state
 
 _SCHEMA = pa.schema([("image", pa.binary())])
 _HEADER = 8
@@ -149,7 +149,7 @@ class OwnResidence(ResidentState):
         self._images: list[Array] = [
             columns.open(f"{name}.{column}", np.dtype(np.uint8), _HEADER) for column in self.COLUMNS
         ]
-        if self._scalars[Slot.PHASE] == Phase.ACKNOWLEDGING:
+        if self._scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
             self._finish_acknowledging()
         self._object = self._made()
         self._settled = True
@@ -198,31 +198,31 @@ class OwnResidence(ResidentState):
     def begin(self) -> None:
         scalars = self._scalars
         self._require_kept()
-        if scalars[Slot.PHASE] == Phase.ACKNOWLEDGING:
+        if scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
             self._finish_acknowledging()
         self.settle()
-        scalars[Slot.PHASE] = Phase.CLOSED
+        scalars[Slot.PHASE] = TransactionPhase.CLOSED
         scalars[Slot.BEFORE] = scalars[Slot.CURRENT]
         scalars.set_real(Slot.POWER_BEFORE, scalars.real(Slot.POWER))
         scalars[Slot.PENDING] = 0
         scalars[Slot.ATTEMPT] += 1
-        scalars[Slot.PHASE] = Phase.OPEN
+        scalars[Slot.PHASE] = TransactionPhase.OPEN
 
     def rollback(self) -> None:
         scalars = self._scalars
-        if scalars[Slot.PHASE] == Phase.ACKNOWLEDGING:
+        if scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
             self._finish_acknowledging()
-        if scalars[Slot.PHASE] not in (Phase.OPEN, Phase.ISSUED):
+        if scalars[Slot.PHASE] not in (TransactionPhase.OPEN, TransactionPhase.ISSUED):
             return
         scalars[Slot.CURRENT] = scalars[Slot.BEFORE]
         scalars.set_real(Slot.POWER, scalars.real(Slot.POWER_BEFORE))
         scalars[Slot.PENDING] = 0
         self._object = self._made()
         self._settled = True
-        scalars[Slot.PHASE] = Phase.CLOSED
+        scalars[Slot.PHASE] = TransactionPhase.CLOSED
 
     def settle(self) -> None:
-        if self._settled or self._scalars[Slot.PHASE] != Phase.OPEN:
+        if self._settled or self._scalars[Slot.PHASE] != TransactionPhase.OPEN:
             return
         scalars = self._scalars
         image = _encoded(self._object.backup())
@@ -253,22 +253,22 @@ class OwnResidence(ResidentState):
         if not needed:
             return None
         scalars[Slot.PENDING] = 1
-        scalars[Slot.PHASE] = Phase.ISSUED
+        scalars[Slot.PHASE] = TransactionPhase.ISSUED
         return self._pairs(current)
 
     def acknowledge(self) -> None:
-        if self._scalars[Slot.PHASE] in (Phase.ISSUED, Phase.ACKNOWLEDGING):
-            self._scalars[Slot.PHASE] = Phase.ACKNOWLEDGING
+        if self._scalars[Slot.PHASE] in (TransactionPhase.ISSUED, TransactionPhase.ACKNOWLEDGING):
+            self._scalars[Slot.PHASE] = TransactionPhase.ACKNOWLEDGING
             self._finish_acknowledging()
-        if self._scalars[Slot.PHASE] == Phase.OPEN:
+        if self._scalars[Slot.PHASE] == TransactionPhase.OPEN:
             self.settle()
-            self._scalars[Slot.PHASE] = Phase.CLOSED
+            self._scalars[Slot.PHASE] = TransactionPhase.CLOSED
 
     def _finish_acknowledging(self) -> None:
         scalars = self._scalars
         scalars[Slot.DURABLE] = scalars[Slot.CURRENT]
         scalars.set_real(Slot.POWER, 0.0)
-        scalars[Slot.PHASE] = Phase.CLOSED
+        scalars[Slot.PHASE] = TransactionPhase.CLOSED
 
     def dump(self) -> pa.RecordBatch:
         return self._pairs_of(self._scalars[Slot.CURRENT if self._scalars[Slot.PENDING] else Slot.DURABLE])

@@ -12,9 +12,9 @@ from typing import ClassVar
 import pyarrow as pa
 
 from afspark.errors import UsageError
-from afspark.model.states.base import State, StateSpec
 from afspark.model.states.columns import Columns
-from afspark.model.states.scalars import Phase, Scalars, Slot
+from afspark.model.states.scalars import Scalars, Slot, TransactionPhase
+from afspark.model.states.state import State, StateSpec
 
 
 class ResidentState(State):
@@ -28,10 +28,10 @@ class ResidentState(State):
         self.name = name
         self._columns = columns
         self._scalars = Scalars(columns, name)
-        if self._scalars[Slot.PHASE] == Phase.DISCARDING:
+        if self._scalars[Slot.PHASE] == TransactionPhase.DISCARDING:
             self.discard()
             self._scalars = Scalars(columns, name)
-        if self._scalars[Slot.PHASE] == Phase.REBUILT:
+        if self._scalars[Slot.PHASE] == TransactionPhase.REBUILT:
             self._finish_rebuilding()
         self._drop_leftovers()
 
@@ -52,7 +52,7 @@ class ResidentState(State):
 
     def _switch_generation(self) -> None:
         """Puts the announced generation in force with one store, then drops the old one."""
-        self._scalars[Slot.PHASE] = Phase.REBUILT
+        self._scalars[Slot.PHASE] = TransactionPhase.REBUILT
         self._finish_rebuilding()
         self._drop_leftovers()
 
@@ -62,7 +62,7 @@ class ResidentState(State):
         scalars[Slot.GENERATION] = scalars[Slot.GENERATION_AFTER]
         scalars[Slot.JOURNAL] = 0
         scalars[Slot.PENDING] = 0
-        scalars[Slot.PHASE] = Phase.CLOSED
+        scalars[Slot.PHASE] = TransactionPhase.CLOSED
 
     def _drop_leftovers(self) -> None:
         if self._scalars[Slot.REBUILDING]:
@@ -80,7 +80,7 @@ class ResidentState(State):
     # The end
 
     def discard(self) -> None:
-        self._scalars[Slot.PHASE] = Phase.DISCARDING
+        self._scalars[Slot.PHASE] = TransactionPhase.DISCARDING
         self._drop_leftovers()
         self._drop_generation(self._scalars[Slot.GENERATION])
         self._columns.drop(f"{self.name}.meta")
@@ -89,8 +89,12 @@ class ResidentState(State):
 
     def _require_open(self) -> None:
         phase = self._scalars[Slot.PHASE]
-        if phase != Phase.OPEN:
-            what = "pairs of this transaction are already issued" if phase == Phase.ISSUED else "no transaction is open"
+        if phase != TransactionPhase.OPEN:
+            what = (
+                "pairs of this transaction are already issued"
+                if phase == TransactionPhase.ISSUED
+                else "no transaction is open"
+            )
             raise UsageError(
                 f"State {self.name!r} takes no updates: {what}.",
                 remedy="Call begin() first.",
@@ -100,13 +104,13 @@ class ResidentState(State):
     def _require_issuable(self, theta: float) -> None:
         if not theta >= 0:
             raise UsageError(f"A threshold is at least 0, got {theta}.", got=theta)
-        if self._scalars[Slot.PHASE] not in (Phase.OPEN, Phase.ISSUED):
+        if self._scalars[Slot.PHASE] not in (TransactionPhase.OPEN, TransactionPhase.ISSUED):
             raise UsageError(
                 f"State {self.name!r} has no open transaction.", remedy="Call begin() first.", state=self.name
             )
 
     def _require_closed(self, what: str) -> None:
-        if self._scalars[Slot.PHASE] != Phase.CLOSED:
+        if self._scalars[Slot.PHASE] != TransactionPhase.CLOSED:
             raise UsageError(
                 f"State {self.name!r} cannot be {what} in the midst of a transaction.",
                 remedy="Call acknowledge() or rollback() first.",
@@ -123,7 +127,7 @@ class ResidentState(State):
             )
 
     def _require_kept(self) -> None:
-        if self._scalars[Slot.PHASE] == Phase.DISCARDING:
+        if self._scalars[Slot.PHASE] == TransactionPhase.DISCARDING:
             raise UsageError(
                 f"State {self.name!r} was discarded.", remedy="Open it again for a fresh one.", state=self.name
             )

@@ -51,7 +51,7 @@ class Slot(enum.IntEnum):
     NULL_ENTRY_AFTER = 28
 
 
-class Phase(enum.IntEnum):
+class TransactionPhase(enum.IntEnum):
     """Where a transaction stands.
 
     CLOSED: nothing to undo. OPEN: updates are journalled. ISSUED: pairs are pending, updates are refused.

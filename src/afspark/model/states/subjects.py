@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from afspark.model.states.base import StateSpec
 from afspark.model.states.matrix import Matrix, MatrixState
 from afspark.model.states.members import Set, SetState
 from afspark.model.states.numeric import Numeric, NumericState
+from afspark.model.states.state import StateSpec
 from afspark.model.states.table import HashTable, HashTableState
 from afspark.model.states.vector import Vector, VectorState
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 import pyarrow as pa
 
 from afspark.errors import UsageError
-from afspark.model.states.base import one_of
+from afspark.model.states.state import one_of
 from afspark.model.windows.amounts import amount, exact
 from afspark.model.windows.times import check_type, pane_of
 

@@ -37,7 +37,7 @@ class UnknownVersion(FlowFormatError):
         self.version, self.name = version, name
 
 
-class Message(NamedTuple):
+class FlowMessage(NamedTuple):
     """What a datagram says about itself, and its ``sets`` by their numbers; those of NetFlow 5 have none.
 
     ``domain`` is the source id of NetFlow 9, the observation domain of IPFIX, and engine type and id of NetFlow 5.
@@ -53,7 +53,7 @@ class Message(NamedTuple):
     sampling: int | None = None
 
 
-def cut(datagram: bytes) -> Message:
+def cut(datagram: bytes) -> FlowMessage:
     """The parts of a datagram; all of it must be sound."""
     version = int.from_bytes(datagram[:2])
     if len(datagram) >= 2 and version not in _CUTTERS:
@@ -64,25 +64,25 @@ def cut(datagram: bytes) -> Message:
         raise FlowFormatError(f"a datagram of {len(datagram)} bytes, too short for its header") from None
 
 
-def _cut_5(datagram: bytes) -> Message:
+def _cut_5(datagram: bytes) -> FlowMessage:
     version, count, uptime, seconds, nanoseconds, sequence, kind, engine, sampling = _HEADER_5.unpack_from(datagram)
     end = _HEADER_5.size + count * RECORD_5.size
     if not 0 < count <= MOST_RECORDS_5 or len(datagram) < end:
         raise FlowFormatError(f"{count} records of NetFlow 5 in {len(datagram)} bytes")
     sets = ((FIRST_DATA_SET, datagram[_HEADER_5.size : end]),)
-    return Message(version, seconds, sequence, kind << 8 | engine, sets, uptime, nanoseconds, sampling)
+    return FlowMessage(version, seconds, sequence, kind << 8 | engine, sets, uptime, nanoseconds, sampling)
 
 
-def _cut_9(datagram: bytes) -> Message:
+def _cut_9(datagram: bytes) -> FlowMessage:
     version, _, uptime, seconds, sequence, domain = _HEADER_9.unpack_from(datagram)
-    return Message(version, seconds, sequence, domain, tuple(_sets(datagram, _HEADER_9.size)), uptime)
+    return FlowMessage(version, seconds, sequence, domain, tuple(_sets(datagram, _HEADER_9.size)), uptime)
 
 
-def _cut_10(datagram: bytes) -> Message:
+def _cut_10(datagram: bytes) -> FlowMessage:
     version, length, seconds, sequence, domain = _HEADER_10.unpack_from(datagram)
     if length != len(datagram):
         raise FlowFormatError(f"an IPFIX message of {length} bytes in a datagram of {len(datagram)}")
-    return Message(version, seconds, sequence, domain, tuple(_sets(datagram, _HEADER_10.size)))
+    return FlowMessage(version, seconds, sequence, domain, tuple(_sets(datagram, _HEADER_10.size)))
 
 
 _CUTTERS = {NETFLOW_5: _cut_5, NETFLOW_9: _cut_9, IPFIX: _cut_10}

@@ -18,8 +18,9 @@ from pyarrow import types
 
 from afspark.push.adapters import flowlayouts as elements
 from afspark.push.adapters.flowlayouts import ADDRESSES, BOOTED, NUMBERS, TIMES, Bytes, Layout, matrix, number
-from afspark.push.adapters.flowmessages import NETFLOW_5, Message
-from afspark.push.fitting import Rows, fit, no_rows
+from afspark.push.adapters.flowmessages import NETFLOW_5, FlowMessage
+from afspark.push.producer.fitting import Rows, fit
+from afspark.push.wire.batches import no_rows
 
 HEADER = (
     "version", "domain", "uptime", "seconds", "nanoseconds", "flow_sequence", "engine_type", "engine_id", "sampling",
@@ -41,7 +42,7 @@ Column = np.ndarray[Any, Any]
 class Head(NamedTuple):
     """The message of some records, its sender's address in 16 bytes, and when that was started, if it is known."""
 
-    message: Message
+    message: FlowMessage
     exporter: bytes
     booted: int | None
 
@@ -131,7 +132,7 @@ def _column(field: pa.Field, group: _Group) -> pa.Array:
     return group.of_heads([_of_header(head.message, name) for head in group.heads])
 
 
-def _of_header(message: Message, name: str) -> int | None:
+def _of_header(message: FlowMessage, name: str) -> int | None:
     if name == "flow_sequence":
         return message.sequence
     if name in {"engine_type", "engine_id"}:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from afspark.errors import UsageError
-from afspark.push.addresses import join_address
+from afspark.push.wire.addresses import join_address
 
 FLUSH_SECONDS = 0.2
 FLUSH_BYTES = 1 << 20

@@ -24,13 +24,13 @@ from afspark.push.adapters.flowmessages import (
     NETFLOW_5,
     NETFLOW_9,
     RECORD_5,
-    Message,
+    FlowMessage,
     UnknownVersion,
     cut,
 )
 from afspark.push.adapters.flowtable import COLUMNS, FlowTable, Head, packed
 from afspark.push.adapters.flowtemplates import Exporter, Exporters, read_templates
-from afspark.push.fitting import Rows, refuse_unknown
+from afspark.push.producer.fitting import Rows, refuse_unknown
 
 LOG = logging.getLogger("afspark")
 MOST_WARNINGS = 100
@@ -114,7 +114,7 @@ class NetFlow:
         self._count_lost(message, exporter, parsed)
         table.add(Head(message, _packed(host), _booted(message, exporter)), parsed.parts)
 
-    def _parse(self, message: Message, exporter: Exporter, now: float) -> _Parsed:
+    def _parse(self, message: FlowMessage, exporter: Exporter, now: float) -> _Parsed:
         parsed = _Parsed()
         if message.version == NETFLOW_5:
             parsed.add(RECORD_5, message.sets[0][1])
@@ -137,7 +137,7 @@ class NetFlow:
         exporter.booted = parsed.booted or exporter.booted
         return parsed
 
-    def _count_lost(self, message: Message, exporter: Exporter, parsed: _Parsed | None) -> None:
+    def _count_lost(self, message: FlowMessage, exporter: Exporter, parsed: _Parsed | None) -> None:
         flows = None if parsed is None or parsed.unknown else parsed.flows
         sequence = exporter.records if message.version == IPFIX else exporter.numbers
         before = sequence.lost
@@ -156,7 +156,7 @@ class NetFlow:
             LOG.warning("What %s sends cannot be read and is left out: %s.", host, error)
 
 
-def _booted(message: Message, exporter: Exporter) -> int | None:
+def _booted(message: FlowMessage, exporter: Exporter) -> int | None:
     if message.uptime is None:
         return exporter.booted
     return message.seconds * 1_000 + (message.nanoseconds or 0) // 1_000_000 - message.uptime

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from afspark.push.adapters.framing import as_line
-from afspark.push.fitting import Rows, fit, refuse_unknown
-from afspark.push.lines import line_array, text_of
+from afspark.push.producer.fitting import Rows, fit, refuse_unknown
+from afspark.push.producer.line_formats import line_array, text_of
 
 COLUMNS = ("priority", "facility", "severity", "timestamp", "host", "app", "message")
 """What a receiver's schema may name; ``timestamp`` is the text in the message, or a time if it has a zone."""

@@ -1,0 +1,312 @@
+"""What a checkpoint, and the resident state on this machine, say about a query. Reads only, needs no Spark."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from afspark.coordinator.batch_progress import OperatorCounters
+from afspark.coordinator.offsets import newest_of
+from afspark.errors import AfsparkError, SegmentError, UsageError
+from afspark.model.states import Own, StateSpec
+from afspark.resident.peek import Peek, peek
+from afspark.resident.segment_root import SegmentRoot, default_base
+from afspark.store import CommitRecord, Damage, Ledger, LedgerEntry, Store, WorkerRecord, identify, open_store
+from afspark.store.epochs import History, read_history
+from afspark.store.itemlosses import ItemLosses
+from afspark.store.naming import FOLDER, parse_object_name
+from afspark.store.quarantine import BadItem, Count, Quarantine
+from afspark.store.reading import read_sealed
+
+_TRIES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resident:
+    """A worker's segment on this machine; ``current`` if it is of the incarnation that the record names."""
+
+    host: str
+    current: bool
+    peek: Peek
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerInspection:
+    """One worker: as of the newest record, and its resident state if that is here."""
+
+    worker: int
+    record: WorkerRecord | None = None
+    #: batch of the newest backup in the chain
+    last_backup: int | None = None
+    #: panes that counted failures struck
+    affected: tuple[int, ...] = ()
+    residents: tuple[Resident, ...] = ()
+
+    @property
+    def backup_bytes(self) -> int:
+        return sum(ref.bytes for ref in self.record.chain) if self.record else 0
+
+    @property
+    def backup_cells(self) -> int:
+        return sum(ref.cells for ref in self.record.chain) if self.record else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorInspection:
+    """One operator: its settings as the checkpoint is bound to them, its windows and its workers."""
+
+    name: str
+    settings: Mapping[str, Any]
+    #: ``first_open``, ``touched``, ``latest``, ``seen``; None without windows or records
+    window_progress: Mapping[str, Any] | None = None
+    late: int = 0
+    unplaced: int = 0
+    #: items that the operator could not take, by source and kind of reason
+    bad: tuple[Count, ...] = ()
+    #: what failures can have changed each state by at most, as told with the newest record; infinite: no bound holds
+    bounds: Mapping[str, float] | None = None
+    #: pushed items that were acknowledged and lost
+    lost_items: int = 0
+    workers: tuple[WorkerInspection, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """A query as its checkpoint shows it. ``batch`` and ``epoch`` are None while there is no record."""
+
+    path: str
+    query_id: str
+    created: float
+    sources: Mapping[str, Any]
+    batch: int | None
+    epoch: str | None
+    #: the newest batch that Spark has committed
+    spark_batch: int | None
+    ended: bool
+    items: int
+    bytes: int
+    operators: tuple[OperatorInspection, ...]
+    ledger: tuple[LedgerEntry, ...]
+    #: the folder that was searched for resident state
+    segments: str | None
+    verified: bool = False
+    damaged: tuple[Damage, ...] = field(default=())
+    #: what is kept in quarantine, if it was asked for
+    bad_items: tuple[BadItem, ...] = ()
+
+    def operator(self, name: str) -> OperatorInspection:
+        for operator in self.operators:
+            if operator.name == name:
+                return operator
+        raise UsageError(
+            f"The checkpoint has no operator {name!r}.",
+            remedy=f"It has {', '.join(operator.name for operator in self.operators)}.",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain containers; infinite thresholds stay infinite."""
+        document = asdict(self)
+        for entry, plain in zip(self.ledger, document["ledger"], strict=True):
+            if entry.recovery is not None:
+                plain["recovery"]["covered"] = entry.recovery.covered
+        return document
+
+
+def inspect(
+    path: str | Path,
+    *,
+    verify: bool = False,
+    segments: str | Path | None = None,
+    cells: int = 0,
+    bad: bool = False,
+) -> Inspection:
+    """Looks into the checkpoint at ``path`` (a folder or URI), whether its query runs, has ended or crashed.
+
+    ``verify`` reads every object that the newest record names and checks it. ``segments`` is the folder for
+    resident state (default: as for queries); ``cells`` of the largest cells of each resident state are shown.
+    ``bad`` reads the items in quarantine.
+    `UsageError` if there is no checkpoint, `CheckpointError` if it cannot be understood.
+
+    Nothing is written. A segment is locked while it is read; one at work is shown as busy after half a second.
+    """
+    if segments is not None and not Path(segments).is_dir():
+        raise UsageError(f"There is no folder {str(segments)!r}.", remedy="Name the folder that the query used.")
+    checkpoint = open_store(path)
+    store = checkpoint.below(FOLDER)
+    identity = identify(store)
+    if identity is None:
+        raise UsageError(
+            f"There is no checkpoint of afspark in {checkpoint.path}.",
+            remedy="Name the folder given as checkpointLocation or --checkpoint.",
+            path=checkpoint.path,
+        )
+    history, damaged = _history(store, verify=verify)
+    record = _newest(history)
+    ledger, extra = Ledger(store), record.extra if record else {}
+    ledger.expect(extra.get("ledger", ()))
+    item_losses = ItemLosses(store)
+    item_losses.entries()
+    operators: Mapping[str, Any] = identity.settings.get("operators", {})
+    base = _base(segments)
+    residents = _residents(base, identity.query_id, operators, record, cells) if base else {}
+    quarantine = Quarantine(store)
+    bad_items = quarantine.items() if bad else []
+    return Inspection(
+        path=checkpoint.path,
+        query_id=identity.query_id,
+        created=identity.created,
+        sources=identity.settings.get("sources", {}),
+        batch=record.batch if record else None,
+        epoch=record.epoch if record else None,
+        spark_batch=newest_of(checkpoint, "commits"),
+        ended=_has_ended(extra),
+        items=int(extra.get("items", 0)),
+        bytes=int(extra.get("bytes", 0)),
+        operators=tuple(
+            _operator(name, found, record, residents, _is_unknown(name, operators, record, ledger.entries()))
+            for name, found in operators.items()
+        ),
+        ledger=tuple(ledger.entries()),
+        segments=str(base) if base else None,
+        verified=verify,
+        damaged=(*damaged, *ledger.damaged, *item_losses.damaged, *quarantine.damaged),
+        bad_items=tuple(bad_items),
+    )
+
+
+def _history(store: Store, *, verify: bool) -> tuple[History, list[Damage]]:
+    """The records and what is damaged. A running query deletes old ones meanwhile, so what is missing is
+    looked for again before it counts.
+    """
+    history, damaged = History(), list[Damage]()
+    for _ in range(_TRIES):
+        history = read_history(store, sys.maxsize)
+        damaged = [*history.damaged, *(_verify(store, _newest(history)) if verify else [])]
+        if not any(damage.reason == "missing" for damage in damaged):
+            break
+    return history, damaged
+
+
+def _newest(history: History) -> CommitRecord | None:
+    return history.records[max(history.records)][1] if history.records else None
+
+
+def _verify(store: Store, record: CommitRecord | None) -> list[Damage]:
+    workers = [worker for found in record.operators.values() for worker in found] if record else []
+    damaged = []
+    for worker in workers:
+        # One worker's objects at a time: all of a query may not fit in memory.
+        refs = [*worker.chain, *worker.previous]
+        for ref, found in zip(refs, read_sealed(store, [ref.name for ref in refs]), strict=True):
+            if isinstance(found, Damage):
+                damaged.append(found)
+            elif found.checksum != ref.checksum:
+                damaged.append(Damage(ref.name, "foreign", f"checksum {found.checksum}, expected {ref.checksum}"))
+    return damaged
+
+
+def _has_ended(extra: Mapping[str, Any]) -> bool:
+    """Every operator was told that the stream has ended, and no window is open that holds items."""
+    agendas = [operator.get("agenda") or {} for operator in extra.get("operators", {}).values()]
+    return bool(extra.get("told", False)) and not any(window_progress.get("touched") for window_progress in agendas)
+
+
+def _operator(
+    name: str,
+    settings: Mapping[str, Any],
+    record: CommitRecord | None,
+    residents: Mapping[tuple[str, int], Sequence[Resident]],
+    unknown: bool,
+) -> OperatorInspection:
+    extra = record.extra.get("operators", {}).get(name, {}) if record else {}
+    bounds = extra.get("bounds")
+    known = {worker.worker: worker for worker in record.operators.get(name, ())} if record else {}
+    numbers = {*range(int(settings.get("workers", 0))), *known}
+    return OperatorInspection(
+        name=name,
+        settings=settings,
+        window_progress=extra.get("agenda") if settings.get("window") else None,
+        late=int(extra.get("late", 0)),
+        unplaced=int(extra.get("unplaced", 0)),
+        bad=OperatorCounters.from_json(extra).bad,
+        bounds=dict.fromkeys(bounds, math.inf) if bounds is not None and unknown else bounds,
+        lost_items=int(extra.get("lost_items", 0)),
+        workers=tuple(
+            _worker(number, known.get(number), residents.get((name, number), ())) for number in sorted(numbers)
+        ),
+    )
+
+
+def _is_unknown(
+    name: str, operators: Collection[str], record: CommitRecord | None, entries: Sequence[LedgerEntry]
+) -> bool:
+    """Whether a recovery since the record was not covered: its own, or one of a node that is no user's operator."""
+    return any(
+        record is not None
+        and entry.loss.batch > record.batch
+        and (entry.loss.operator == name or entry.loss.operator not in operators)
+        for entry in entries
+        if entry.recovery is not None and not entry.recovery.covered
+    )
+
+
+def _worker(number: int, record: WorkerRecord | None, residents: Sequence[Resident]) -> WorkerInspection:
+    origins = [parse_object_name(ref.name) for ref in record.chain] if record else []
+    ranges = [failure["panes"] for failure in record.counted_failures if failure.get("panes")] if record else []
+    return WorkerInspection(
+        worker=number,
+        record=record,
+        last_backup=max((origin.batch for origin in origins if origin), default=None),
+        affected=tuple(sorted({pane for first, last in ranges for pane in range(first, last + 1)})),
+        residents=tuple(residents),
+    )
+
+
+# --- resident state -----------------------------------------------------------------------------------------
+
+
+def _base(segments: str | Path | None) -> Path | None:
+    try:
+        base = Path(segments) if segments is not None else default_base()
+    except SegmentError:
+        return None
+    return base if base.is_dir() else None
+
+
+def _residents(
+    base: Path, query_id: str, operators: Mapping[str, Any], record: CommitRecord | None, cells: int
+) -> dict[tuple[str, int], list[Resident]]:
+    incarnations = (
+        {(name, one.worker): one.incarnation for name, workers in record.operators.items() for one in workers}
+        if record
+        else {}
+    )
+    specs = {name: _specs(settings) for name, settings in operators.items()}
+    found: dict[tuple[str, int], list[Resident]] = {}
+    for folder in sorted(path for path in base.iterdir() if path.is_dir() and not path.name.startswith(".")):
+        for survivor in SegmentRoot(base, unquote(folder.name)).census(query_id):
+            owner = (survivor.operator, survivor.worker)
+            committed = record.batch if record else -1
+            seen = peek(Path(survivor.directory), specs.get(survivor.operator, {}), committed=committed, largest=cells)
+            if seen is not None:
+                current = incarnations.get(owner, seen.incarnation) <= seen.incarnation
+                found.setdefault(owner, []).append(Resident(host=survivor.host, current=current, peek=seen))
+    return found
+
+
+def _specs(settings: Mapping[str, Any]) -> dict[str, StateSpec]:
+    """The states whose kinds are known in this process. Nothing is imported for it: a checkpoint may be anybody's."""
+    specs = {}
+    for name, document in settings.get("operator", {}).get("states", {}).items():
+        if document.get("kind") == Own.kind and document.get("class", "").partition(":")[0] not in sys.modules:
+            continue
+        try:
+            specs[name] = StateSpec.from_json(document)
+        except (AfsparkError, ImportError, AttributeError, TypeError, ValueError, KeyError):
+            continue
+    return specs

@@ -1,0 +1,333 @@
+"""A running pipeline, as the user holds it: the habits of Spark's StreamingQuery, plus what only we know."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from afspark.api.results import changed_rows, closed_windows, current_results, current_shares, sent_items
+from afspark.cluster.spark.stages import release_segments
+from afspark.coordinator.batch_loop import Coordinator
+from afspark.coordinator.batch_progress import BatchProgress, Totals
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.told_bounds import in_force, told, with_bounds
+from afspark.errors import AnotherDriver, StoreError, UsageError
+from afspark.model.operator import Share
+
+#: How many batches are remembered, as Spark does.
+RECENT = 100
+
+Deliver = Callable[[DataFrame, int], None]
+
+
+@dataclass(frozen=True)
+class Outlet:
+    """A sink: which operator's output it takes, in which mode, and whether rows carry their bound."""
+
+    operator: str
+    mode: str
+    deliver: Deliver
+    bounds: bool = False
+
+
+class Query:
+    """One run of a pipeline. Made by ``writeStream.start()``."""
+
+    def __init__(self, spark: SparkSession, engine: Coordinator, outlets: Sequence[Outlet] = ()) -> None:
+        self._spark, self._engine, self._outlets = spark, engine, outlets
+        self._query: StreamingQuery | None = None
+        self._batch_lock = threading.Lock()
+        self._batch_thread: int | None = None
+        self._stopping = False
+        self._failure: BaseException | None = None
+        self._watching: threading.Thread | None = None
+        self._recent: deque[BatchProgress] = deque(maxlen=RECENT)
+        self.totals = Totals()
+
+    # --- Spark's habits -------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """Stable over restarts from the same checkpoint."""
+        return self._engine.identity.query_id
+
+    @property
+    def name(self) -> str | None:
+        return self._spark_query.name
+
+    @property
+    def isActive(self) -> bool:
+        return self._spark_query.isActive
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return dict(self._spark_query.status)
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:
+        """The last committed batch: items, bytes, backups, recoveries, thresholds per worker."""
+        return self._recent[-1].to_json() if self._recent else None
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:
+        """The same of the last hundred batches, oldest first."""
+        # Copied first, in one go: a batch may end meanwhile.
+        return [progress.to_json() for progress in list(self._recent)]
+
+    @property
+    def spark_query(self) -> StreamingQuery:
+        """The Structured Streaming query underneath."""
+        return self._spark_query
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        """Waits until the query ends; raises what made it fail. With a timeout: whether it has ended."""
+        try:
+            ended = self._spark_query.awaitTermination(timeout)  # type: ignore[arg-type]
+        except StreamingQueryException:
+            self._await_end()
+            self.raise_failure()
+            if self._stopping:
+                return True
+            raise
+        if timeout is None or ended:
+            self._await_end()
+            self.raise_failure()
+        return True if timeout is None else bool(ended)
+
+    def processAllAvailable(self) -> None:
+        """Waits until everything that is in the source now has been processed."""
+        try:
+            self._spark_query.processAllAvailable()
+        except StreamingQueryException:
+            self.raise_failure()
+            raise
+
+    def stop(self) -> None:
+        """Lets the batch at work end, then stops. The state stays resident and is found by the next start."""
+        self._refuse_inside_a_batch()
+        self._stopping = True
+        with self._at_rest():
+            self._spark_query.stop()
+        self._await_end()
+
+    def exception(self) -> BaseException | None:
+        return self._failure or self._spark_query.exception()
+
+    # --- ours -----------------------------------------------------------------------------------------------
+
+    @property
+    def resumed(self) -> bool:
+        """Whether this start goes on with a stream that an earlier one has begun."""
+        return self._engine.resumed
+
+    def results(self, operator: str | None = None) -> DataFrame:
+        """An operator's results as of the last committed batch, merged over all workers; default: the last one's.
+
+        The DataFrame reads resident state when it runs: use it before the next batch, or after the end. With
+        windows: what is still open.
+        """
+        with self._at_rest():
+            self._engine.ready()
+            return current_results(self._spark, self._engine.operator(operator))
+
+    def shares(self, operator: str | None = None) -> list[Share]:
+        """What ``Operator.results`` is made from: every worker's cells as of the last committed batch.
+
+        Collected in the driver; default: the last operator's.
+        """
+        with self._at_rest():
+            self._engine.ready()
+            return current_shares(self._spark, self._engine.operator(operator))
+
+    def bounds(self, operator: str | None = None) -> dict[str, float]:
+        """Per state: how far failures of this operator can have moved it at most. 0 before any.
+
+        That includes pushed items that it lost. What operators upstream have lost shows in what they send, and is in
+        their own bounds.
+        """
+        if not self._engine.runs:
+            return {}
+        return told(self._engine.operator(operator))
+
+    def tolerance(self) -> list[dict[str, Any]]:
+        """Thresholds θ, l and γ in force per worker, and why."""
+        return [entry for run in self._engine.runs if not run.node.internal for entry in in_force(run)]
+
+    def end(self) -> None:
+        """Ends the stream: all windows close, every operator is told, and no batch can follow.
+
+        Call it after the query has stopped or terminated. What the closing of windows sends goes to the sinks.
+        """
+        with self._at_rest():
+            if self._spark_query.isActive:
+                raise UsageError("The query is still running.", remedy="Stop it, or await its termination, first.")
+            for progress in self._engine.end(self._hand_on):
+                self._note(progress)
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """Every loss of this query since its checkpoint was made, oldest first.
+
+        ``internal``: of a node that the runtime has put in front of operators to take pushed items.
+        """
+        internal = {node.name for node in self._engine.pipeline.nodes if node.internal}
+        return [
+            {
+                "operator": entry.loss.operator,
+                "internal": entry.loss.operator in internal,
+                "worker": entry.loss.worker,
+                "batch": entry.loss.batch,
+                "incarnation": entry.loss.incarnation,
+                "cause": entry.loss.cause,
+                "counted": entry.loss.counted,
+                "theta": dict(entry.loss.theta),
+                "failures": entry.loss.failures,
+                "taken": dict(entry.loss.counted_failure.get("taken", {})),
+                "items": entry.loss.items,
+                "thresholds": dict(entry.loss.details),
+                "at": entry.loss.at,
+                "recovery_seconds": entry.recovery.seconds if entry.recovery else None,
+                "restored_cells": entry.recovery.restored_cells if entry.recovery else None,
+                "damaged": list(entry.recovery.damaged) if entry.recovery else [],
+                "covered": entry.recovery.covered if entry.recovery else None,
+            }
+            for entry in self._engine.ledger.entries()
+        ]
+
+    @property
+    def receivers(self) -> list[str]:
+        """Where producers of pushed sources send to."""
+        return self._engine.receivers.addresses()
+
+    def receiverStats(self) -> dict[str, Any]:
+        """Counters of every receiver, by address: items accepted, logged, pending, and more."""
+        return self._engine.receivers.stats()
+
+    def item_losses(self) -> list[dict[str, Any]]:
+        """Items that producers were promised to keep and that failures have taken, oldest first.
+
+        Those that several operators would have read are listed for each of them.
+        """
+        pipeline = self._engine.pipeline
+        return [
+            {**asdict(loss), "operator": reader.name, "items": loss.items}
+            for loss in self._engine.item_losses.entries()
+            for reader in pipeline.readers(pipeline.node(loss.operator))
+        ]
+
+    def bad_items(self, operator: str | None = None) -> list[dict[str, Any]]:
+        """Items that operators could not take and that are kept in quarantine, oldest first; default: of all."""
+        return [asdict(item) for item in self._engine.quarantine.items(operator)]
+
+    def release(self) -> None:
+        """Removes the resident state from all hosts. A later start recovers from the backups."""
+        if self._engine.runs:
+            # It may be another driver's by now.
+            self._engine.log.refuse_if_superseded()
+        for run in self._engine.runs:
+            release_segments(self._spark.sparkContext, run.config, run.homes)
+
+    @contextmanager
+    def _at_rest(self) -> Iterator[None]:
+        """Between two batches, or after the last one."""
+        self._refuse_inside_a_batch()
+        with self._batch_lock, self._engine.lease.kept():
+            yield
+
+    def _refuse_inside_a_batch(self) -> None:
+        if self._batch_thread == threading.get_ident():
+            raise UsageError(
+                "A sink cannot ask the query that is calling it.",
+                remedy="Use the rows it was given, or ask after the batch from another thread.",
+            )
+
+    def raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    # --- inside foreachBatch --------------------------------------------------------------------------------
+
+    def attach(self, query: StreamingQuery) -> None:
+        self._query = query
+        self._watching = threading.Thread(target=self._watch, name="afspark-watch", daemon=True)
+        self._watching.start()
+
+    def _await_end(self) -> None:
+        if self._watching is not None:
+            self._watching.join()
+
+    def _watch(self) -> None:
+        """Until the query ends: stops it if another driver has taken over, which an idle one would not notice.
+
+        Then producers must not be acknowledged by a query that will never process anything again, and the next
+        driver need not wait.
+        """
+        try:
+            while not self._spark_query.awaitTermination(max(1.0, self._engine.lease.interval)):  # type: ignore[arg-type]
+                self._stop_if_superseded()
+        except StreamingQueryException:
+            pass  # whoever awaits the query hears of it
+        finally:
+            self._engine.close()
+
+    def _stop_if_superseded(self) -> None:
+        try:
+            self._engine.log.refuse_if_superseded()
+        except AnotherDriver as error:
+            self._failure = self._failure or error
+            self._spark_query.stop()
+        except StoreError:
+            return  # the next batch says so
+
+    def run_batch(self, frame: DataFrame, batch: int) -> None:
+        """What Spark calls for every micro-batch."""
+        # Never wait for the lock while stop() holds it: Spark's own stop waits for this very call to end.
+        while not self._batch_lock.acquire(timeout=0.05):
+            self._refuse_if_stopping()
+        self._batch_thread = threading.get_ident()
+        try:
+            self._refuse_if_stopping()
+            self._note(self._engine.run(batch, frame, self._hand_on))
+        except Exception as error:
+            self._failure = self._failure or (None if self._stopping else error)
+            raise
+        finally:
+            self._batch_thread = None
+            self._batch_lock.release()
+
+    def _note(self, progress: BatchProgress) -> None:
+        self._recent.append(progress)
+        self.totals.add(progress)
+
+    def _refuse_if_stopping(self) -> None:
+        if self._stopping:
+            # Returning would let Spark commit a batch that nobody has applied.
+            raise RuntimeError("the query is stopping")
+
+    def _hand_on(self, batch: int) -> None:
+        for outlet in self._outlets:
+            run = self._engine.run_of(outlet.operator)
+            frame = self._output(outlet, run, batch)
+            if frame is not None:
+                outlet.deliver(with_bounds(frame, run) if outlet.bounds else frame, batch)
+
+    def _output(self, outlet: Outlet, run: OperatorRun, batch: int) -> DataFrame | None:
+        if outlet.mode == "update":
+            return changed_rows(self._spark, run, batch)
+        if outlet.mode == "complete":
+            return current_results(self._spark, run)
+        if run.node.window is not None:
+            return closed_windows(self._spark, run, batch)
+        return sent_items(self._spark, run, batch)
+
+    @property
+    def _spark_query(self) -> StreamingQuery:
+        assert self._query is not None
+        return self._query

@@ -1,0 +1,244 @@
+"""How results leave a pipeline, and how it is started."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from pyspark.sql import DataFrame, SparkSession
+
+from afspark.api.assembly import assemble
+from afspark.api.query import Deliver, Outlet, Query
+from afspark.api.stream import StatefulStream
+from afspark.cluster.spark.anchors import registered_slots
+from afspark.cluster.spark.offset_source import FORMAT, OffsetSource
+from afspark.cluster.spark.session import LOCAL_FILE_MANAGER, check_session
+from afspark.coordinator.batch_loop import Coordinator, source_folder
+from afspark.coordinator.placement import check_slots
+from afspark.coordinator.receivers.receivers import recorded_lanes
+from afspark.coordinator.run_options import DEFAULT_BATCH_BYTES, RunOptions
+from afspark.errors import UsageError
+from afspark.graph.pipeline import Pipeline
+from afspark.protocol.fault_plan import FaultPlan
+from afspark.sources import Pushed, Source
+from afspark.store import Throttle, claim, open_store
+from afspark.store.naming import FOLDER
+
+MODES = ("update", "complete", "append")
+OWN_OPTIONS = {
+    "checkpointLocation",
+    "batchBytes",
+    "segments",
+    "hostGraceSeconds",
+    "leaseSeconds",
+    "storeWaitSeconds",
+    "bounds",
+    "storeLatencySeconds",
+    "storeBytesPerSecond",
+    "quarantineBytes",
+}
+
+
+@dataclass(frozen=True)
+class StreamWriter:
+    """How and when results leave the pipeline. Every method gives a new writer; ``start`` runs it."""
+
+    stateful: StatefulStream
+    mode: str = "complete"
+    deliver: Deliver | None = None
+    sink: str | None = None
+    path: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    triggers: Mapping[str, Any] = field(default_factory=dict)
+    query_name: str | None = None
+    faults: FaultPlan = field(default_factory=FaultPlan)
+    others: tuple[StreamWriter, ...] = ()
+
+    def outputMode(self, mode: str) -> StreamWriter:
+        """``update``: the rows each batch changed; ``complete``: all results after each batch; ``append``: the
+        windows each batch closed, or without windows the items it sent.
+        """
+        if mode not in MODES:
+            raise UsageError(f"Output mode {mode!r} is not known.", remedy="Use 'update', 'complete' or 'append'.")
+        return replace(self, mode=mode)
+
+    def foreachBatch(self, deliver: Callable[[DataFrame, int], None]) -> StreamWriter:
+        """Calls ``deliver(frame, batch)`` after each batch. Called again with the same batch after a crash."""
+        return replace(self, deliver=deliver)
+
+    def format(self, sink: str) -> StreamWriter:
+        """A Spark batch sink (``parquet``, ``noop``, ``console`` …), written in append mode for each batch."""
+        return replace(self, sink=sink)
+
+    def option(self, key: str, value: object) -> StreamWriter:
+        """``checkpointLocation``, ``batchBytes``, ``segments``, ``hostGraceSeconds``, ``leaseSeconds`` (how long a
+        driver on another machine may be silent before it counts as dead), ``storeWaitSeconds`` (how long the
+        checkpoint's place may be gone before the query stops), ``bounds`` (a column with the bound realised so
+        far), ``quarantineBytes`` (of bad items, for each operator), or one for the sink.
+        """
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        return replace(self, options={**self.options, key: text})
+
+    def trigger(self, **trigger: Any) -> StreamWriter:
+        """Spark's triggers: ``availableNow=True`` or ``processingTime='10 seconds'``."""
+        return replace(self, triggers=trigger)
+
+    def queryName(self, name: str) -> StreamWriter:
+        return replace(self, query_name=name)
+
+    def inject(self, faults: FaultPlan) -> StreamWriter:
+        """Lets failures strike while the query runs."""
+        return replace(self, faults=faults)
+
+    def also(self, other: StreamWriter) -> StreamWriter:
+        """A second sink in the same query. Checkpoint, trigger and other run options are those of the first."""
+        return replace(self, others=(*self.others, other))
+
+    def start(self, path: str | None = None, *, takeover: bool = False) -> Query:
+        """Checks everything that can be checked, then starts.
+
+        `AnotherDriver` if one that lives runs on this checkpoint; with ``takeover`` that one has to stop instead.
+        """
+        first = replace(self, path=path or self.path)
+        spark = first.stateful.spark
+        check_session(spark)
+        writers = [first, *first.others]
+        options = replace(first._run_options(), takeover=takeover)
+        pipeline = first.check(options.batch_bytes)
+        for source in pipeline.sources.values():
+            if isinstance(source, Source):
+                source.validate()
+        workers = max(node.workers for node in pipeline.nodes)
+        receivers = sum(
+            min(source.receivers, source.lanes)
+            for source in pipeline.sources.values()
+            if isinstance(source, Pushed) and source.where == "executors"
+        )
+        check_slots(registered_slots(spark.sparkContext, workers + receivers), workers, receivers)
+        checkpoint = open_store(options.checkpoint)
+        checkpoint.check_writable()
+        identity = claim(checkpoint.below(FOLDER), pipeline.fingerprint(), pipeline.settings())
+        outlets = [outlet for writer in writers if (outlet := writer._outlet()) is not None]
+        engine = Coordinator(spark.sparkContext, pipeline, options, identity, checkpoint)
+        query = Query(spark, engine, outlets)
+        with ExitStack() as undo:
+            # First of all, so that no older driver commits a batch after Spark has looked for the last one.
+            engine.take_lease()
+            undo.callback(engine.lease.release)
+            engine.receivers.open(recorded_lanes(engine.store))
+            undo.callback(engine.receivers.close)
+            query.attach(first._spark_query(spark, pipeline, options, query))
+            undo.pop_all()
+        return query
+
+    def check(self, batch_bytes: int = DEFAULT_BATCH_BYTES) -> Pipeline:
+        """The pipeline that ``start`` would run; UsageError if it cannot work. Needs no Spark session."""
+        writers = [self, *self.others]
+        _refuse_twins([writer.stateful.name for writer in writers])
+        return assemble([(writer.stateful, writer._sink_mode()) for writer in writers], batch_bytes=batch_bytes)
+
+    def _sink_mode(self) -> str | None:
+        """The mode, if anything takes what comes out."""
+        return self.mode if self.deliver is not None or self.sink is not None else None
+
+    def _outlet(self) -> Outlet | None:
+        deliver = self._delivery()
+        if deliver is None:
+            return None
+        bounds = self.options.get("bounds", "false") == "true"
+        return Outlet(self.stateful.name, self.mode, deliver, bounds)
+
+    def _run_options(self) -> RunOptions:
+        own = {
+            "batch_bytes": ("batchBytes", int),
+            "segments": ("segments", str),
+            "host_grace_seconds": ("hostGraceSeconds", float),
+            "lease_seconds": ("leaseSeconds", float),
+            "store_wait_seconds": ("storeWaitSeconds", float),
+            "quarantine_bytes": ("quarantineBytes", int),
+        }
+        given = {name: self._number(key, kind) for name, (key, kind) in own.items() if key in self.options}
+        checkpoint = self.options.get("checkpointLocation") or tempfile.mkdtemp(prefix="afspark-checkpoint-")
+        if not urlparse(checkpoint).scheme:
+            checkpoint = str(Path(checkpoint).absolute())
+        return RunOptions(checkpoint=checkpoint, faults=self.faults, throttle=self._throttle(), **given)
+
+    def _throttle(self) -> Throttle | None:
+        """``storeLatencySeconds`` and ``storeBytesPerSecond`` make the backup store slower, for experiments."""
+        if not {"storeLatencySeconds", "storeBytesPerSecond"} & self.options.keys():
+            return None
+        latency = self._number("storeLatencySeconds", float) if "storeLatencySeconds" in self.options else 0.0
+        rate = self._number("storeBytesPerSecond", float) if "storeBytesPerSecond" in self.options else math.inf
+        return Throttle(latency_seconds=latency, bytes_per_second=rate)
+
+    def _number(self, key: str, kind: Callable[[str], Any]) -> Any:
+        try:
+            return kind(self.options[key])
+        except ValueError:
+            raise UsageError(f"Option {key!r} is {self.options[key]!r}, not a number.", option=key) from None
+
+    def _delivery(self) -> Deliver | None:
+        if self.deliver is not None or self.sink is None:
+            return self.deliver
+        options = {key: value for key, value in self.options.items() if key not in OWN_OPTIONS}
+        sink, path = self.sink, self.path
+
+        def save(frame: DataFrame, batch: int) -> None:
+            frame.write.format(sink).mode("append").options(**options).save(path)
+
+        return save
+
+    def _spark_query(self, spark: SparkSession, pipeline: Pipeline, options: RunOptions, query: Query) -> Any:
+        local = urlparse(options.checkpoint).scheme in ("", "file")
+        key, manager = LOCAL_FILE_MANAGER
+        before = spark.conf.get(key, None)
+        if local and before is None:
+            spark.conf.set(key, manager)
+        try:
+            writer = _frame(spark, pipeline, options).writeStream.foreachBatch(query.run_batch)
+            writer = writer.option("checkpointLocation", options.checkpoint).trigger(
+                **(self.triggers or {"processingTime": "0 seconds"})
+            )
+            return (writer.queryName(self.query_name) if self.query_name else writer).start()
+        finally:
+            if local and before is None:
+                spark.conf.unset(key)
+
+
+def _frame(spark: SparkSession, pipeline: Pipeline, options: RunOptions) -> DataFrame:
+    """What Spark streams: the user's DataFrame, or only the offsets of sources that workers read themselves."""
+    frames = []
+    for name, source in pipeline.sources.items():
+        if isinstance(source, DataFrame):
+            return source
+        spark.dataSource.register(OffsetSource)
+        frames.append(
+            spark.readStream.format(FORMAT)
+            .option("source", json.dumps(source.to_json()))
+            .option("folder", source_folder(name))
+            .option("checkpoint", options.checkpoint)
+            .option("batch_bytes", str(options.batch_bytes))
+            .option("wait_seconds", str(options.store_wait_seconds))
+            .load()
+        )
+    whole = frames[0]
+    for frame in frames[1:]:
+        whole = whole.union(frame)
+    return whole
+
+
+def _refuse_twins(names: list[str]) -> None:
+    twins = [name for name, count in Counter(names).items() if count > 1]
+    if twins:
+        raise UsageError(
+            f"Two sinks are called {twins[0]!r}.",
+            remedy="One sink per operator; write to several places in its foreachBatch.",
+        )

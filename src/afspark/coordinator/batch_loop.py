@@ -1,0 +1,487 @@
+"""The batch loop: orders out, reports in, record written, results handed on.
+
+Runs in the driver, inside ``foreachBatch``, in an order that survives a kill at any point: losses are durable
+before recoveries, backups before the record that names them, the record before Spark commits the batch.
+
+The operators of a pipeline run one after the other, each as a stage of its own; what they send is kept beside
+their state until the next batch, so that a stage can be run again for those that need it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+
+from afspark.cluster.spark.anchors import driver_host
+from afspark.cluster.spark.stages import inject_on_workers, run_requests, run_stage
+from afspark.coordinator.bad_items_noted import note_bad
+from afspark.coordinator.batch_progress import BatchProgress, summarise
+from afspark.coordinator.configuring import operator_config
+from afspark.coordinator.ending import ending_batch, intended, is_intended, refuse_if_unfinished
+from afspark.coordinator.offsets import newest_of, time_of_batch
+from afspark.coordinator.operator_inputs import OperatorInputs, Slices
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.receivers.receivers import Receivers
+from afspark.coordinator.recovery.coverage import declare_damaged_log, declare_unread_records
+from afspark.coordinator.recovery.error_budget import ErrorBudget
+from afspark.coordinator.run_options import RunOptions
+from afspark.coordinator.told_bounds import told_facts
+from afspark.coordinator.worker_group import WorkerGroup
+from afspark.coordinator.worker_state import digests_agree
+from afspark.errors import CheckpointError, UsageError, WorkerFailed
+from afspark.graph.node import Node
+from afspark.graph.pipeline import Pipeline
+from afspark.model.windows import Punctuation
+from afspark.protocol.fault_plan import FaultPhase
+from afspark.protocol.punctuation_plan import punctuation_plans
+from afspark.protocol.reports import TaskReport
+from afspark.protocol.requests import TaskRequest
+from afspark.sources import Planner, Source
+from afspark.store import CommitRecord, Ledger, LedgerEntry, QueryIdentity, RecordLog, Store, ThrottledStore
+from afspark.store.epochs import newest_batch
+from afspark.store.identity import attached
+from afspark.store.itemlosses import ItemLosses
+from afspark.store.lease import Lease
+from afspark.store.naming import FOLDER
+from afspark.store.quarantine import Quarantine
+from afspark.task.stopwatch import Stopwatch
+
+#: How often a batch is tried before the query gives up; Spark has retried its tasks before.
+BATCH_TRIES = 12
+
+#: Room for taken-back batches below the epoch's number in a fence.
+FENCE_BITS = 20
+
+
+class Coordinator:
+    """Runs the batches of one query, one after the other."""
+
+    def __init__(
+        self, sc: SparkContext, pipeline: Pipeline, options: RunOptions, identity: QueryIdentity, checkpoint: Store
+    ) -> None:
+        self.sc, self.pipeline, self.options, self.identity = sc, pipeline, options, identity
+        self.checkpoint = attached(checkpoint, options.store_wait_seconds)
+        self.store = self.checkpoint.below(FOLDER)
+        if options.throttle is not None:
+            self.store = ThrottledStore(self.store, options.throttle)
+        self.ledger = Ledger(self.store)
+        self.log = RecordLog(self.store)
+        self.lease = Lease(self.store, self.log, seconds=options.lease_seconds)
+        self.item_losses = ItemLosses(self.store)
+        self.quarantine = Quarantine(self.store)
+        self.planners = {
+            name: source.planner(self.store.below(source_folder(name)))
+            for name, source in pipeline.sources.items()
+            if isinstance(source, Source)
+        }
+        self.receivers = Receivers(
+            sc, pipeline, {name: self.store.below(source_folder(name)) for name in pipeline.sources}
+        )
+        self.inputs = OperatorInputs(pipeline, self.planners, self.checkpoint, self.receivers)
+        self.runs: list[OperatorRun] = []
+        #: an earlier start has begun a batch; Spark may run that one again
+        self.resumed = newest_of(checkpoint, "offsets") is not None
+        self.totals = {"items": 0, "bytes": 0}
+        #: every operator was told that the stream has ended
+        self.told = False
+        self._committed: int | None = None
+        #: what workers said last
+        self._last: Sequence[TaskReport | None] = ()
+
+    # --- for a pipeline of one operator ---------------------------------------------------------------------
+
+    @property
+    def group(self) -> WorkerGroup | None:
+        return self.runs[-1].group if self.runs else None
+
+    @property
+    def planner(self) -> Planner | None:
+        return next(iter(self.planners.values()), None)
+
+    def run_of(self, name: str | None = None) -> OperatorRun:
+        """The crew of a node; without a name that of the last one."""
+        return self._chosen(self.runs, name)
+
+    def operator(self, name: str | None = None) -> OperatorRun:
+        """The crew of an operator that the user has written; without a name that of the last one."""
+        return self._chosen([run for run in self.runs if not run.node.internal], name)
+
+    def _chosen(self, runs: Sequence[OperatorRun], name: str | None) -> OperatorRun:
+        found = [run for run in runs if name in (None, run.name)]
+        if not found:
+            raise UsageError(
+                f"There is no operator {name!r} at work.",
+                remedy=f"The pipeline has {', '.join(node.name for node in self.pipeline.operators)}.",
+            )
+        return found[-1]
+
+    # --- batches --------------------------------------------------------------------------------------------
+
+    def run(self, batch: int, frame: DataFrame | None, deliver: Callable[[int], None]) -> BatchProgress:
+        """Applies ``batch`` on all workers, calls ``deliver(batch)`` and commits it.
+
+        ``deliver`` may be called again for the same batch: after a crash, and if a worker that kept rows of the
+        batch was lost before they were read.
+        """
+        first = not self.runs
+        if self.ended or (first and is_intended(self.store)):
+            raise CheckpointError(
+                "The stream of this checkpoint has been ended.", remedy="Start with a new checkpoint.", batch=batch
+            )
+        self._ready(batch)
+        slices = self.inputs.slices(batch, first=first)
+        return self._run(batch, time_of_batch(self.checkpoint, batch), frame, slices, deliver)
+
+    def end(self, deliver: Callable[[int], None]) -> list[BatchProgress]:
+        """Ends the stream: closes all windows, from the source to the sinks, then tells every operator.
+
+        Takes one batch without items per level of windows and one for the end itself; their numbers follow those
+        of Spark, which will run none any more.
+        """
+        done: list[BatchProgress] = []
+        refuse_if_unfinished(self.checkpoint)
+        batch = self._next_batch()
+        self._ready(batch)
+        now = intended(self.store, batch)
+        while not self.ended:
+            # From the last record alone it must follow what this batch is, so that a killed driver can repeat it.
+            last = not self.told and not any(run.waits for run in self.runs)
+            done.append(self._run(batch, now, None, {}, deliver, ending=True, last=last))
+            batch += 1
+        return done
+
+    @property
+    def ended(self) -> bool:
+        """Every operator was told, and what they sent then has left its windows."""
+        return self.told and not any(run.waits for run in self.runs)
+
+    def ready(self) -> list[OperatorRun]:
+        """The workers at rest, all with their state: those that lost it meanwhile are recovered first.
+
+        Also serves a query that has nothing new to process since its driver was started.
+        """
+        batch = self._next_batch()
+        self._ready(batch)
+        for run in self.runs:
+            # A loss found now strikes what the last batch left behind, not what it had found.
+            run.begin_batch(0.0)
+        self._revive(batch, complete=True)
+        return self.runs
+
+    def _next_batch(self) -> int:
+        if self._committed is not None:
+            return self._committed + 1
+        # Batches that ended the stream are ours alone; Spark knows nothing of them.
+        last = ending_batch(self.store)
+        if last is None:
+            last = newest_of(self.checkpoint, "commits")
+        return 0 if last is None else last + 1
+
+    def _run(
+        self,
+        batch: int,
+        now: float,
+        frame: DataFrame | None,
+        slices: Slices,
+        deliver: Callable[[int], None],
+        *,
+        ending: bool = False,
+        last: bool = False,
+    ) -> BatchProgress:
+        started = time.perf_counter()
+        if self.options.faults.fails_workers(batch):
+            self.receivers.crash()
+        self._begin_batch(now, ending=ending, last=last)
+        clock = Stopwatch({})
+        apply = partial(self._apply, batch, frame, slices)
+        tries, recovered = self._delivered(apply, deliver, batch, clock)
+        self._inject(batch, FaultPhase.COMMITTING)
+        for run in self.runs:
+            run.group.advance(run.reports)
+        entrances = [run for run in self.runs if self.inputs.reads_source(run.node)]
+        for name in self.totals:
+            self.totals[name] += sum(getattr(report, name) for run in entrances for report in run.reports)
+        committing = time.perf_counter()
+        self.told = self.told or last
+        self._take_note(batch)
+        self._commit(batch, ending=ending)
+        self._let_go(batch)
+        clock.lap("record", committing)
+        for run in self.runs:
+            run.end_batch()
+        self._committed = batch
+        self._inject(batch, FaultPhase.COMMITTED)
+        return summarise(
+            batch=batch,
+            runs=self.runs,
+            entrances=entrances,
+            recovered=recovered,
+            tries=tries,
+            seconds=time.perf_counter() - started,
+            parts=clock.seconds,
+            receivers=self.receivers.watch(time.perf_counter() - started),
+        )
+
+    def _begin_batch(self, now: float, *, ending: bool, last: bool) -> None:
+        """Which windows end, and what every operator meets in which order."""
+        closings: dict[str, list[Punctuation]] = {}
+        waiting = {run.name for run in self.runs if run.waits}
+        for run in self.runs:
+            # At the end windows close level by level: what one operator still sends belongs to windows of the next.
+            final = ending and not waiting & self.pipeline.upstream_of(run.name)
+            closings[run.name] = run.begin_batch(now, ending=final)
+            if last and self.inputs.reads_source(run.node):
+                closings[run.name].append(Punctuation.of_stream(run.name))
+        inputs = {run.name: self.inputs.origins(run.node) for run in self.runs}
+        for name, punctuation_plan in punctuation_plans(inputs, closings).items():
+            self.run_of(name).group.punctuation_plan = punctuation_plan
+
+    def _delivered(
+        self, apply: Callable[[], int], deliver: Callable[[int], None], batch: int, clock: Stopwatch
+    ) -> tuple[int, list[LedgerEntry]]:
+        """Applies and delivers; the number of tries, and the recoveries that are complete with it.
+
+        A failed delivery is tried again only if a worker turns out to be lost.
+        """
+        recovered: list[LedgerEntry] = []
+        while True:
+            started = time.perf_counter()
+            tries = apply()
+            # Before any row is handed on: its bound must know what it lacks.
+            self._hear_of_receivers()
+            recovered += [entry for run in self.runs for entry in run.take_stock(batch)]
+            started = clock.lap("stages", started)
+            losses = len(self.ledger.entries())
+            try:
+                deliver(batch)
+            except Exception:
+                apply()
+                if len(self.ledger.entries()) == losses:
+                    raise
+                continue
+            clock.lap("sinks", started)
+            return tries, recovered
+
+    def _apply(self, batch: int, frame: DataFrame | None, slices: Slices) -> int:
+        """Runs all stages until every worker has applied the batch; the number of tries."""
+        for attempt in range(1, BATCH_TRIES + 1):
+            if all(self._advance(run, batch, frame, slices) for run in self.runs):
+                return attempt
+            if len(self.runs) > 1:
+                # An operator may have lost what another one waits for.
+                self._revive(batch)
+            time.sleep(0.1 * (attempt - 1))
+        raise self._gave_up(batch)
+
+    def _advance(self, run: OperatorRun, batch: int, frame: DataFrame | None, slices: Slices) -> bool:
+        """One try of one operator's stage; True if all of its workers have applied the batch."""
+        requests = [replace(request, quarantine_room=run.quarantine_room) for request in run.group.requests(batch)]
+        inputs = self.inputs.of(run, self.runs, batch, frame, slices)
+        job = partial(run_stage, self.sc, run.config, run.work, requests, inputs)
+        reports = self._reports(requests, job)
+        if not run.group.act_on(batch, reports):
+            return False
+        run.reports = [report for report in reports if report is not None]
+        if digests_agree(run.reports, self.inputs.produced(run, self.runs)):
+            return True
+        for name in (run.name, *self.pipeline.downstream_of(run.name)):
+            self._roll_back(self.run_of(name), batch)
+        return False
+
+    def _revive(self, batch: int, *, complete: bool = False) -> None:
+        """Brings all workers to the batch before, or leaves them where they have applied it already."""
+        for run in self.runs:
+            for attempt in range(1, BATCH_TRIES + 1):
+                if run.config.stepped:
+                    self._shut_out(run, batch)
+                requests = [replace(request, apply=False) for request in run.group.requests(batch)]
+                job = partial(run_requests, self.sc, run.config, run.work, requests)
+                reports = self._reports(requests, job)
+                if run.group.act_on(batch, reports):
+                    if complete:
+                        run.group.rest(batch, [report for report in reports if report is not None])
+                    break
+                time.sleep(0.1 * (attempt - 1))
+            else:
+                raise self._gave_up(batch)
+
+    def _shut_out(self, run: OperatorRun, batch: int) -> None:
+        """Takes the lanes of workers that may have to be restored: no task sent before confirms anything any more."""
+        run.group.raise_fence()
+        for edge in run.node.inputs:
+            if edge.origin in self.receivers.sources:
+                self.receivers.take_over(edge.origin, run.group.last_requests(batch))
+
+    def _gave_up(self, batch: int) -> WorkerFailed:
+        details = sorted({report.detail for report in self._last if report is not None and report.detail})
+        return WorkerFailed(
+            f"Batch {batch} could not be applied in {BATCH_TRIES} tries{': ' if details else '.'}{' '.join(details)}",
+            remedy="See the executors' logs.",
+            batch=batch,
+        )
+
+    def _reports(self, requests: Sequence[TaskRequest], job: Callable[[], list[TaskReport]]) -> list[TaskReport | None]:
+        """The workers' reports; None for all if the job died, which Spark has tried to prevent by retries."""
+        reports: list[TaskReport | None] = [None] * len(requests)
+        try:
+            found = job()
+        except Py4JJavaError:
+            if self.sc._jsc.sc().isStopped():
+                raise
+            return reports
+        for report in found:
+            reports[report.worker] = report
+        self._last = reports
+        return reports
+
+    def _roll_back(self, run: OperatorRun, batch: int) -> None:
+        """Takes the batch back everywhere: a retried stage has given some workers other items."""
+        requests = run.group.take_back(batch)
+        self._reports(requests, partial(run_requests, self.sc, run.config, run.work, requests))
+
+    # --- opening and committing -----------------------------------------------------------------------------
+
+    def take_lease(self) -> None:
+        """Makes this process the query's driver; `AnotherDriver` if another one is."""
+        self.lease.take(takeover=self.options.takeover)
+
+    def close(self) -> None:
+        """Ends the receivers and the lease: no batch follows, or another driver will run it."""
+        self.receivers.close()
+        self.lease.release()
+
+    def _ready(self, batch: int) -> None:
+        self.take_lease()
+        # Before anything is touched: what a newer driver does next may build on the last batch, not on this one.
+        self.log.refuse_if_superseded()
+        if not self.runs:
+            self._open(batch)
+
+    def _open(self, batch: int) -> None:
+        self._refuse_if_rewound(batch)
+        record = self.log.open_epoch(batch - 1)
+        passed_over = self._passed_over(batch, record)
+        extra = record.extra if record is not None else {}
+        self.ledger.expect(extra.get("ledger", ()))
+        runs = [self._make_run(node) for node in self.pipeline.nodes]
+        for run in runs:
+            run.restore(extra.get("operators", {}).get(run.name))
+            run.begin_batch(0.0)
+            run.group.gather(batch, record, passed_over)
+            declare_unread_records(self.ledger, run, batch, passed_over)
+        self.totals = {name: int(extra.get(name, 0)) for name in self.totals}
+        self.told = bool(extra.get("told", False))
+        self.receivers.restore(extra.get("lanes", {}))
+        self.runs = runs
+        for run in runs:
+            run.entrances = [self.run_of(node.name) for node in self.pipeline.entrances(run.node)]
+            # A batch that runs again finds its own once more.
+            run.gaps = self.item_losses.by_batch_and_worker(run.name, before=batch)
+            run.recount(extra.get("operators", {}).get(run.name))
+        self._hear_of_receivers()
+        for name, run in self._drained():
+            declare_damaged_log(self.ledger, run, batch, self.receivers.damaged(name))
+
+    def _make_run(self, node: Node) -> OperatorRun:
+        config = operator_config(
+            node,
+            self.pipeline,
+            self.options,
+            self.identity,
+            store=self.store,
+            epoch=self.log.epoch,
+            driver_host=driver_host(self.sc),
+        )
+        group = WorkerGroup(
+            self.sc,
+            config,
+            ErrorBudget.of(self.pipeline, node),
+            self.ledger,
+            host_grace_seconds=self.options.host_grace_seconds,
+            fence=self.log.epoch_number << FENCE_BITS,
+            neighbours=self.receivers.homes(),
+        )
+        return OperatorRun(node, group)
+
+    def _refuse_if_rewound(self, batch: int) -> None:
+        """Spark's part of the checkpoint and ours must be of one age, or batches would be applied again."""
+        newest = newest_batch(self.store)
+        if newest is not None and newest > batch:
+            raise CheckpointError(
+                f"Spark wants to run batch {batch}, but the checkpoint has records up to batch {newest}.",
+                remedy="Restore the checkpoint folder as a whole, or start with a new one.",
+                batch=batch,
+                newest=newest,
+            )
+
+    def _passed_over(self, batch: int, record: CommitRecord | None) -> list[str]:
+        """What is missing between the record found and the batch before ``batch``."""
+        if not self.pipeline.keeps_records or (record.batch if record else -1) >= batch - 1:
+            return []
+        return [damage.name for damage in self.log.damaged] or [f"record of batch {batch - 1}"]
+
+    def _commit(self, batch: int, *, ending: bool) -> None:
+        if not self.pipeline.keeps_records:
+            self.log.refuse_if_superseded()
+            return
+        operators = {
+            run.name: tuple(member.record(run.group.budget) for member in run.group.members) for run in self.runs
+        }
+        extra = {
+            **self.totals,
+            "operators": {run.name: run.to_json() | told_facts(run) for run in self.runs},
+            "ending": ending,
+            "told": self.told,
+            "lanes": self.receivers.to_json(),
+            "ledger": self.ledger.heads,
+        }
+        self.log.write(CommitRecord(batch, self.log.epoch, operators, extra))
+        if self._committed is None:
+            # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
+            self.log.sweep()
+            self.quarantine.tidy(batch)
+        self.log.prune()
+
+    def _take_note(self, batch: int) -> None:
+        """How far receivers were drained, what was missing, and what operators could not take."""
+        note_bad(self.quarantine, batch, self.runs, first=self._committed is None)
+        for name, run in self._drained():
+            self.receivers.advance(name, run.reports)
+            for report in run.reports:
+                if report.gaps:
+                    self.item_losses.note(batch, run.name, report.worker, report.gaps)
+
+    def _hear_of_receivers(self) -> None:
+        for name, run in self._drained():
+            run.hear_of_receivers(self.receivers.failures(name))
+
+    def _let_go(self, batch: int) -> None:
+        for name, run in self._drained():
+            self.receivers.confirm(
+                name,
+                run.group.last_requests(batch),
+                stepped=run.config.in_steps(run.group.punctuation_plan),
+            )
+
+    def _drained(self) -> list[tuple[str, OperatorRun]]:
+        return [
+            (edge.origin, run) for run in self.runs for edge in run.node.inputs if edge.origin in self.receivers.sources
+        ]
+
+    def _inject(self, batch: int, phase: FaultPhase) -> None:
+        if not self.options.faults.fails_at(batch, phase):
+            return
+        self.receivers.crash()
+        for run in self.runs:
+            inject_on_workers(self.sc, run.config, run.homes, batch, phase)
+
+
+def source_folder(name: str) -> str:
+    """Where a source keeps the list of what it has found."""
+    return f"source-{name}" if name else "source"

@@ -1,0 +1,164 @@
+"""What a user gets to see of a batch, and of all batches so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from afspark.protocol.reports import TaskReport
+from afspark.store import LedgerEntry
+from afspark.store.quarantine import Count, sum_counts
+
+if TYPE_CHECKING:
+    from afspark.coordinator.operator_run import OperatorRun
+
+
+@dataclass
+class OperatorCounters:
+    """What an operator has left out since its checkpoint was made."""
+
+    late: int = 0
+    unplaced: int = 0
+    #: items that the operator could not take, and how many bytes of them were kept
+    bad: tuple[Count, ...] = ()
+    quarantined: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> OperatorCounters:
+        return cls(
+            late=int(found.get("late", 0)),
+            unplaced=int(found.get("unplaced", 0)),
+            bad=tuple(Count(**one) for one in found.get("bad", ())),
+            quarantined=int(found.get("quarantined", 0)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchProgress:
+    """One committed batch."""
+
+    batch: int
+    items: int
+    bytes: int
+    seconds: float
+    #: where they went: the stages, the sinks, the commit record
+    parts: Mapping[str, float]
+    #: objects written, cells and bytes in them
+    backups: Mapping[str, int]
+    #: recoveries that this batch completed
+    recoveries: int
+    #: how often the batch was tried
+    tries: int
+    emitted: int
+    #: items that came too late for their window, and items without a usable time
+    late: int
+    unplaced: int
+    #: items that operators could not take: operator, source, kind of reason, number
+    bad: Sequence[Mapping[str, Any]]
+    #: resident cells and bytes of all workers
+    state: Mapping[str, int]
+    #: what receivers took since the last batch: items accepted, acknowledged, logged, duplicates; pending now
+    receivers: Mapping[str, float]
+    #: per worker: operator, whether that is one of the runtime's own, host, thresholds in force, distance from the
+    #: last backup, seconds per part of its task
+    workers: Sequence[Mapping[str, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def summarise(
+    *,
+    batch: int,
+    runs: Sequence[OperatorRun],
+    entrances: Sequence[OperatorRun],
+    recovered: Sequence[LedgerEntry],
+    tries: int,
+    seconds: float,
+    parts: Mapping[str, float],
+    receivers: Mapping[str, float],
+) -> BatchProgress:
+    """The progress of a batch from its reports; ``entrances`` are the operators that read from sources."""
+    reports = [report for run in runs for report in run.reports]
+    entering = [report for run in entrances for report in run.reports]
+    written = [backup for report in reports for backup in report.backups]
+    return BatchProgress(
+        batch=batch,
+        items=sum(report.items for report in entering),
+        bytes=sum(report.bytes for report in entering),
+        seconds=seconds,
+        parts=parts,
+        backups={
+            "count": len(written),
+            "cells": sum(ref.cells for ref in written),
+            "bytes": sum(ref.bytes for ref in written),
+        },
+        recoveries=len(recovered),
+        tries=tries,
+        emitted=sum(report.emitted for report in reports),
+        late=sum(report.panes.late for report in reports if report.panes),
+        unplaced=sum(report.panes.unplaced for report in reports if report.panes),
+        bad=[{"operator": run.name, **asdict(count)} for run in runs for count in _bad(run)],
+        state={
+            "cells": sum(report.cells for report in reports),
+            "bytes": sum(report.memory for report in reports),
+        },
+        receivers=receivers,
+        workers=[entry for run in runs for entry in _workers(run)],
+    )
+
+
+def _bad(run: OperatorRun) -> tuple[Count, ...]:
+    return sum_counts(count for one in run.left_out for count in one.counts)
+
+
+def _workers(run: OperatorRun) -> list[dict[str, Any]]:
+    return [_worker(run, report) for report in sorted(run.reports, key=lambda report: report.worker)]
+
+
+def _worker(run: OperatorRun, report: TaskReport) -> dict[str, Any]:
+    member = run.group.members[report.worker]
+    return {
+        "operator": run.name,
+        "internal": run.node.internal,
+        "worker": report.worker,
+        "host": report.host,
+        "incarnation": member.incarnation,
+        "theta": run.group.budget.theta(member.counted_failures),
+        "drift": dict(report.drift),
+        "seconds": dict(report.seconds),
+    }
+
+
+@dataclass
+class Totals:
+    """Sums over the batches of one run."""
+
+    batches: int = 0
+    items: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    recoveries: int = 0
+    late: int = 0
+    unplaced: int = 0
+    bad: int = 0
+    backups: dict[str, int] = field(default_factory=lambda: {"count": 0, "cells": 0, "bytes": 0})
+    receivers: dict[str, float] = field(default_factory=dict)
+
+    def add(self, progress: BatchProgress) -> None:
+        self.batches += 1
+        self.items += progress.items
+        self.bytes += progress.bytes
+        self.seconds += progress.seconds
+        self.recoveries += progress.recoveries
+        self.late += progress.late
+        self.unplaced += progress.unplaced
+        self.bad += sum(one["items"] for one in progress.bad)
+        for name in self.backups:
+            self.backups[name] += progress.backups[name]
+        for name, value in progress.receivers.items():
+            self.receivers[name] = value if name == "pending" else self.receivers.get(name, 0.0) + value

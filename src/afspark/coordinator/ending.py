@@ -1,0 +1,54 @@
+"""The end of a stream in the checkpoint: that it is intended, and which batches it has taken."""
+
+from __future__ import annotations
+
+import time
+
+from afspark.coordinator.offsets import newest_of
+from afspark.errors import CheckpointError, StoreError
+from afspark.store import Store, seal, unseal
+from afspark.store.epochs import newest_batch, read_history
+
+#: Folder of the store that holds something once the stream is being ended.
+ENDING = "ending"
+
+
+def is_intended(store: Store) -> bool:
+    """Whether somebody has begun to end the stream."""
+    return bool(store.list(ENDING))
+
+
+def intended(store: Store, batch: int) -> float:
+    """Makes the end durable before it begins: from here on Spark must not run a batch of that number.
+
+    Returns the time of all batches that end the stream: that of the first attempt.
+    """
+    written = store.list(ENDING)
+    for name in sorted(written):
+        try:
+            return float(unseal(store.get(name)).meta["time"])
+        except StoreError:
+            continue  # a driver died while it wrote this one, so nothing followed from it
+    now = time.time()
+    store.put(f"{ENDING}/{len(written):04d}", seal({"kind": "ending", "batch": batch, "time": now}, {}))
+    return now
+
+
+def ending_batch(store: Store) -> int | None:
+    """The newest batch, if it was one that ended the stream."""
+    newest = newest_batch(store)
+    if newest is None:
+        return None
+    found = read_history(store, newest).records.get(newest)
+    return newest if found is not None and found[1].extra.get("ending") else None
+
+
+def refuse_if_unfinished(checkpoint: Store) -> None:
+    """A batch that Spark has begun must be finished by Spark, or its number would mean two things."""
+    begun, committed = newest_of(checkpoint, "offsets"), newest_of(checkpoint, "commits")
+    if begun is not None and (committed is None or begun > committed):
+        raise CheckpointError(
+            f"Batch {begun} was begun and not finished.",
+            remedy="Start the query again, let it end, and then end the stream.",
+            batch=begun,
+        )

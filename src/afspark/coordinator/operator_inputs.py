@@ -1,0 +1,113 @@
+"""Where the items of an operator come from in a batch: sources, receivers, other operators, feedback."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from afspark.coordinator.offsets import chunks_of_batch
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.receivers.receivers import Receivers
+from afspark.graph.node import Edge, Node
+from afspark.graph.pipeline import Pipeline
+from afspark.protocol.ports import ALL, items_for
+from afspark.sources import Chunk, Planner, Pushed, Source
+from afspark.store import Store
+from afspark.task.stage_inputs import FrameInput, OutputInput, SourceInput, StageInput
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What of a source belongs to a batch. ``gone`` is left out, and every other chunk keeps its reader: some
+    workers may have applied their share before the query went down.
+    """
+
+    planner: Planner
+    chunks: Sequence[Chunk]
+    gone: Sequence[Chunk] = ()
+
+    def shares(self, workers: int) -> list[list[Chunk]]:
+        shares = self.planner.shares(self.chunks, workers)
+        return [[chunk for chunk in part if chunk not in self.gone] for part in shares]
+
+
+Slices = Mapping[str, Slice]
+
+
+@dataclass(frozen=True)
+class OperatorInputs:
+    """The ways into the operators of one query."""
+
+    pipeline: Pipeline
+    planners: Mapping[str, Planner]
+    checkpoint: Store
+    receivers: Receivers
+
+    def slices(self, batch: int, *, first: bool) -> dict[str, Slice]:
+        """What of every source belongs to a batch. ``first``: the first one of this driver."""
+        return {name: self._slice(name, batch, first) for name in self.planners}
+
+    def of(
+        self,
+        run: OperatorRun,
+        runs: Sequence[OperatorRun],
+        batch: int,
+        frame: DataFrame | None,
+        slices: Slices,
+    ) -> list[StageInput]:
+        """All inlets of an operator in a batch."""
+        by_name = {one.name: one for one in runs}
+        inputs: list[StageInput] = []
+        for edge in run.node.inputs:
+            source = self.pipeline.sources.get(edge.origin)
+            if edge.origin not in self.pipeline.sources:
+                origin = by_name[edge.origin]
+                inputs.append(OutputInput(origin.residents, origin.homes, batch, run.name, edge.transforms))
+            elif isinstance(source, Source):
+                if edge.origin in slices:
+                    inputs.append(self._from_source(run, edge, source, slices[edge.origin]))
+            elif frame is not None:
+                inputs.append(FrameInput(edge.origin, frame, edge.transforms))
+        for sender in runs:
+            if run.name in sender.node.feeds_back and batch > 0:
+                inputs.append(OutputInput(sender.residents, sender.homes, batch - 1, run.name, feedback=True))
+        return inputs
+
+    def produced(self, run: OperatorRun, runs: Sequence[OperatorRun]) -> dict[str, str]:
+        """Digests of what the operators upstream keep for this one now."""
+        by_name = {one.name: one for one in runs}
+        produced = {}
+        for name in self.origins(run.node):
+            for report in by_name[name].reports:
+                ports = (ALL, items_for(run.name))
+                produced[f"{name}:{report.worker}"] = "+".join(report.produced.get(port, "") for port in ports)
+        return produced
+
+    def origins(self, node: Node) -> list[str]:
+        """The operators that an operator reads from."""
+        return [edge.origin for edge in node.inputs if edge.origin not in self.pipeline.sources]
+
+    def reads_source(self, node: Node) -> bool:
+        return any(edge.origin in self.pipeline.sources for edge in node.inputs)
+
+    def _from_source(self, run: OperatorRun, edge: Edge, source: Source, part: Slice) -> SourceInput:
+        shares = part.shares(run.node.workers)
+        if isinstance(source, Pushed):
+            shares = [[self.receivers.claim(edge.origin, chunk) for chunk in share] for share in shares]
+        return SourceInput(edge.origin, source, edge.transforms, shares)
+
+    def _slice(self, name: str, batch: int, first: bool) -> Slice:
+        planner = self.planners[name]
+        position = list(self.pipeline.sources).index(name)
+        chunks = chunks_of_batch(self.checkpoint, planner, batch, position)
+        # Input removed while the query was down is left out; while it runs, that is an error.
+        gone = planner.missing(chunks) if first else []
+        if gone:
+            names = ", ".join(sorted({chunk["path"] for chunk in gone}))
+            logger.warning("Batch %d leaves out input that was removed while the query was down: %s.", batch, names)
+        return Slice(planner, chunks, gone)

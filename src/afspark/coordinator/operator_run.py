@@ -1,0 +1,226 @@
+"""One operator of a running query: its workers, and what is known of its windows."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from afspark.coordinator.bad_items_noted import BadTally
+from afspark.coordinator.batch_progress import OperatorCounters
+from afspark.coordinator.worker_group import WorkerGroup
+from afspark.errors import CheckpointError
+from afspark.graph.node import Node
+from afspark.model.windows import Decaying, Punctuation, WindowProgress
+from afspark.protocol.batch_times import BatchTime
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.reports import TaskReport
+from afspark.resident.residents import Residents
+from afspark.store import LedgerEntry
+from afspark.store.quarantine import BadBatch, sum_counts
+from afspark.task.stage_inputs import UserCode
+
+LOG = logging.getLogger("afspark")
+
+
+@dataclass
+class OperatorRun:
+    """An operator with its workforce. ``window_progress`` is as of the last committed batch."""
+
+    node: Node
+    group: WorkerGroup
+    window_progress: WindowProgress = field(default_factory=WindowProgress)
+    counters: OperatorCounters = field(default_factory=OperatorCounters)
+    reports: Sequence[TaskReport] = ()
+    #: those that take pushed items off the lanes for it: itself, or relays
+    entrances: Sequence[OperatorRun] = ()
+    #: pushed items that failures have taken off its lanes: (batch, worker) -> items
+    gaps: dict[tuple[int, int], int] = field(default_factory=dict)
+    #: by lane, the most that its receivers were ever allowed to hold without backup, and how many have failed
+    receivers: dict[int, tuple[float, int]] = field(default_factory=dict)
+    bad_so_far: BadTally = field(default_factory=BadTally)
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def config(self) -> OperatorConfig:
+        return self.group.config
+
+    @property
+    def residents(self) -> Residents:
+        return Residents(self.config, tuple(member.incarnation for member in self.group.members))
+
+    @property
+    def work(self) -> UserCode:
+        return UserCode(self.node.operator, self.node.keyed, self.node.window)
+
+    @property
+    def homes(self) -> tuple[str, ...]:
+        return tuple(self.group.homes)
+
+    # --- pushed items ---------------------------------------------------------------------------------------
+
+    def take_stock(self, batch: int) -> list[LedgerEntry]:
+        """Once all workers have applied ``batch``: counts what was missing on its lanes, and completes recoveries."""
+        for report in self.reports:
+            missing = sum(gap["end"] - gap["first"] for gap in report.gaps)
+            if missing or (batch, report.worker) in self.gaps:
+                self.gaps[batch, report.worker] = missing
+        return self.group.complete(batch, self.reports)
+
+    def lost_items(self, worker: int | None = None) -> int:
+        """How many pushed items failures have taken from the operator; or can have taken from one of its workers."""
+
+        def reaches(lane: int) -> bool:
+            return worker is None or self.node.keyed or lane % self.node.workers == worker
+
+        lost = [found for entrance in self.entrances for found in entrance._lost_by_lane().items()]
+        return sum(items for lane, items in lost if reaches(lane))
+
+    def _lost_by_lane(self) -> dict[int, int]:
+        """More than receivers can have lost is missing only where the state went with them, and is counted there."""
+        missing = self._missing_by_lane()
+        # Each failure takes at most what was allowed before it, and halves what the next one can take.
+        possible = {lane: math.floor(2 * most * (1 - 0.5**failed)) for lane, (most, failed) in self.receivers.items()}
+        state_goes_too = self.config.stepped and not self.config.exact
+        return {
+            lane: possible[lane] if state_goes_too and lane in possible else max(missing[lane], possible.get(lane, 0))
+            for lane in {*missing, *possible}
+        }
+
+    def hear_of_receivers(self, receivers: Mapping[int, tuple[float, int]]) -> None:
+        """What their failures can have taken never becomes less, also if the limits are lowered at a restart."""
+        for lane, (most, failed) in receivers.items():
+            known = self.receivers.get(lane, (0.0, 0))
+            self.receivers[lane] = max(most, known[0]), max(failed, known[1])
+
+    def _missing_by_lane(self) -> Counter[int]:
+        missing: Counter[int] = Counter()
+        for (_, lane), items in list(self.gaps.items()):
+            missing[lane] += items
+        return missing
+
+    # --- windows --------------------------------------------------------------------------------------------
+
+    def begin_batch(self, now: float, *, ending: bool = False) -> list[Punctuation]:
+        """Fixes what the batch at work means for the windows; the windows that end before its items."""
+        window = self.node.window
+        if window is None:
+            self.group.batch_time = BatchTime(now=now)
+            return []
+        if ending:
+            closings = self.window_progress.finale(window, operator=self.name)
+            opened = self.window_progress
+            if closings:
+                opened = WindowProgress(
+                    first_open=max(closing.window for closing in closings) + 1,
+                    latest=self.window_progress.latest,
+                    seen=self.window_progress.seen,
+                )
+        else:
+            closings = self.window_progress.closings(window, now=now, operator=self.name)
+            opened = self.window_progress.closed(window, now=now)
+        first = self.window_progress.first_open
+        self.group.batch_time = BatchTime(
+            window_progress=opened,
+            exposed=self.window_progress.touched,
+            now=self.window_progress.clock(now),
+            needed_from=None if first is None else first - window.panes + 1,
+        )
+        return closings
+
+    def end_batch(self) -> None:
+        """After the batch was committed."""
+        self.counters = self._counted()
+        window, batch_time = self.node.window, self.group.batch_time
+        if window is None:
+            return
+        seen = [report.panes for report in self.reports if report.panes is not None]
+        self.window_progress = batch_time.window_progress.after(window, seen)
+
+    def _counted(self) -> OperatorCounters:
+        """The counters with the batch at work."""
+        seen = [report.panes for report in self.reports if report.panes is not None]
+        return OperatorCounters(
+            late=self.counters.late + sum(report.late for report in seen),
+            unplaced=self.counters.unplaced + sum(report.unplaced for report in seen),
+            bad=sum_counts((*self.counters.bad, *(count for one in self.left_out for count in one.counts))),
+            quarantined=self.counters.quarantined + sum(one.bytes for one in self.left_out),
+        )
+
+    @property
+    def quarantine_room(self) -> int:
+        """How many bytes of bad items each worker may keep in the batch at work."""
+        return max(0, self.config.bad.most_bytes - self.counters.quarantined) // self.node.workers
+
+    @property
+    def left_out(self) -> list[BadBatch]:
+        """What the batch at work has left out."""
+        return [bad for report in self.reports for bad in report.bad]
+
+    @property
+    def latest_tick(self) -> int | None:
+        """The newest tick of a decaying state."""
+        window = self.node.window
+        return self.window_progress.tick(window) if isinstance(window, Decaying) else None
+
+    @property
+    def first_needed(self) -> int | None:
+        """The first pane that an open window needs, as of the last committed batch."""
+        window, first = self.node.window, self.window_progress.first_open
+        return None if window is None or first is None else first - window.panes + 1
+
+    @property
+    def waits(self) -> bool:
+        """Whether a window is open that holds items."""
+        return self.node.window is not None and bool(self.window_progress.touched)
+
+    # --- what is kept in the commit record ------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        batch_time, window = self.group.batch_time, self.node.window
+        window_progress = self.window_progress
+        if window is not None:
+            window_progress = batch_time.window_progress.after(
+                window, [one.panes for one in self.reports if one.panes is not None]
+            )
+        return {
+            "agenda": window_progress.to_json(),
+            "receivers": {str(lane): known for lane, known in sorted(self.receivers.items())},
+            "items_lost": {str(lane): items for lane, items in sorted(self._missing_by_lane().items())},
+            **self._counted().to_json(),
+        }
+
+    def recount(self, found: Mapping[str, Any] | None) -> None:
+        """Lost items that the record knows and their ledger does not are lost all the same."""
+        known = self._missing_by_lane()
+        recorded = Counter({int(lane): items for lane, items in (found or {}).get("items_lost", {}).items()})
+        for lane, items in (recorded - known).items():
+            self.gaps[-1, lane] = items
+        if not recorded <= known:
+            LOG.warning(
+                "The ledger of items that %s has lost knows %d, its commit record %d: entries are damaged or gone.",
+                self.name,
+                known.total(),
+                recorded.total(),
+            )
+
+    def restore(self, found: Mapping[str, Any] | None) -> None:
+        window = self.node.window
+        if window is not None:
+            self.window_progress = WindowProgress.start(window, workers=self.node.workers)
+        if found is not None:
+            if isinstance(window, Decaying) and found.get("base") is not None:
+                raise CheckpointError(
+                    f"The decaying states of {self.name!r} were written by an earlier release, in units of its own.",
+                    remedy="Use the release that wrote them, or a new checkpoint folder.",
+                    operator=self.name,
+                )
+            self.window_progress = WindowProgress.from_json(found["agenda"])
+            self.hear_of_receivers({int(lane): tuple(known) for lane, known in found.get("receivers", {}).items()})
+            self.counters = OperatorCounters.from_json(found)

@@ -1,0 +1,239 @@
+"""Where the receivers of a source run: in the driver, or as long-running tasks on executors."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pyspark import SparkContext
+
+from afspark.cluster.spark.anchors import anchor, driver_host, slots_by_host
+from afspark.coordinator.placement import spread
+from afspark.errors import WorkerFailed
+from afspark.push.consumer.certificates import check_certificate, check_reachable
+from afspark.push.consumer.lane_client import LaneClient
+from afspark.push.receiver.directory import Directory
+from afspark.push.receiver.receiver_process import ReceiverPlan, ReceiverProcess, item_log
+from afspark.push.receiver.sessions import session_key
+from afspark.push.wire.announcements import Announced, announced
+from afspark.push.wire.messages import Allowance, Positions
+from afspark.push.wire.push_errors import PushError
+from afspark.push.wire.security import Access, is_wildcard
+from afspark.resident.spark_host import spark_host
+from afspark.store import Store, seal
+
+LOG = logging.getLogger("afspark")
+
+#: How long receivers on executors may take to come up.
+START_SECONDS = 60.0
+#: How long a receiver waits for the executor of its host to come back.
+AWAY_SECONDS = 30.0
+_GLANCE_SECONDS = 0.5
+_CLOSING = "closing"
+
+#: the recorded positions of some lanes
+Listed = Callable[[Sequence[int]], Mapping[int, Positions]]
+
+
+class ReceiverHosts(ABC):
+    """The receivers of one source. ``access``: what workers show them."""
+
+    def __init__(
+        self, sc: SparkContext, plans: Sequence[ReceiverPlan], store: Store, access: Access, listed: Listed
+    ) -> None:
+        self.sc, self.plans, self.store, self.access, self.listed = sc, plans, store, access, listed
+
+    #: hosts on which they take task slots
+    homes: list[str] = []  # noqa: RUF012 (each kind sets its own)
+
+    @abstractmethod
+    def open(self) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def crash(self) -> None:
+        """For experiments: a failure of the whole system, which takes the receivers' processes."""
+
+    @abstractmethod
+    def announced(self) -> Sequence[Announced]:
+        """Where they listen now."""
+
+    @abstractmethod
+    def stats(self) -> dict[str, Any]: ...
+
+    def addresses(self) -> list[str]:
+        return [one.address for one in self.announced()]
+
+    def of_lane(self, lane: int) -> tuple[Announced, Allowance]:
+        """Who has a lane, and what it may hold without backup."""
+        number = next(plan.number for plan in self.plans if lane in plan.lanes)
+        found = next((one for one in self.announced() if one.number == number), None)
+        if found is None:
+            raise WorkerFailed(f"Receiver {number} is not there.", remedy="See the executors' logs.", receiver=number)
+        return found, self.plans[number].allow(found.failures)
+
+    def failures(self) -> dict[int, tuple[float, int]]:
+        """By lane, how many items it may hold without backup before any failure, and its receiver's failures so far."""
+        found = {one.number: one.failures for one in self.announced()}
+        return {
+            lane: (plan.items, found[plan.number])
+            for plan in self.plans
+            if plan.number in found and math.isfinite(plan.items)
+            for lane in plan.lanes
+        }
+
+
+class DriverReceivers(ReceiverHosts):
+    """In this process."""
+
+    def open(self) -> None:
+        self._processes = [ReceiverProcess(self._plan(plan), self.store) for plan in self.plans]
+        try:
+            for process in self._processes:
+                process.open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _plan(self, plan: ReceiverPlan) -> ReceiverPlan:
+        reached_at = driver_host(self.sc) if is_wildcard(plan.host) else ""
+        return replace(plan, listed=self.listed(plan.lanes), reached_at=reached_at)
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.close()
+
+    def crash(self) -> None:
+        for process in self._processes:
+            process.crash(self.listed(process.plan.lanes))
+
+    def announced(self) -> Sequence[Announced]:
+        return [process.announced for process in self._processes if process.announced is not None]
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            process.announced.address: process.stats() for process in self._processes if process.announced is not None
+        }
+
+
+class ExecutorReceivers(ReceiverHosts):
+    """As tasks of Spark jobs of their own, each pinned to a host, so that they leave room for workers elsewhere."""
+
+    def open(self) -> None:
+        # Made here: receivers that start at the same moment would make one each.
+        session_key(item_log(self.store))
+        self._since = time.time()
+        self._closing = f"{_CLOSING}/{time.time_ns():020d}"
+        self._closed = threading.Event()
+        placed = spread(range(len(self.plans)), slots_by_host(self.sc))
+        self.homes = [placed[number] for number in range(len(self.plans))]
+        for plan, home in zip(self.plans, self.homes, strict=True):
+            check_certificate(plan.security, home)
+        self._directory: Directory | None = None
+        self._threads = [
+            threading.Thread(target=self._keep, args=(number,), name=f"afspark-receiver-{number}", daemon=True)
+            for number in range(len(self.plans))
+        ]
+        for thread in self._threads:
+            thread.start()
+        try:
+            self._await_all()
+            plan = self.plans[0]
+            if plan.security is not None and plan.security.tls:
+                for one in self.announced():
+                    check_reachable(one.address, one.lanes[0], self.access)
+            self._directory = Directory(
+                plan.schema, self._places, host=plan.host, port=plan.port, security=plan.security
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def _await_all(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while len(self.announced()) < len(self.plans):
+            if time.monotonic() >= deadline:
+                raise WorkerFailed(
+                    f"{len(self.announced())} of {len(self.plans)} receivers came up.",
+                    remedy="Receivers need a task slot each, besides those of the workers.",
+                )
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        self._closed.set()
+        self.store.put(self._closing, seal({"kind": _CLOSING}, {}))
+        for thread in self._threads:
+            thread.join(START_SECONDS)
+        if self._directory is not None:
+            self._directory.shutdown()
+
+    def crash(self) -> None:
+        """Nothing to do: they die with the executors that the same failure kills."""
+
+    def announced(self) -> Sequence[Announced]:
+        return [one for one in announced(self.store) if one.at >= self._since]
+
+    def addresses(self) -> list[str]:
+        """Of the directory, which stays where it is while receivers move."""
+        return [] if self._directory is None else [self._directory.address]
+
+    def stats(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for one in self.announced():
+            with LaneClient(
+                one.address, one.lanes[0], incarnation=0, fence=0, access=self.access, timeout=2.0
+            ) as client:
+                try:
+                    found[one.address] = client.stats()
+                except PushError:
+                    continue  # it is being started anew
+        return found
+
+    def _places(self) -> list[str]:
+        return [one.address for one in sorted(self.announced(), key=lambda one: one.number)]
+
+    def _keep(self, number: int) -> None:
+        """Runs one receiver, again and again, until it was closed."""
+        while not self._closed.is_set():
+            home = self._home(number)
+            plan = replace(self.plans[number], listed=self.listed(self.plans[number].lanes))
+            task = partial(_receive, driver_host(self.sc), home, self.store, self._closing, plan)
+            try:
+                anchor(self.sc, [home]).foreachPartition(task)
+            except Exception:
+                # Spark has tried it on several executors; what stops the whole application ends this thread as well.
+                if self.sc._jsc is None or self.sc._jsc.sc().isStopped():
+                    return
+                LOG.warning("Receiver %d ended and is started again.", number, exc_info=True)
+            self._closed.wait(_GLANCE_SECONDS)
+
+    def _home(self, number: int) -> str:
+        """Its host, once that has an executor; another one if it stays away."""
+        deadline = time.monotonic() + AWAY_SECONDS
+        while self.homes[number] not in (slots := slots_by_host(self.sc)):
+            if time.monotonic() >= deadline and slots:
+                others = [home for at, home in enumerate(self.homes) if at != number]
+                self.homes = [*self.homes[:number], spread([number], slots, others)[number], *self.homes[number + 1 :]]
+            self._closed.wait(0.1)
+        return self.homes[number]
+
+
+def _receive(driver: str, home: str, store: Store, closing: str, plan: ReceiverPlan, _: Iterator[int]) -> None:
+    host = spark_host(driver)
+    if host != home:
+        return  # its executor was away; here it would take the slot of a worker
+    process = ReceiverProcess(replace(plan, host=host, port=0), store)
+    process.open()
+    folder = closing.partition("/")[0]
+    while closing not in store.list(folder):
+        time.sleep(_GLANCE_SECONDS)
+    process.close()

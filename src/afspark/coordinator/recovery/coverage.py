@@ -1,0 +1,85 @@
+"""Losses that no bound covers, because a backup or a record could not be read: whom they concern, and for how long.
+
+They are told from the durable ledger, so a driver that is started again tells the same. Without windows nobody will
+ever know again how far the state is off. A window is concerned as long as it has a pane that the lost state may have
+held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.store import Ledger, LedgerEntry, Loss
+
+#: The worker of an entry that is about an operator as a whole.
+ALL_WORKERS = -1
+
+
+def uncovered(run: OperatorRun, window: int | None = None) -> list[LedgerEntry]:
+    """The ledger's entries that leave an operator without a bound: for one window, or for all that is still there."""
+    names = {run.name, *(entrance.name for entrance in run.entrances)}
+    first, last = run.first_needed, window
+    if window is not None and run.node.window is not None:
+        first = window - run.node.window.panes + 1
+    return [
+        entry
+        for entry in run.group.ledger.entries()
+        if entry.loss.operator in names and not _is_covered(entry) and _concerns(entry, first, last)
+    ]
+
+
+def declare_unread_records(ledger: Ledger, run: OperatorRun, batch: int, damaged: Sequence[str]) -> None:
+    """Makes durable that records before ``batch`` could not be read, if more than backups depends on them.
+
+    Which windows are open and how far lanes were taken is known from records alone, whatever became of the state.
+    """
+    if not damaged or not (run.node.window is not None or run.config.pushed):
+        return
+    if any(entry.loss.batch == batch and entry.loss.worker == ALL_WORKERS for entry in uncovered(run)):
+        return
+    _declare(
+        ledger,
+        run,
+        batch,
+        damaged,
+        "records could not be read, so windows and positions are those of an earlier batch",
+    )
+
+
+def declare_damaged_log(ledger: Ledger, run: OperatorRun, batch: int, damaged: Sequence[str]) -> None:
+    """Makes durable that items in a receiver's log cannot be read, once for each of its objects."""
+    known = {name for entry in uncovered(run) if entry.recovery for name in entry.recovery.damaged}
+    if not set(damaged) <= known:
+        _declare(ledger, run, batch, damaged, "items in the log of a receiver could not be read")
+
+
+def _declare(ledger: Ledger, run: OperatorRun, batch: int, damaged: Sequence[str], cause: str) -> None:
+    loss = ledger.declare(
+        Loss(
+            batch=batch,
+            operator=run.name,
+            worker=ALL_WORKERS,
+            incarnation=-1,
+            counted=False,
+            cause=cause,
+            theta={},
+            failures=0,
+        )
+    )
+    details = {"panes": run.group.batch_time.panes_at_risk(known=False)} if run.group.budget.paned else {}
+    ledger.complete(loss.sequence, recovery_seconds=0.0, restored_cells=0, damaged=damaged, details=details)
+
+
+def _is_covered(entry: LedgerEntry) -> bool:
+    return entry.recovery is None or entry.recovery.covered
+
+
+def _concerns(entry: LedgerEntry, first: int | None, last: int | None) -> bool:
+    """Whether the entry's panes have one in common with those from ``first`` to ``last``; None: no limit."""
+    assert entry.recovery is not None
+    lowest, highest = entry.recovery.details.get("panes", (None, None))
+    return not (
+        (first is not None and highest is not None and highest < first)
+        or (last is not None and lowest is not None and lowest > last)
+    )

@@ -1,0 +1,141 @@
+"""Where a starting driver finds its workers: what the record says, what the ledger adds, what survives on hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pyspark import SparkContext
+
+from afspark.cluster.spark.stages import run_on_workers
+from afspark.coordinator.placement import spread
+from afspark.coordinator.recovery.error_budget import CountedFailure, ErrorBudget
+from afspark.coordinator.worker_state import WorkerState
+from afspark.protocol.lifecycle import Hint
+from afspark.resident import SegmentRoot, Survivor
+from afspark.resident.spark_host import spark_host
+from afspark.store import Loss, WorkerRecord
+
+CENSUS_TRIES = 5
+
+
+def find_survivors(
+    sc: SparkContext, *, hosts: Sequence[str], query_id: str, segments: str | None, driver_host: str
+) -> list[Survivor]:
+    """The query's segments on all hosts; those that nobody can want any more are removed on the way."""
+
+    def look(_: int) -> list[tuple[str, list[Survivor]]]:
+        host = spark_host(driver_host)
+        root = SegmentRoot(segments, host)
+        root.clean()
+        return [(host, root.census(query_id))]
+
+    heard: dict[str, list[Survivor]] = {}
+    for _ in range(CENSUS_TRIES):
+        # A task may end up on another host than it was meant for; what nobody has looked at is not empty.
+        silent = [host for host in hosts if host not in heard]
+        if not silent:
+            break
+        heard |= dict(run_on_workers(sc, silent, look))
+    return [survivor for survivors in heard.values() for survivor in survivors]
+
+
+def restore_workers(
+    *,
+    batch: int,
+    budget: ErrorBudget,
+    slots: Mapping[str, int],
+    taken: Sequence[str] = (),
+    records: Sequence[WorkerRecord] | None,
+    losses: Sequence[Loss],
+    survivors: Sequence[Survivor],
+) -> tuple[list[WorkerState], list[int]]:
+    """The members for ``batch`` and the workers among them whose state is gone without having been declared.
+
+    Pure. A surviving segment is taken over if it is of the expected incarnation and one batch back at most.
+    Without records (nothing is backed up) the newest survivor is the expected one.
+    """
+    by_worker = {record.worker: record for record in records or ()}
+    members: list[WorkerState] = []
+    undeclared: list[int] = []
+    for worker in range(budget.workers):
+        record = by_worker.get(worker)
+        own_losses = [loss for loss in losses if loss.worker == worker]
+        usable = [s for s in survivors if s.worker == worker and s.version in (batch - 1, batch)]
+        expected = max([loss.incarnation + 1 for loss in own_losses], default=0)
+        if record is not None:
+            expected = max(expected, record.incarnation)
+        elif not budget.tolerance.recovers:
+            expected = max([expected, *(s.incarnation for s in usable)])
+        counted_failures = _counted_failures(record, own_losses)
+        own = record if record is not None and record.incarnation == expected else None
+        lowered, raised = _changed(own, budget)
+        member = WorkerState(
+            worker=worker,
+            home=next((s.host for s in usable if s.incarnation == expected and s.host in slots), ""),
+            incarnation=expected,
+            counted_failures=counted_failures,
+            completed=_completed(batch, budget, record, own_losses, expected, usable),
+            chain=record.chain if record else (),
+            previous=record.previous if record else (),
+            waiting=own.waiting if own else 0,
+            lost_items=sum(loss.items for loss in own_losses if record and loss.incarnation >= record.incarnation),
+            # Under which limits an incarnation that no record knows has worked, nobody can tell.
+            recheck=lowered or own is None,
+            older_theta=own.theta if own and lowered else None,
+            raised=raised,
+        )
+        if member.home:
+            member = replace(member, hint=Hint.RESUME)
+        elif batch > 0 and record is not None and record.incarnation == expected:
+            undeclared.append(worker)
+        elif batch > 0 or expected > 0:
+            member = replace(member, hint=Hint.RECOVER)
+            if record is None and not own_losses:
+                undeclared.append(worker)
+        members.append(member)
+    return _housed(members, slots, taken), undeclared
+
+
+def _completed(
+    batch: int,
+    budget: ErrorBudget,
+    record: WorkerRecord | None,
+    losses: Sequence[Loss],
+    expected: int,
+    usable: Sequence[Survivor],
+) -> int:
+    """Batches that the expected incarnation has completed, as far as is known."""
+    if record is not None:
+        return record.completed if record.incarnation == expected else 0
+    # Without records nobody knows. What it held would be lost with it, so a loss has to count.
+    held = not losses or any(survivor.incarnation == expected for survivor in usable)
+    return int(batch > 0 and held and not budget.tolerance.recovers)
+
+
+def _housed(members: Sequence[WorkerState], slots: Mapping[str, int], taken: Sequence[str]) -> list[WorkerState]:
+    """Members without a home get the slots that those with one, and whoever has ``taken`` some, leave free."""
+    taken = [*taken, *(member.home for member in members if member.home)]
+    homes = spread([member.worker for member in members if not member.home], dict(slots), taken)
+    return [replace(member, home=homes.get(member.worker, member.home)) for member in members]
+
+
+def _counted_failures(record: WorkerRecord | None, losses: Sequence[Loss]) -> tuple[CountedFailure, ...]:
+    """The counted failures: as the ledger says, or as the record and what came after it say if the ledger has gaps."""
+    told = [CountedFailure.from_json(loss.counted_failure) for loss in losses if loss.counted]
+    if record is None:
+        return tuple(told)
+    later = [loss.counted_failure for loss in losses if loss.counted and loss.incarnation >= record.incarnation]
+    kept = [CountedFailure.from_json(counted_failure) for counted_failure in (*record.counted_failures, *later)]
+    return tuple(told if len(told) > len(kept) else kept)
+
+
+def _changed(record: WorkerRecord | None, budget: ErrorBudget) -> tuple[bool, bool]:
+    """Whether any limit is lower, or higher, than those the worker's last backup was made under: failures apart, which
+    concern those that come after it.
+    """
+    if record is None:
+        return False, False
+    theta = budget.theta([CountedFailure.from_json(counted_failure) for counted_failure in record.counted_failures])
+    both = [(most, record.theta.get(name, most)) for name, most in theta.items()]
+    return any(now < then for now, then in both), any(now > then for now, then in both)

@@ -1,0 +1,281 @@
+"""The agreement all workers of an operator run under: which thresholds are in force, and why. Pure.
+
+Without windows every failure of a worker counts for ever. With hopping and sliding windows a threshold belongs to
+a pane, and a failure counts for the panes that were open at its moment; a decaying state forgets by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from afspark.bounds import Failure, Place, decayed, failures_in_force, realised
+from afspark.graph.node import Node
+from afspark.graph.pipeline import Pipeline
+from afspark.model.states import StateSpec
+from afspark.model.windows import Decaying, Sliding, Window, scale
+from afspark.policies import Thresholds, Tolerance, losses_add_up, thresholds_in_force
+from afspark.protocol.batch_times import BatchTime
+from afspark.protocol.losses import CountedLoss, LossEvidence
+from afspark.protocol.state_labels import label, parse_label
+from afspark.store import CompactionRule
+
+CountedFailures = Sequence["CountedFailure"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedFailure:
+    """A counted failure: what it may have taken, by state (``state@pane`` where there are panes).
+
+    ``panes`` is the range that was open, None without panes. For decaying states ``tick`` says when it was.
+    ``incarnation`` is the one that was lost, -1 where an earlier version did not say; ``theta`` are the thresholds
+    that its loss was reckoned with, those of an unstruck pane.
+    """
+
+    taken: Mapping[str, float]
+    panes: tuple[int, int] | None = None
+    tick: int = 0
+    incarnation: int = -1
+    theta: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def affected(self) -> frozenset[int]:
+        """The panes that it may have taken something from."""
+        return frozenset(pane for pane in map(_pane, self.taken) if pane is not None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "taken": dict(self.taken), "theta": dict(self.theta)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CountedFailure:
+        panes = data.get("panes")
+        return cls(
+            taken=data["taken"],
+            panes=(panes[0], panes[1]) if panes else None,
+            tick=data.get("tick", 0),
+            incarnation=data.get("incarnation", -1),
+            theta=data.get("theta", {}),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorBudget:
+    """Tolerance, states, place and window of an operator."""
+
+    tolerance: Tolerance
+    states: Mapping[str, StateSpec]
+    place: Place
+    window: Window | None = None
+    compaction: CompactionRule = field(default_factory=CompactionRule)
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, node: Node) -> ErrorBudget:
+        """What a pipeline grants one of its operators."""
+        place = pipeline.place(node)
+        return cls(tolerance=node.tolerance, states=node.operator.states(), place=place, window=node.window)
+
+    @property
+    def workers(self) -> int:
+        return self.place.workers
+
+    @property
+    def paned(self) -> bool:
+        return self.window is not None and not isinstance(self.window, Decaying)
+
+    @property
+    def decaying(self) -> bool:
+        return isinstance(self.window, Decaying)
+
+    @property
+    def _panes(self) -> int:
+        return self.window.panes if isinstance(self.window, Sliding) else 1
+
+    # --- thresholds -----------------------------------------------------------------------------------------
+
+    def thresholds(self, counted_failures: CountedFailures, pane: int | None = None) -> Thresholds:
+        """Everything in force for a worker with these failures (for one pane), and why."""
+        return thresholds_in_force(
+            self.tolerance,
+            self.states,
+            failures=self._counted(counted_failures, pane),
+            place=replace(self.place, panes=self._panes),
+            decaying=self.decaying,
+        )
+
+    def theta(self, counted_failures: CountedFailures, pane: int | None = None) -> dict[str, float]:
+        """Thresholds per state; with panes and without ``pane``: those of a pane no failure has struck."""
+        return dict(self.thresholds(counted_failures, pane).theta)
+
+    def pane_thetas(self, counted_failures: CountedFailures) -> dict[int, dict[str, float]]:
+        """Thresholds of the panes that failures count for."""
+        return {pane: self.theta(counted_failures, pane) for pane in self._affected(counted_failures)}
+
+    def items(self, counted_failures: CountedFailures) -> float:
+        """l: how many feedback items may wait without a backup."""
+        return self.tolerance.items_allowance(failures=len(counted_failures), place=self.place, decaying=self.decaying)
+
+    def _counted(self, counted_failures: CountedFailures, pane: int | None) -> int:
+        if not self.paned:
+            return 0 if self.decaying else len(counted_failures)
+        if pane is None:
+            return 0
+        failures = [Failure(*failure.panes) for failure in counted_failures if failure.panes is not None]
+        assert self.window is not None
+        return failures_in_force(self.window.kind, failures, pane, self._panes)
+
+    def _affected(self, counted_failures: CountedFailures) -> list[int]:
+        """Panes that were struck, and those whose windows reach back to one."""
+        affected = {pane for failure in counted_failures for pane in failure.affected}
+        return sorted({pane + later for pane in affected for later in range(self._panes)})
+
+    # --- losses ---------------------------------------------------------------------------------------------
+
+    def count_failure(
+        self,
+        counted_failures: CountedFailures,
+        batch_time: BatchTime,
+        trace: LossEvidence,
+        older: Mapping[str, float] | None = None,
+    ) -> CountedFailure:
+        """The record of the loss of an incarnation, of which ``trace`` is known besides what the calendar says.
+
+        An incarnation may be struck again, for panes, a time or thresholds that nobody knew of the first time: then
+        only what it has lost more is added. ``older``: thresholds that were in force when its last backup was made,
+        if they were higher.
+        """
+        before = [failure for failure in counted_failures if failure.incarnation < trace.incarnation]
+        higher = {name: max((older or {}).get(name, 0.0), trace.theta.get(name, 0.0)) for name in self.states}
+        tick = (batch_time.tick(self.window, trace.seen) or 0) if isinstance(self.window, Decaying) else 0
+        known = self._known(counted_failures, trace.incarnation, tick)
+        touched = trace.panes | batch_time.exposed if self.paned else {None}
+        taken = {
+            label(name, pane): max(0.0, most - known.get(label(name, pane), 0.0))
+            for pane in touched
+            for name, most in self._taken(before, higher, pane).items()
+            if not self.paned or most > known.get(label(name, pane), -1.0)
+        }
+        panes = [pane for pane in map(_pane, taken) if pane is not None]
+        return CountedFailure(
+            taken=taken,
+            panes=(min(panes), max(panes)) if panes else None,
+            tick=tick,
+            incarnation=trace.incarnation,
+            theta={name: max(most, higher[name]) for name, most in self.theta(before).items()},
+        )
+
+    def _known(self, counted_failures: CountedFailures, incarnation: int, tick: int) -> dict[str, float]:
+        """What the loss of an incarnation is counted for already, by label; of a decaying state, what is left of that
+        at ``tick``.
+        """
+        found: dict[str, float] = {}
+        for failure in counted_failures:
+            if failure.incarnation == incarnation:
+                left = min(1.0, scale(self.window, tick, failure.tick)) if isinstance(self.window, Decaying) else 1.0
+                for name, most in failure.taken.items():
+                    found[name] = found.get(name, 0.0) + (most * left if left else 0.0)
+        return found
+
+    def _taken(
+        self, counted_failures: CountedFailures, older: Mapping[str, float], pane: int | None
+    ) -> dict[str, float]:
+        """Nothing is promised where nothing is kept."""
+        if not self.tolerance.recovers:
+            return dict.fromkeys(self.states, 0.0)
+        halvings = self._counted(counted_failures, pane) if self.paned else 0
+        theta = self.theta(counted_failures, pane)
+        return {name: max(most, older.get(name, 0.0) * 0.5**halvings) for name, most in theta.items()}
+
+    def last_loss(self, counted_failures: CountedFailures) -> dict[str, float]:
+        """What the newest failure may have taken, by state."""
+        return dict(counted_failures[-1].taken) if counted_failures else dict.fromkeys(self.states, 0.0)
+
+    def missing(self, counted_failures: CountedFailures, tick: int | None = None) -> dict[str, float]:
+        """What all failures may have taken from a state without panes; of a decaying one, what is left at ``tick``."""
+        decay = self.window.decay if isinstance(self.window, Decaying) and tick is not None else 1.0
+        # A tick that ended before the failure is shown as it is after it.
+        ages = [(max(0, (tick or 0) - failure.tick), failure.taken) for failure in counted_failures]
+        return {name: decayed(((age, taken.get(name, 0.0)) for age, taken in ages), decay) for name in self.states}
+
+    def pane_missing(self, counted_failures: CountedFailures) -> dict[int, dict[str, float]]:
+        """What failures may have taken from the states of each pane they struck."""
+        found: dict[int, dict[str, float]] = {}
+        for failure in counted_failures:
+            for name, most in failure.taken.items():
+                state, pane = parse_label(name)
+                if pane is not None:
+                    totals = found.setdefault(pane, dict.fromkeys(self.states, 0.0))
+                    totals[state] += most
+        return found
+
+    def missing_now(self, counted_failures: CountedFailures, tick: int | None = None) -> dict[str, float]:
+        """What failures may have taken from all that is resident: with panes, from all of them together."""
+        if not self.paned:
+            return self.missing(counted_failures, tick)
+        panes = self.pane_missing(counted_failures)
+        return {name: math.fsum(taken[name] for taken in panes.values()) for name in self.states}
+
+    def window_missing(self, counted_failures: CountedFailures, window: int) -> dict[str, float]:
+        """What failures may have taken from the window that ends with pane ``window``."""
+        if self.decaying:
+            return self.missing(counted_failures, tick=window)
+        panes = self.pane_missing(counted_failures)
+        first = window - self._panes + 1
+        return {
+            name: math.fsum(panes[pane][name] for pane in range(first, window + 1) if pane in panes)
+            for name in self.states
+        }
+
+    def remembered(self, counted_failures: CountedFailures, batch_time: BatchTime) -> tuple[CountedFailure, ...]:
+        """The failures that still matter: not those whose panes no open window needs."""
+        first = batch_time.needed_from
+        if not self.paned or first is None:
+            return tuple(counted_failures)
+        # A sliding window reaches back; thresholds of new panes depend on failures inside their window.
+        return tuple(failure for failure in counted_failures if failure.panes is None or failure.panes[1] >= first)
+
+    def realised(
+        self, per_worker: Sequence[CountedFailures], *, window: int | None = None, tick: int | None = None
+    ) -> dict[str, float]:
+        """Per state, the most that the failures so far can have changed it (in one window); 0 before any."""
+        bounds = {}
+        for name, spec in self.states.items():
+            if not self.tolerance.recovers:
+                bounds[name] = math.inf if any(per_worker) else 0.0
+                continue
+            losses = [
+                (
+                    self.missing(counted_failures, tick)
+                    if window is None
+                    else self.window_missing(counted_failures, window)
+                )[name]
+                for counted_failures in per_worker
+            ]
+            bounds[name] = realised(losses, adds_up=losses_add_up(spec, self.place))
+        return bounds
+
+    def pane_sum(self, per_worker: Sequence[CountedFailures]) -> dict[str, float]:
+        """Like `realised`, for all panes that still matter taken together: no window can have lost more."""
+        panes = {pane for counted_failures in per_worker for pane in self.pane_missing(counted_failures)}
+        bounds = dict.fromkeys(self.states, 0.0)
+        for pane in panes:
+            none = dict.fromkeys(self.states, 0.0)
+            losses = [self.pane_missing(counted_failures).get(pane, none) for counted_failures in per_worker]
+            for name, spec in self.states.items():
+                bounds[name] += realised([loss[name] for loss in losses], adds_up=losses_add_up(spec, self.place))
+        return bounds
+
+    def counted(self, counted_failures: CountedFailures) -> dict[int, CountedLoss]:
+        """The incarnations whose losses are counted, and for what."""
+        found: dict[int, CountedLoss] = {}
+        for failure in counted_failures:
+            affected = frozenset({failure.tick}) if self.decaying else failure.affected
+            known = found.get(failure.incarnation, CountedLoss())
+            theta = {name: max(most, known.theta.get(name, 0.0)) for name, most in failure.theta.items()}
+            found[failure.incarnation] = CountedLoss(known.affected | affected, theta)
+        return found
+
+
+def _pane(name: str) -> int | None:
+    return parse_label(name)[1]

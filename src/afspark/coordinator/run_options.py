@@ -1,0 +1,43 @@
+"""How a query runs, apart from what it computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from afspark.errors import UsageError
+from afspark.protocol.bad_items import QUARANTINE_BYTES
+from afspark.protocol.fault_plan import FaultPlan
+from afspark.store import Throttle
+from afspark.store.lease import LEASE_SECONDS
+from afspark.store.outage import WAIT_SECONDS
+
+DEFAULT_BATCH_BYTES = 40_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a query runs, apart from what it computes."""
+
+    checkpoint: str
+    batch_bytes: int = DEFAULT_BATCH_BYTES
+    #: folder for resident state on every host; None: shared memory
+    segments: str | None = None
+    #: how long a home without executor may stay away before its workers count as lost
+    host_grace_seconds: float = 20.0
+    faults: FaultPlan = field(default_factory=FaultPlan)
+    #: makes the backup store as slow as a remote one, for experiments
+    throttle: Throttle | None = None
+    #: start although another driver runs the query: that one has to stop
+    takeover: bool = False
+    #: how long a driver on another machine may be silent before it counts as dead
+    lease_seconds: float = LEASE_SECONDS
+    #: how long the backup store may be away before the query gives up
+    store_wait_seconds: float = WAIT_SECONDS
+    #: how many bytes of bad items are kept, for each operator
+    quarantine_bytes: int = QUARANTINE_BYTES
+
+    def __post_init__(self) -> None:
+        if self.quarantine_bytes < 0:
+            raise UsageError(f"quarantineBytes must be at least 0, not {self.quarantine_bytes}.")
+        if self.batch_bytes < 1:
+            raise UsageError(f"A batch needs a size of at least one byte, not {self.batch_bytes}.")

@@ -1,0 +1,126 @@
+"""What a user is told of errors: the thresholds in force, and the bounds that failures so far have realised."""
+
+from __future__ import annotations
+
+import math
+from itertools import chain
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from afspark.bounds import state_bound
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.recovery.coverage import uncovered
+from afspark.model.windows import Decaying
+from afspark.store import LedgerEntry
+
+START = "window_start"
+
+
+def realised(run: OperatorRun, window: int | None = None) -> dict[str, float]:
+    """Per state, the most that failures so far can have changed it (in one window); 0 before any.
+
+    Infinite if nobody knows, because a backup or a record that a recovery needed could not be read, or because the
+    ledger has lost entries.
+    With panes and without ``window``: all panes that failures have struck and that still matter, taken together.
+    What operators upstream have lost is in their bounds, not in this one.
+    """
+    budget, counted_failures = (
+        run.group.budget,
+        [member.counted_failures for member in run.group.members],
+    )
+    kind = run.node.window
+    # A lost entry of the ledger may have told of a loss that nothing covers.
+    if run.group.ledger.missing or uncovered(run, window):
+        return dict.fromkeys(budget.states, math.inf)
+    if window is not None:
+        return budget.realised(counted_failures, window=window)
+    if isinstance(kind, Decaying):
+        return budget.realised(counted_failures, tick=run.latest_tick)
+    if kind is None:
+        return budget.realised(counted_failures)
+    if not budget.tolerance.recovers:
+        return budget.realised(counted_failures)
+    return budget.pane_sum(counted_failures)
+
+
+def told(run: OperatorRun, window: int | None = None) -> dict[str, float]:
+    """What users are told: `realised`, and what the pushed items that the operator lost can amount to.
+
+    Those may have belonged to any window.
+    """
+    return with_items(realised(run, window), run.lost_items(), run.node.operator.alpha)
+
+
+def told_facts(run: OperatorRun) -> dict[str, Any]:
+    """What the commit record keeps of it, for whoever looks into the checkpoint."""
+    return {"bounds": told(run), "lost_items": run.lost_items()}
+
+
+def with_items(bounds: dict[str, float], items: int, alpha: float | None) -> dict[str, float]:
+    """Bounds of an operator that has also lost so many items, each of which changes a state by at most ``alpha``.
+
+    >>> with_items({"counts": 10.0}, 3, 2.0), with_items({"counts": 10.0}, 0, None)
+    ({'counts': 16.0}, {'counts': 10.0})
+    """
+    each = math.inf if alpha is None else alpha
+    return {name: state_bound(bound, items=items, alpha=each) for name, bound in bounds.items()}
+
+
+def with_lost_items(run: OperatorRun, worker: int, missing: dict[str, float]) -> dict[str, float]:
+    """What may be missing from a worker's states, with the pushed items that it has lost; where nobody knows how much
+    an item can be, or nothing is promised, without them.
+    """
+    alpha, tolerance = run.node.operator.alpha, run.group.budget.tolerance
+    if alpha is None or not tolerance.recovers:
+        return missing
+    return with_items(missing, run.lost_items(worker), alpha)
+
+
+def in_force(run: OperatorRun) -> list[dict[str, Any]]:
+    """θ, l and γ of every worker, and why; with panes also those of the panes that failures have struck.
+
+    ``covered``: whether a bound holds for all losses of the operator so far.
+    """
+    budget, unknown = run.group.budget, uncovered(run)
+    entries = []
+    for member in run.group.members:
+        entry: dict[str, Any] = {
+            "operator": run.name,
+            "worker": member.worker,
+            "host": member.home,
+            "incarnation": member.incarnation,
+            "failures": member.failures,
+            **budget.thresholds(member.counted_failures).to_json(),
+            "covered": not unknown,
+        }
+        entry["why"] += "".join(map(_no_bound, unknown))
+        if budget.paned:
+            entry["panes"] = {
+                pane: budget.thresholds(member.counted_failures, pane).to_json()
+                for pane in budget.pane_thetas(member.counted_failures)
+            }
+        entries.append(entry)
+    return entries
+
+
+def _no_bound(entry: LedgerEntry) -> str:
+    unread = ", ".join(entry.recovery.damaged) if entry.recovery else ""
+    return f"; no bound holds since batch {entry.loss.batch}, because {unread} could not be read"
+
+
+def with_bounds(frame: DataFrame, run: OperatorRun) -> DataFrame:
+    """The rows with the bound of their operator (and window): column ``bound``, or one per state."""
+    names = list(run.group.budget.states)
+    columns = {name: "bound" if len(names) == 1 else f"bound_{name}" for name in names}
+    kind = run.node.window
+    if kind is None or START not in frame.columns:
+        bounds = told(run)
+        return frame.withColumns({columns[name]: F.lit(float(bounds[name])) for name in names})
+    closings = [step.punctuation for step in run.group.punctuation_plan if step.own and not step.punctuation.last]
+    by_window = {float(one.start): told(run, one.window) for one in closings}
+    for name, column in columns.items():
+        pairs = [(F.lit(start), F.lit(float(bounds[name]))) for start, bounds in by_window.items()]
+        frame = frame.withColumn(column, F.create_map(*chain.from_iterable(pairs))[F.col(START)])
+    return frame

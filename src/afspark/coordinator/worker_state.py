@@ -1,0 +1,191 @@
+"""What the driver knows of its workers, and what it concludes from their reports. Pure: no I/O, no Spark.
+
+Only the driver declares a loss. A report of a missing segment, or a home that stays away, becomes a verdict
+here; the batch loop carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from afspark.coordinator.recovery.error_budget import CountedFailure, ErrorBudget
+from afspark.policies import counts_as_failure
+from afspark.protocol.batch_times import BatchTime
+from afspark.protocol.lifecycle import Hint
+from afspark.protocol.losses import LossEvidence
+from afspark.protocol.reports import Status, TaskReport
+from afspark.protocol.requests import TaskRequest
+from afspark.store import ObjectRef, WorkerRecord, extend
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerState:
+    """One worker as the driver sees it between two batches."""
+
+    worker: int
+    home: str
+    incarnation: int = 0
+    #: counted failures so far
+    counted_failures: tuple[CountedFailure, ...] = ()
+    #: batches this incarnation has completed
+    completed: int = 0
+    hint: Hint = Hint.CREATE
+    chain: tuple[ObjectRef, ...] = ()
+    previous: tuple[ObjectRef, ...] = ()
+    #: feedback items of the last batch that are in no backup
+    waiting: int = 0
+    #: feedback items that the failure before this incarnation took
+    lost_items: int = 0
+    recheck: bool = False
+    #: the next backup must be a full image, because the chain has a hole
+    restart_chain: bool = False
+    #: thresholds under which its last backup was made, if they have been lowered since
+    older_theta: Mapping[str, float] | None = None
+    #: thresholds are higher than the newest record says
+    raised: bool = False
+
+    @property
+    def failures(self) -> int:
+        return len(self.counted_failures)
+
+    def request(
+        self, batch: int, budget: ErrorBudget, fence: int = 0, batch_time: BatchTime | None = None
+    ) -> TaskRequest:
+        batch_time = batch_time or BatchTime()
+        fresh = self.incarnation > 0 and self.completed == 0
+        return TaskRequest(
+            worker=self.worker,
+            batch=batch,
+            incarnation=self.incarnation,
+            hint=self.hint,
+            fence=fence,
+            home=self.home,
+            theta=budget.theta(self.counted_failures),
+            missing=budget.missing(self.counted_failures),
+            pane_theta=budget.pane_thetas(self.counted_failures),
+            pane_missing=budget.pane_missing(self.counted_failures),
+            items=budget.items(self.counted_failures),
+            full=self.restart_chain or budget.compaction.due(self.chain),
+            recheck=self.recheck,
+            chain=self.chain if self.hint is Hint.RECOVER else (),
+            previous=self.previous if self.hint is Hint.RECOVER else (),
+            lost=budget.last_loss(self.counted_failures) if fresh else None,
+            lost_items=self.lost_items if fresh else 0,
+            counts=self.completed > 0 and not self.raised,
+            counted=budget.counted(self.counted_failures),
+            batch_time=batch_time,
+        )
+
+    def lost(
+        self, budget: ErrorBudget, home: str, batch_time: BatchTime | None = None, trace: LossEvidence | None = None
+    ) -> WorkerState:
+        """The next incarnation, after this one was declared lost; it will live at ``home``.
+
+        ``trace``: what it found of an incarnation that had made part of the batch final; then that one is counted.
+        """
+        counted_failures = self.counted_failures
+        if counts_as_failure(completed=self.completed, steps=trace is not None):
+            trace = trace or LossEvidence(self.incarnation)
+            counted_failures = (
+                *counted_failures,
+                budget.count_failure(counted_failures, batch_time or BatchTime(), trace, self.older_theta),
+            )
+        return replace(
+            self,
+            home=home,
+            incarnation=self.incarnation + 1,
+            counted_failures=counted_failures,
+            completed=0,
+            hint=Hint.RECOVER,
+            older_theta=None,
+            raised=False,
+            # An incarnation that completed nothing was not told yet what the one before it had lost.
+            lost_items=self.waiting if self.completed else self.lost_items,
+            waiting=0,
+        )
+
+    def applied(self, report: TaskReport, budget: ErrorBudget, batch_time: BatchTime | None = None) -> WorkerState:
+        """After a batch was applied; names the backup it wrote."""
+        chain, previous = self.chain, self.previous
+        for backup in report.backups:
+            chain, previous = extend(chain, previous, backup)
+        hole = self.restart_chain and not any(backup.full for backup in report.backups)
+        counted_failures = budget.remembered(self.counted_failures, batch_time or BatchTime())
+        theta = budget.theta(counted_failures)
+        # It may have applied the batch for an earlier driver, whose limits were higher.
+        older = {name: most for name, most in report.theta.items() if most > theta.get(name, most)}
+        return replace(
+            self,
+            completed=self.completed + 1,
+            hint=Hint.RESUME,
+            chain=chain,
+            previous=previous,
+            recheck=bool(older),
+            older_theta=older or None,
+            raised=False,
+            restart_chain=hole,
+            counted_failures=counted_failures,
+            waiting=0 if report.feedback_durable else sum(report.fed_back.values()),
+        )
+
+    def record(self, budget: ErrorBudget) -> WorkerRecord:
+        return WorkerRecord(
+            worker=self.worker,
+            incarnation=self.incarnation,
+            failures=self.failures,
+            completed=self.completed,
+            host=self.home,
+            theta=budget.theta(self.counted_failures) | dict(self.older_theta or {}),
+            chain=self.chain,
+            previous=self.previous,
+            counted_failures=tuple(failure.to_json() for failure in self.counted_failures),
+            waiting=self.waiting,
+        )
+
+
+class Verdict(Enum):
+    """What follows from one worker's report."""
+
+    DONE = "done"
+    RETRY = "retry"  # nothing was touched; run the stage again
+    AWAIT_HOST = "await host"  # the home has no executor at the moment; it may come back with the state
+    LOST = "lost"  # the state is gone
+    REFUSE = "refuse"  # the state contradicts the checkpoint; going on would corrupt results
+    FAIL = "fail"  # user code or input raised; the report carries the error
+
+
+def judge(member: WorkerState, report: TaskReport | None, alive: Iterable[str]) -> Verdict:
+    """The verdict over one worker; ``alive`` are the hosts that have an executor now."""
+    if report is None:
+        return Verdict.RETRY
+    match report.status:
+        case Status.APPLIED:
+            return Verdict.DONE
+        case Status.FAILED:
+            return Verdict.FAIL
+        case Status.BUSY:
+            return Verdict.RETRY
+        case Status.MISSING:
+            return Verdict.LOST
+        case Status.CONTRADICTORY:
+            return Verdict.REFUSE
+        case Status.MISPLACED:
+            return Verdict.RETRY if member.home in alive else Verdict.AWAIT_HOST
+
+
+def digests_agree(reports: Iterable[TaskReport], produced: Mapping[str, str] | None = None) -> bool:
+    """Whether all workers applied the same output of every map partition, and what ``produced`` says it is now.
+
+    After a fetch failure Spark recomputes lost map outputs. A map function that is not deterministic may then
+    give some workers other items than those the rest has applied already; so may an operator upstream that lost
+    its state and has applied the batch a second time.
+    """
+    reports = list(reports)
+    seen = dict(produced or {})
+    return len({frozenset(report.consumed) for report in reports}) <= 1 and all(
+        seen.setdefault(partition, digest) == digest
+        for report in reports
+        for partition, digest in report.consumed.items()
+    )

@@ -1,0 +1,107 @@
+"""One operator of a pipeline, with everything that is decided for it, and where its items come from."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark import cloudpickle
+
+from afspark.errors import UsageError
+from afspark.model.onbad import OnBad, check_on_bad
+from afspark.model.operator import Operator, Transform
+from afspark.model.windows import Decaying, Sliding, Window, WindowProgress, check_decayable
+from afspark.policies import MiniBatch, Tolerance, refuse_if_unfit
+from afspark.protocol.bad_items import BAD_LIMIT
+
+#: What a source is called where a pipeline has only one.
+SOURCE = ""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Where items come from (a source or an operator), and the stateless steps on their way."""
+
+    origin: str
+    transforms: tuple[Transform, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """One operator of a pipeline, with everything that is decided per operator."""
+
+    name: str
+    operator: Operator
+    inputs: tuple[Edge, ...] = (Edge(SOURCE),)
+    workers: int = 2
+    tolerance: Tolerance = field(default_factory=MiniBatch)
+    keyed: bool = False
+    window: Window | None = None
+    #: share of the pipeline's budget; None: an equal one
+    weight: float | None = None
+    #: operators upstream that it may send feedback to
+    feeds_back: tuple[str, ...] = ()
+    #: keeps the rows that a batch changed, for a sink in update mode
+    emits: bool = False
+    #: keeps what it sends, for a sink in append mode
+    appends: bool = False
+    #: inserted by the runtime: no operator of the user's, so without a part of the budget
+    internal: bool = False
+    #: what happens to bad items; None: as the operator or the source has it
+    on_bad: OnBad | None = None
+    #: how many items of one batch a worker may find bad one by one
+    bad_limit: int = BAD_LIMIT
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise UsageError(
+                f"Operator {self.name!r} needs at least one worker, not {self.workers}.", workers=self.workers
+            )
+        if self.on_bad is not None:
+            check_on_bad(self.on_bad)
+        if self.bad_limit < 0:
+            raise UsageError(f"bad_limit must be at least 0, not {self.bad_limit}.", bad_limit=self.bad_limit)
+        if self.keyed and not self.operator.key:
+            raise UsageError(
+                f"{type(self.operator).__name__} has no key, so its state cannot be partitioned by key.",
+                remedy="Give the operator a `key`, or let it run on local shares.",
+            )
+        specs = self.operator.states()
+        for state in specs:
+            if "@" in state or "." in state or not state:
+                raise UsageError(f"{state!r} cannot be the name of a state.", remedy="Use letters, digits and _.")
+        if self.window is not None:
+            WindowProgress.start(self.window, workers=self.workers)
+        if isinstance(self.window, Sliding):
+            for state, spec in specs.items():
+                if not spec.mergeable:
+                    raise UsageError(
+                        f"The panes of a sliding window cannot be added up for the state {state!r}.",
+                        remedy="Use one of the primitives, or a hopping window.",
+                    )
+        if isinstance(self.window, Decaying):
+            for spec in specs.values():
+                check_decayable(spec)
+        refuse_if_unfit(self.operator, self.tolerance)
+        _check_picklable(self.name, self.operator)
+
+    def settings(self) -> dict[str, Any]:
+        """What the checkpoint is bound to, besides where the items come from."""
+        return {
+            "operator": self.operator.fingerprint(),
+            "workers": self.workers,
+            "keyed": self.keyed,
+            "window": self.window.to_json() if self.window else None,
+            "feeds_back": list(self.feeds_back),
+        }
+
+
+def _check_picklable(name: str, operator: Operator) -> None:
+    try:
+        cloudpickle.dumps(operator)  # type: ignore[no-untyped-call]
+    except (TypeError, AttributeError, pickle.PicklingError) as error:
+        raise UsageError(
+            f"Operator {name!r} cannot be sent to the workers: {error}.",
+            remedy="Open files, connections and locks in begin(), and keep only plain values as attributes.",
+        ) from error

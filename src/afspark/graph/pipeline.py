@@ -1,0 +1,240 @@
+"""A pipeline as it is given to the runtime: a checked graph of plain values."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from afspark.bounds import Place, weights
+from afspark.errors import UsageError
+from afspark.graph.node import SOURCE, Edge, Node
+from afspark.model.onbad import SKIP, STOP, OnBad
+from afspark.model.operator import Operator
+from afspark.model.windows import Decaying
+from afspark.policies import ItemLimits, item_limits
+from afspark.sources import Pushed, Source
+from afspark.sources.pushed_source import PLACE_OF_RECEIVER
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """Sources and operators; ``nodes`` come in an order in which every operator follows its inputs."""
+
+    sources: Mapping[str, Source | DataFrame]
+    nodes: tuple[Node, ...]
+
+    def __post_init__(self) -> None:
+        if not self.nodes:
+            raise UsageError("A pipeline needs at least one operator.")
+        _refuse_twins([node.name for node in self.nodes])
+        object.__setattr__(self, "nodes", tuple(_in_order(self.nodes, set(self.sources))))
+        self._weights  # noqa: B018 - refused here rather than in the first batch
+        for node in self.nodes:
+            self._refuse_uneven_counts(node)
+        for node in self.nodes:
+            for target in node.feeds_back:
+                if target not in self.upstream_of(node.name):
+                    raise UsageError(
+                        f"{node.name!r} sends feedback to {target!r}, which is not upstream of it.",
+                        remedy="Feedback goes to an operator whose items reach the sender.",
+                    )
+        if len(self.sources) > 1 and any(isinstance(source, DataFrame) for source in self.sources.values()):
+            raise UsageError(
+                "A pipeline reads either one DataFrame or any number of files and generators.",
+                remedy="Union the DataFrames with Spark before the pipeline begins.",
+            )
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether a query needs commit records: for backups, or because windows, feedback and positions of receivers
+        have to go on where they were, with or without backups of state.
+        """
+        return (
+            len(self.nodes) > 1
+            or any(isinstance(source, Pushed) for source in self.sources.values())
+            or any(node.tolerance.recovers or node.window is not None for node in self.nodes)
+        )
+
+    def _refuse_uneven_counts(self, node: Node) -> None:
+        """A window by count ends when every worker has had its share, which only even shares can promise."""
+        if node.window is None or node.window.by != "count" or node.workers == 1:
+            return
+        pushed = any(isinstance(self.sources.get(edge.origin), Pushed) for edge in node.inputs)
+        if pushed or node.keyed or any(edge.origin not in self.sources for edge in node.inputs):
+            raise UsageError(
+                f"{node.name!r} has windows by count, and its workers may get unequal numbers of items.",
+                remedy="Give it one worker, or let it read the source without a key.",
+            )
+
+    @classmethod
+    def single(cls, *, source: Source | DataFrame, operator: Operator, name: str = "operator", **node: Any) -> Pipeline:
+        """One source, one operator."""
+        transforms = tuple(node.pop("transforms", ()))
+        return cls(
+            sources={SOURCE: source},
+            nodes=(Node(name=name, operator=operator, inputs=(Edge(SOURCE, transforms),), **node),),
+        )
+
+    def node(self, name: str) -> Node:
+        return next(node for node in self.nodes if node.name == name)
+
+    @cached_property
+    def ancestors(self) -> dict[str, frozenset[str]]:
+        """The operators whose items reach each operator."""
+        found: dict[str, frozenset[str]] = {}
+        for node in self.nodes:
+            direct = [edge.origin for edge in node.inputs if edge.origin not in self.sources]
+            found[node.name] = frozenset(direct).union(*(found[origin] for origin in direct))
+        return found
+
+    def upstream_of(self, name: str) -> frozenset[str]:
+        return self.ancestors[name]
+
+    def downstream_of(self, name: str) -> list[str]:
+        return [node.name for node in self.nodes if name in self.ancestors[node.name]]
+
+    @property
+    def operators(self) -> list[Node]:
+        """The operators that the user has written."""
+        return [node for node in self.nodes if not node.internal]
+
+    @cached_property
+    def _weights(self) -> dict[str, float]:
+        found = weights([node.weight for node in self.operators])
+        return {node.name: weight for node, weight in zip(self.operators, found, strict=True)}
+
+    def place(self, node: Node) -> Place:
+        """What divides the budget of an operator; an internal node has none that could be divided."""
+        if node.internal:
+            return Place(workers=node.workers)
+        below = self.downstream_of(node.name)
+        fan_out = max([self.node(name).operator.fan_out for name in below] + [node.operator.fan_out])
+        return Place(
+            workers=node.workers,
+            keyed=node.keyed,
+            weight=self._weights[node.name],
+            fan_out=fan_out,
+            downstream=self._depth(node.name),
+        )
+
+    # --- pushed items ---------------------------------------------------------------------------------------
+
+    def readers(self, node: Node) -> list[Node]:
+        """The user's operators that a node takes items off the lanes for: itself, or those behind a relay."""
+        return [one for one in self.nodes if node.name in _origins(one)] if node.internal else [node]
+
+    def entrances(self, node: Node) -> list[Node]:
+        """The nodes that take pushed items off the lanes for an operator: itself, or relays; none for other items.
+
+        A relay that it reads from twice is there twice, because it loses an item twice.
+        """
+        if any(isinstance(self.sources.get(origin), Pushed) for origin in _origins(node)):
+            return [node]
+        relays = {one.name: one for one in self.nodes if one.internal}
+        return [relays[edge.origin] for edge in node.inputs if edge.origin in relays]
+
+    def item_limits(self, entrance: Node) -> ItemLimits:
+        """What the receiver may hold of the items that ``entrance`` takes, by the tolerance of all their readers."""
+        readers = self.readers(entrance)
+        lanes = [sum(one.workers for one in self.entrances(reader)) for reader in readers]
+        return item_limits(
+            (reader.tolerance, replace(self.place(reader), workers=number))
+            for reader, number in zip(readers, lanes, strict=True)
+        )
+
+    def on_bad(self, node: Node) -> dict[str, OnBad]:
+        """What happens to bad items of an operator, by input."""
+        chosen = node.on_bad or node.operator.on_bad
+        return {edge.origin: chosen or self._inherited(edge.origin) for edge in node.inputs}
+
+    def _inherited(self, origin: str) -> OnBad:
+        """Pushed items cannot be mended and read again, so they are left out unless their source says otherwise."""
+        above = {origin, *self.ancestors.get(origin, ())}
+        entering = {edge.origin for node in self.nodes if node.name in above for edge in node.inputs} | {origin}
+        pushed = [source for name in entering if isinstance(source := self.sources.get(name), Pushed)]
+        return SKIP if pushed and all(source.on_bad != STOP for source in pushed) else STOP
+
+    def losable_items(self, node: Node) -> float:
+        """How many pushed items one worker can lose to all failures together; 0 where no number limits it."""
+        total = 0.0
+        for entrance in self.entrances(node):
+            lanes = entrance.workers if node.keyed else math.ceil(entrance.workers / node.workers)
+            # Every failure halves what the next one can take.
+            total += 2 * lanes * self.item_limits(entrance).items
+        return total if math.isfinite(total) and not isinstance(node.window, Decaying) else 0.0
+
+    def _depth(self, name: str) -> int:
+        """Operators on the longest way from ``name`` to a sink."""
+        followers = [node.name for node in self.nodes if name in _origins(node)]
+        return max((1 + self._depth(follower) for follower in followers), default=0)
+
+    def settings(self) -> dict[str, Any]:
+        """What a checkpoint is bound to: other values need another checkpoint."""
+        return {
+            "sources": {name: _source_settings(source) for name, source in self.sources.items()},
+            "operators": {
+                node.name: node.settings() | {"inputs": [self._written_origin(edge) for edge in node.inputs]}
+                for node in self.operators
+            },
+        }
+
+    def _written_origin(self, edge: Edge) -> str:
+        """Where the user has an operator read from."""
+        internal = [node for node in self.nodes if node.internal and node.name == edge.origin]
+        return internal[0].inputs[0].origin if internal else edge.origin
+
+    def fingerprint(self) -> str:
+        text = json.dumps(self.settings(), sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _origins(node: Node) -> set[str]:
+    return {edge.origin for edge in node.inputs}
+
+
+def _source_settings(source: Source | DataFrame) -> dict[str, Any]:
+    settings = source.to_json() if isinstance(source, Source) else {"kind": "dataframe"}
+    # Chunks found so far are in the log with the size they had; where a receiver listens binds nobody.
+    free = {"chunk_bytes", *(PLACE_OF_RECEIVER if isinstance(source, Pushed) else ())}
+    if "on_bad" in settings:
+        # It may change as well; the word is the one that checkpoints have had here from the beginning.
+        settings["on_bad"] = "keep"
+    return {name: value for name, value in settings.items() if name not in free}
+
+
+def _refuse_twins(names: list[str]) -> None:
+    twins = [name for name, count in Counter(names).items() if count > 1]
+    if twins:
+        raise UsageError(
+            f"Two operators are called {twins[0]!r}.", remedy="Give each its own name: apply(..., name=...)."
+        )
+
+
+def _in_order(nodes: tuple[Node, ...], known: set[str]) -> Iterator[Node]:
+    """The nodes, each after all of its inputs; UsageError for unknown inputs and cycles."""
+    names = {node.name for node in nodes}
+    for node in nodes:
+        for edge in node.inputs:
+            if edge.origin not in names | known:
+                raise UsageError(f"{node.name!r} reads from {edge.origin!r}, which is not in the pipeline.")
+    waiting = list(nodes)
+    placed = set(known)
+    while waiting:
+        ready = [node for node in waiting if all(edge.origin in placed for edge in node.inputs)]
+        if not ready:
+            raise UsageError(
+                f"The operators {', '.join(sorted(node.name for node in waiting))} form a cycle.",
+                remedy="Send items upstream with feedback: apply(..., feeds_back=[name]) and context.outbox.feed_back.",
+            )
+        for node in ready:
+            waiting.remove(node)
+            placed.add(node.name)
+            yield node

@@ -1,0 +1,228 @@
+"""Items on their way to the workers that own them, over Spark's shuffle.
+
+Every map partition sends exactly one parcel to every worker, empty or not, so that each worker can say which
+output of which map partition it has applied: after a fetch failure Spark may recompute a map partition, and
+a function that is not deterministic then gives other contents.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from afspark.errors import AfsparkError, OperatorMisuse, from_json
+from afspark.model.kernels.hashing import hash_columns, owners_of
+from afspark.protocol.bad_items import Bad
+from afspark.store.quarantine import Count
+
+#: Column in which a combiner may hand over the hashes it has computed already.
+HASH_COLUMN = "hash"
+
+
+class Packet(NamedTuple):
+    """Items with what is known of them: the step they were sent in, the pane they fall into (None: not known)."""
+
+    items: pa.RecordBatch
+    step: int = 0
+    pane: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parcel:
+    """What one map partition sends to one worker. ``digest`` covers the parcels to all workers.
+
+    ``origin`` names the operator the items come from ("" for the source), ``partition`` the map partition; parcels
+    are opened in the order of ``partition``, which fixes the order of float sums. The first worker's parcel carries
+    the counts of the whole map partition, so that sums over workers are right.
+    """
+
+    origin: str = ""
+    partition: int
+    digest: str = ""
+    payload: bytes = b""
+    feedback: bool = False
+    items: int = 0
+    size: int = 0
+    #: greatest time, and items without one, where items were combined before they were sent
+    latest: float | None = None
+    unplaced: int = 0
+    #: what was left out of the map partition, as `pack_bad` gives it
+    bad: str = ""
+    #: why the map partition could not be read; the other fields mean nothing then
+    failure: AfsparkError | None = None
+
+    @property
+    def label(self) -> str:
+        """Names the map partition in reports."""
+        return f"{self.origin}{'<' if self.feedback else ':'}{self.partition}"
+
+    def packets(self) -> Iterator[Packet]:
+        return open_packets(self.payload)
+
+    def to_bytes(self) -> bytes:
+        """The parcel for a binary column: a line of JSON, then the payload."""
+        head = {**vars(self), "failure": self.failure.to_json() if self.failure else None}
+        del head["payload"]
+        return json.dumps(head).encode() + b"\n" + self.payload
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Parcel:
+        head, _, payload = data.partition(b"\n")
+        fields = json.loads(head)
+        failure = from_json(fields.pop("failure")) if fields["failure"] else fields.pop("failure")
+        return cls(**fields, payload=payload, failure=failure)
+
+
+def address(
+    packets: Iterable[Packet], *, key: Sequence[str], partition: int, workers: int, everywhere: bool = False
+) -> list[bytes]:
+    """Encodes the items for each worker: by key, or all of a partition for one worker, or for every worker."""
+    shares: list[list[Packet]] = [[] for _ in range(workers)]
+    for packet in packets:
+        missing = [column for column in key if column not in packet.items.schema.names]
+        if missing and not everywhere:
+            raise OperatorMisuse(
+                f"Items are sent by key, and have no column {missing[0]!r}.",
+                remedy=f"They have {', '.join(packet.items.schema.names)}: add it with a map(), or use keyed=False.",
+                column=missing[0],
+            )
+        if key and not missing:
+            for worker, rows in enumerate(split(packet.items, owners(packet.items, key, workers), workers)):
+                if rows.num_rows:
+                    shares[worker].append(packet._replace(items=rows))
+        elif everywhere:
+            for share in shares:
+                share.append(packet)
+        else:
+            shares[partition % workers].append(packet)
+    return [pack_packets(share) for share in shares]
+
+
+def parcels(payloads: Sequence[bytes], first: Parcel) -> list[tuple[int, Parcel]]:
+    """A parcel for each worker, like ``first``; without a digest it is made from all payloads."""
+    digest = first.digest
+    if not digest:
+        whole = hashlib.blake2b(digest_size=16)
+        for payload in payloads:
+            whole.update(hashlib.blake2b(payload, digest_size=16).digest())
+        digest = whole.hexdigest()
+    plain = replace(first, digest=digest, items=0, size=0, latest=None, unplaced=0, bad="")
+    return [
+        (worker, replace(plain if worker else first, digest=digest, payload=payload))
+        for worker, payload in enumerate(payloads)
+    ]
+
+
+def digest_of(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def joint_digest(found: Iterable[bytes]) -> str:
+    """Of what a worker keeps on several ports; empty ones count as such."""
+    return "+".join(digest_of(data) if data else "" for data in found)
+
+
+def owners(batch: pa.RecordBatch, key: Sequence[str], workers: int) -> npt.NDArray[np.uint64]:
+    """Worker of each row, by the stable hash of its key."""
+    if HASH_COLUMN in batch.schema.names:
+        hashes = batch.column(HASH_COLUMN).to_numpy(zero_copy_only=False)
+    else:
+        hashes = hash_columns(batch, key)
+    return owners_of(hashes, workers)
+
+
+def split(batch: pa.RecordBatch, owner: npt.NDArray[np.uint64], workers: int) -> list[pa.RecordBatch]:
+    """The rows of each worker, in their old order."""
+    if workers == 1:
+        return [batch]
+    order = np.argsort(owner.astype(np.uint16), kind="stable")
+    bounds = np.searchsorted(owner[order], np.arange(workers + 1, dtype=np.uint64))
+    sorted_rows = batch.take(pa.array(order))
+    return [sorted_rows.slice(bounds[w], bounds[w + 1] - bounds[w]) for w in range(workers)]
+
+
+def pack_packets(packets: Sequence[Packet]) -> bytes:
+    return pack_parts([((packet.step, packet.pane), packet.items) for packet in packets])
+
+
+def open_packets(data: bytes) -> Iterator[Packet]:
+    for (step, pane), items in open_parts(data):
+        yield Packet(items, step, pane)
+
+
+def pack_parts(parts: Sequence[tuple[Any, pa.RecordBatch]]) -> bytes:
+    """Record batches of any schemas, each with a label that is JSON; empty bytes for none.
+
+    Neighbours of one label and schema share an Arrow stream.
+    """
+    if not parts:
+        return b""
+    groups: list[tuple[Any, list[pa.RecordBatch]]] = []
+    for label, batch in parts:
+        if groups and groups[-1][0] == label and groups[-1][1][0].schema.equals(batch.schema):
+            groups[-1][1].append(batch)
+        else:
+            groups.append((label, [batch]))
+    streams = [encode(batches) for _, batches in groups]
+    head = json.dumps([[label, len(stream)] for (label, _), stream in zip(groups, streams, strict=True)])
+    return b"".join([head.encode(), b"\n", *streams])
+
+
+def open_parts(data: bytes | memoryview) -> Iterator[tuple[Any, pa.RecordBatch]]:
+    """Inverse of :func:`pack_parts`, without copying."""
+    if not data:
+        return
+    whole = bytes(data)
+    start = whole.index(b"\n") + 1
+    view = memoryview(whole)
+    for label, length in json.loads(whole[: start - 1]):
+        for batch in pa.ipc.open_stream(view[start : start + length]):
+            yield (tuple(label) if isinstance(label, list) else label), batch
+        start += length
+
+
+def pack_bad(bad: Bad) -> str:
+    """Items that were left out, as text for JSON."""
+    counts = [asdict(count) for count in bad.counts]
+    parts = [(number, batch) for number, batch in enumerate(bad.rows)]
+    return json.dumps([counts, base64.b64encode(pack_parts(parts)).decode()])
+
+
+def open_bad(text: str) -> Bad:
+    """Inverse of :func:`pack_bad`."""
+    counts, rows = json.loads(text)
+    return Bad(tuple(Count(**one) for one in counts), tuple(batch for _, batch in open_parts(base64.b64decode(rows))))
+
+
+def pack_schema(schema: pa.Schema) -> str:
+    """The schema as text, for JSON."""
+    return base64.b64encode(schema.serialize()).decode()
+
+
+def open_schema(text: str) -> pa.Schema:
+    """Inverse of :func:`pack_schema`."""
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
+
+def encode(batches: Sequence[pa.RecordBatch]) -> bytes:
+    """Arrow IPC stream of the batches; empty bytes for none."""
+    if not batches:
+        return b""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def decode(payload: bytes) -> list[pa.RecordBatch]:
+    """Inverse of :func:`encode`."""
+    return list(pa.ipc.open_stream(payload)) if payload else []

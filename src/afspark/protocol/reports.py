@@ -1,0 +1,92 @@
+"""What a worker answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+from afspark.errors import AfsparkError
+from afspark.model.windows import PaneReport
+from afspark.protocol.losses import LossEvidence
+from afspark.store import ObjectRef
+from afspark.store.quarantine import BadBatch
+
+
+class Status(StrEnum):
+    """How a worker's task for a batch ended."""
+
+    APPLIED = "applied"
+    MISPLACED = "misplaced"
+    BUSY = "busy"
+    MISSING = "missing"
+    CONTRADICTORY = "contradictory"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskReport:
+    """A worker's answer. All but ``error`` is JSON, kept in the segment for tasks that are retried."""
+
+    worker: int
+    status: Status
+    host: str
+    items: int = 0
+    bytes: int = 0
+    #: backups written, in order
+    backups: tuple[ObjectRef, ...] = ()
+    #: what came from a receiver: how far its lane has been taken, and what was missing
+    positions: Mapping[str, int] | None = None
+    gaps: tuple[Mapping[str, Any], ...] = ()
+    #: what was left out because the operator could not take it
+    bad: tuple[BadBatch, ...] = ()
+    #: what of each map partition was applied: partition -> digest
+    consumed: Mapping[str, str] = field(default_factory=dict)
+    #: digests of what it keeps for others: port -> digest
+    produced: Mapping[str, str] = field(default_factory=dict)
+    #: columns of the items it sends to all, as `pack_schema` gives them; "" if it sent none
+    columns: str = ""
+    #: feedback sent: receiver -> items; and whether it is durable
+    fed_back: Mapping[str, int] = field(default_factory=dict)
+    feedback_durable: bool = True
+    cells: int = 0
+    memory: int = 0
+    drift: Mapping[str, float] = field(default_factory=dict)
+    #: the thresholds it was applied under
+    theta: Mapping[str, float] = field(default_factory=dict)
+    emitted: int = 0
+    #: what a windowed operator has seen of time
+    panes: PaneReport | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    damaged: tuple[str, ...] = ()
+    restored_cells: int = 0
+    #: items that went with an earlier incarnation, after its newest backup
+    behind: int = 0
+    #: with `Status.MISSING`: an incarnation whose loss nobody has counted
+    trace: LossEvidence | None = None
+    detail: str = ""
+    error: AfsparkError | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything a retried task needs to answer the same."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("error", "trace")}
+        return values | {
+            "backups": [ref.to_json() for ref in self.backups],
+            "panes": self.panes.to_json() if self.panes else None,
+            "bad": [bad.to_json() for bad in self.bad],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TaskReport:
+        return cls(
+            **{
+                **data,
+                "status": Status(data["status"]),
+                "damaged": tuple(data["damaged"]),
+                "gaps": tuple(data.get("gaps", ())),
+                "backups": tuple(ObjectRef(*ref) for ref in data.get("backups", ())),
+                "panes": PaneReport.from_json(data["panes"]) if data["panes"] else None,
+                "bad": tuple(BadBatch.from_json(bad) for bad in data.get("bad", ())),
+            }
+        )

@@ -1,0 +1,471 @@
+"""The producer's client: keeps what is unacknowledged, reconnects and sends again, tells what it has lost.
+
+>>> with Producer("localhost:7000", "sensor-12", schema) as producer:  # doctest: +SKIP
+...     for batch in batches:
+...         producer.send(batch)
+...     producer.end()
+
+Calls only queue; a thread owns the connection and writes, another reads acknowledgements. So every call can be
+interrupted, and a receiver that hangs cannot hang its producer beyond the time-outs given.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from afspark.errors import AfsparkError, UsageError
+from afspark.push.latency import Latencies
+from afspark.push.producer.link import Dial, PutConnection, found_by, may_pass, say_bye, say_hello, short_reason
+from afspark.push.producer.unacked import Lost, NotAcknowledged, Piece, Unacked
+from afspark.push.wire.batches import no_rows
+from afspark.push.wire.messages import Ack, Bye, Ends, Hello, PunctuationMark, PutHeader, Receipts, Welcome
+from afspark.push.wire.push_errors import (
+    LimitExceeded,
+    PushError,
+    ReceiverUnreachable,
+    SchemaMismatch,
+    SessionOver,
+    UnknownSession,
+)
+
+BATCH_ROWS = 65_536
+UNACKED_BYTES = 64 << 20
+GIVE_UP_SECONDS = 60.0
+PAUSES = (0.05, 2.0)
+"""Seconds before the second and before late attempts to connect."""
+
+
+class ProducerClosed(PushError):
+    """The producer was closed or aborted; nothing more can be sent with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerCounters:
+    """What a producer did so far, in rows; latency runs from writing a batch to its acknowledgement.
+
+    ``taken``: rows that `Producer.send` has queued; those of a call that failed half way are not all among them.
+    """
+
+    taken: int
+    sent: int
+    acknowledged: int
+    resent: int
+    bytes: int
+    reconnects: int
+    blocked_seconds: float
+    latency_p50: float | None
+    latency_p99: float | None
+    latency_max: float | None
+
+
+class Producer:
+    """Pushes record batches of one schema to one receiver, to its lanes in turn.
+
+    At most γ items are unacknowledged: what the receiver asks for, or ``unacked`` if that is smaller; `send` blocks
+    beyond that. With γ = 0 each batch is waited for. ``unacked_bytes`` bounds memory where γ does not. A receiver
+    that cannot be reached for ``give_up`` seconds (None: for ever) makes every call fail, with the number of
+    unacknowledged items. Calls may come from several threads.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is a choice of the user's, most with a default
+        self,
+        address: str,
+        name: str,
+        schema: pa.Schema,
+        *,
+        unacked: float | None = None,
+        token: str | None = None,
+        root_certificates: bytes | str | Path | None = None,
+        batch_rows: int = BATCH_ROWS,
+        unacked_bytes: int = UNACKED_BYTES,
+        give_up: float | None = GIVE_UP_SECONDS,
+    ) -> None:
+        if batch_rows < 1 or unacked_bytes < 1 or (unacked is not None and unacked < 0):
+            raise UsageError("batch_rows and unacked_bytes must be at least 1, unacked at least 0.")
+        self._dial = Dial(address, token, root_certificates)
+        self._header = PutHeader.from_bytes(PutHeader(name).to_bytes())
+        self.schema = schema.remove_metadata()
+        self._own_limit = math.inf if unacked is None else unacked
+        self._batch_rows, self._bytes_limit, self._give_up = batch_rows, unacked_bytes, give_up
+        self._changed = threading.Condition()
+        self._unacked = Unacked()
+        self._queue: deque[Piece] = deque()
+        self._welcome: Welcome | None = None
+        self._limit, self._turn = self._own_limit, 0
+        self._failure: AfsparkError | None = None
+        self._away_since: float | None = time.monotonic()
+        self._ended = self._closing = self._aborted = self._done = False
+        self._sent = self._acknowledged = self._resent = self._bytes = self._reconnects = 0
+        self._blocked = 0.0
+        self._latencies = Latencies()
+        self._thread = threading.Thread(target=self._run, name=f"afspark-producer-{name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def id(self) -> str:
+        """``name/session``, as receivers and ledgers call this producer; waits for the first connection."""
+        with self._changed:
+            self._wait(lambda: self._welcome is not None)
+            return self._header.id
+
+    @property
+    def counters(self) -> ProducerCounters:
+        with self._changed:
+            return ProducerCounters(
+                taken=self._unacked.rows,
+                sent=self._sent,
+                acknowledged=self._acknowledged,
+                resent=self._resent,
+                bytes=self._bytes,
+                reconnects=self._reconnects,
+                blocked_seconds=self._blocked,
+                latency_p50=self._latencies.quantile(0.5),
+                latency_p99=self._latencies.quantile(0.99),
+                latency_max=self._latencies.longest if self._latencies.count else None,
+            )
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many sequence numbers are unacknowledged now."""
+        with self._changed:
+            return self._unacked.items
+
+    @property
+    def alive(self) -> bool:
+        """Whether what is unacknowledged may still be acknowledged."""
+        with self._changed:
+            return not (self._done or self._aborted or self._failure is not None)
+
+    @property
+    def lost(self) -> Lost:
+        """What is unacknowledged now; after `abort` or a failure: what was lost for good."""
+        with self._changed:
+            return self._unacked.lost()
+
+    def send(self, data: pa.RecordBatch | pa.Table) -> None:
+        """Queues rows; blocks while γ items are unacknowledged. Returns before they are, unless γ is 0."""
+        for batch in data.to_batches() if isinstance(data, pa.Table) else (data,):
+            batch = self._fitting(batch)  # noqa: PLW2901 - the same rows
+            while batch.num_rows:
+                batch = self._send_some(batch)  # noqa: PLW2901 - what is left of it
+
+    def punctuate(self, time: float) -> None:
+        """Says on every lane that the stream has reached ``time``."""
+        self._mark(PunctuationMark(time=time))
+
+    def end(self) -> None:
+        """Says on every lane that the stream is over; nothing can be sent afterwards."""
+        self._mark(PunctuationMark(end=True))
+        self._ended = True
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Returns when everything is acknowledged. NotAcknowledged after ``timeout`` seconds (None: wait)."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            if not self._wait(lambda: not self._unacked.items, deadline):
+                raise self._not_acknowledged(f"within {timeout:g} s")
+
+    def close(self, timeout: float | None = None) -> None:
+        """Waits until everything is acknowledged, then says good-bye. NotAcknowledged after ``timeout`` seconds."""
+        with self._changed:
+            if self._aborted or (self._done and self._failure is None):
+                return
+            self._closing = True
+            self._changed.notify_all()
+            deadline = None if timeout is None else time.monotonic() + timeout
+            try:
+                finished = self._wait(lambda: self._done, deadline)
+                error: AfsparkError | None = None if finished else self._not_acknowledged(f"within {timeout:g} s")
+            except AfsparkError as failure:
+                error = failure
+        if error is not None:
+            self.abort()
+            raise error
+
+    def abort(self) -> Lost:
+        """Ends at once; what was never acknowledged. Nothing is sent afterwards."""
+        with self._changed:
+            self._aborted = True
+            self._queue.clear()
+            self._changed.notify_all()
+            lost = self._unacked.lost()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(0.5)
+        return lost
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        try:
+            self.close(self._give_up)
+        except AfsparkError as failure:
+            if failure is not error:
+                error.add_note(str(failure))
+
+    # --- what calls do, under the lock ---
+
+    def _fitting(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if batch.schema.equals(self.schema, check_metadata=True):
+            return batch
+        if not batch.schema.equals(self.schema):
+            raise SchemaMismatch(
+                f"A batch has columns [{_text(batch.schema)}], the producer was made for [{_text(self.schema)}].",
+                remedy="Select and cast the columns first.",
+                expected=_text(self.schema),
+                found=_text(batch.schema),
+            )
+        return pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+
+    def _send_some(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        with self._changed:
+            self._check_open()
+            self._wait(lambda: self._welcome is not None)
+            assert self._welcome is not None
+            rows = min(batch.num_rows, self._slice_rows())
+            some, size = _at_most(batch.slice(0, rows), self._welcome.max_bytes)
+            self._wait(lambda: self._has_room(some.num_rows, size))
+            if some.num_rows > self._slice_rows():  # γ has become smaller meanwhile
+                return batch
+            piece = self._give_out(some, size)
+            if self._limit < 1:
+                self._wait(lambda: not self._unacked.holds(piece))
+        return batch.slice(some.num_rows)
+
+    def _mark(self, punctuation: PunctuationMark) -> None:
+        empty = no_rows(self.schema)
+        with self._changed:
+            self._check_open()
+            self._wait(lambda: self._welcome is not None)
+            assert self._welcome is not None
+            for lane in self._welcome.lanes:
+                self._wait(lambda: self._has_room(1, 0))
+                self._give_out(empty, 0, punctuation, lane)
+
+    def _check_open(self) -> None:
+        if self._ended:
+            raise UsageError("The stream was ended.", remedy="Send everything before end().")
+        if self._closing or self._aborted:
+            raise ProducerClosed("The producer is closed.")
+
+    def _slice_rows(self) -> int:
+        """Two slices fit under γ, so that one is on its way while the other is acknowledged."""
+        if self._limit < 1:
+            return self._batch_rows
+        return int(min(self._batch_rows, max(1.0, self._limit / 2)))
+
+    def _has_room(self, rows: int, size: int) -> bool:
+        return self._unacked.has_room(rows, items=self._limit, size=size, bytes_limit=self._bytes_limit)
+
+    def _give_out(
+        self, batch: pa.RecordBatch, size: int, punctuation: PunctuationMark | None = None, lane: int | None = None
+    ) -> Piece:
+        assert self._welcome is not None
+        if lane is None:
+            lane = self._welcome.lanes[self._turn % len(self._welcome.lanes)]
+            self._turn += 1
+        piece = self._unacked.admit(lane, batch, size, punctuation)
+        self._queue.append(piece)
+        self._changed.notify_all()
+        return piece
+
+    def _wait(self, holds: Callable[[], bool], deadline: float | None = None) -> bool:
+        """Waits under the lock until something holds; raises if it never will, False if time is up."""
+        if self._failure is None and not self._aborted and holds():
+            return True
+        began = time.monotonic()
+        try:
+            while True:
+                if self._failure is not None:
+                    raise self._failure
+                if self._aborted:
+                    raise ProducerClosed("The producer was aborted.")
+                if holds():
+                    return True
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self._changed.wait(left)
+        finally:
+            self._blocked += time.monotonic() - began
+
+    def _not_acknowledged(self, when: str) -> NotAcknowledged:
+        lost = self._unacked.lost()
+        return NotAcknowledged(
+            f"{lost} were not acknowledged by {self._dial.address} {when}.",
+            items=lost.items,
+            lost=lost,
+            address=self._dial.address,
+        )
+
+    # --- the thread that owns the connection ---
+
+    def _run(self) -> None:
+        pause = PAUSES[0]
+        while True:
+            try:
+                self._connected()
+                break
+            except (pa.ArrowException, OSError, AfsparkError) as error:
+                told = self._dial.error(error)
+                if self._begins_anew(told):
+                    continue
+            except Exception as error:  # noqa: BLE001 - a thread that dies silently would hang its callers
+                told = PushError(f"{type(error).__name__}: {error}")
+            with self._changed:
+                if self._aborted or self._gives_up(told):
+                    break
+                if self._away_since is None:
+                    self._away_since, pause = time.monotonic(), PAUSES[0]
+                # Not all producers of a receiver that comes back at the same moment.
+                self._changed.wait_for(lambda: self._aborted, pause * random.uniform(0.5, 1.0))
+                pause = min(2 * pause, PAUSES[1])
+        with self._changed:
+            self._done = True
+            self._changed.notify_all()
+
+    def _begins_anew(self, error: AfsparkError) -> bool:
+        """Whether nothing can be counted twice if another session goes on with what is unacknowledged."""
+        with self._changed:
+            # Another query has got nothing of it, and nobody what was never sent.
+            fresh = isinstance(error, SessionOver) and not self._unacked.written
+            if not (isinstance(error, UnknownSession) or fresh):
+                return False
+            self._header, self._unacked = replace(self._header, session=""), self._unacked.renumbered()
+            return True
+
+    def _gives_up(self, error: AfsparkError) -> bool:
+        away = 0.0 if self._away_since is None else time.monotonic() - self._away_since
+        if may_pass(error) and (self._give_up is None or away < self._give_up):
+            return False
+        lost = self._unacked.lost()
+        if may_pass(error):
+            kept = f"; {lost.items} items are unacknowledged" if lost.items else ""
+            error = ReceiverUnreachable(
+                f"The receiver at {self._dial.address} could not be reached for {away:.0f} s "
+                f"({short_reason(error)}){kept}.",
+                remedy="Check that it runs and that address, token and certificates are right.",
+                address=self._dial.address,
+            )
+        error.fields |= {"items": lost.items, "lost": lost}
+        self._failure = error
+        return True
+
+    def _connected(self) -> None:
+        """From hello to good-bye on one connection; returns when the producer is over, else raises."""
+        client = found_by(self._dial, self._header.producer).open()
+        try:
+            self._resume(say_hello(client, self._dial, Hello(*self._standing())))
+            take, header = partial(self._take, self._unacked), PutHeader(*self._standing())
+            stream = PutConnection(client, self._dial, header, self.schema, acknowledged=take, ended=self._notify)
+            if self._write_until_closed(stream):
+                stream.finish()
+                say_bye(client, self._dial, Bye(*self._standing()))
+            else:
+                stream.drop()
+        finally:
+            client.close()
+
+    def _standing(self) -> tuple[str, str, Ends, Receipts]:
+        with self._changed:
+            return self._header.producer, self._header.session, self._unacked.acked, self._unacked.receipts
+
+    def _resume(self, welcome: Welcome) -> None:
+        with self._changed:
+            if not welcome.lanes:
+                raise PushError(f"The receiver at {self._dial.address} has no lanes.")
+            if self._welcome is not None:
+                self._reconnects += 1
+            # All of it, though ``received`` may say that some is there: the stream could reach another process than
+            # the hello did, and whoever has it already drops it and acknowledges it again.
+            self._queue = deque(self._unacked.pending(welcome.lanes))
+            self._welcome = welcome
+            self._header = replace(self._header, session=welcome.session)
+            self._limit = min(self._own_limit, welcome.unacked)
+            if not self._queue:
+                self._away_since = None
+            self._changed.notify_all()
+
+    def _write_until_closed(self, stream: PutConnection) -> bool:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue or stream.over or self._aborted or self._finished())
+                if self._aborted:
+                    return False
+                if self._finished():
+                    return True
+                if stream.over:
+                    break
+                piece = self._queue.popleft()
+                if piece.written is None:
+                    self._sent += piece.rows
+                    self._bytes += piece.size
+                else:
+                    self._resent += piece.rows
+                piece.written = time.monotonic()
+            stream.write(piece)
+        stream.check()
+        return False
+
+    def _finished(self) -> bool:
+        return self._closing and not self._unacked.items
+
+    def _notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _take(self, unacked: Unacked, ack: Ack) -> None:
+        with self._changed:
+            # What abort() called lost stays so, and another session has numbers of its own.
+            if self._aborted or unacked is not self._unacked:
+                return
+            if ack.unacked is not None:
+                self._limit = min(self._own_limit, ack.unacked)
+            self._release(self._unacked.acknowledge(ack.lane, ack.end, ack.receipt))
+            self._away_since = None
+            self._changed.notify_all()
+
+    def _release(self, pieces: list[Piece]) -> None:
+        now = time.monotonic()
+        for piece in pieces:
+            self._acknowledged += piece.rows
+            if piece.written is not None:
+                self._latencies.add(now - piece.written)
+
+
+def _at_most(batch: pa.RecordBatch, limit: int) -> tuple[pa.RecordBatch, int]:
+    """The first rows of a batch that make a message of at most ``limit`` bytes, and its size."""
+    while (size := pa.ipc.get_record_batch_size(batch)) > limit - limit // 8:
+        if batch.num_rows == 1:
+            if size <= limit:
+                break
+            raise LimitExceeded(
+                f"A row takes {size} bytes, the receiver allows {limit} in a message.",
+                remedy="Let the receiver take larger messages.",
+                limit="max_bytes",
+                allowed=limit,
+                found=size,
+            )
+        batch = batch.slice(0, max(1, min(batch.num_rows // 2, batch.num_rows * limit // (2 * size))))
+    return batch, size
+
+
+def _text(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema)

@@ -1,0 +1,501 @@
+"""The queue of one worker: what has arrived, what is acknowledged, what must be backed up. Pure decisions.
+
+No thread, no clock and no I/O: events go in with the time they happen, and the answers say what to acknowledge
+and what to write. The rule that everything here serves: when an entry is acknowledged, it is in the item log, or
+the acknowledged items of the lane that are in no log, this entry included, are within the allowance.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from afspark.push.receiver.lane_entries import (
+    ENTRY_BYTES,
+    Handout,
+    LaneCounters,
+    LaneEntry,
+    LaneItems,
+    ProducerSession,
+    in_order,
+)
+from afspark.push.receiver.lane_ownership import LaneOwnership
+from afspark.push.receiver.log_objects import LogObjects
+from afspark.push.receiver.session_listing import Listing
+from afspark.push.wire.messages import Allowance, Positions
+from afspark.push.wire.push_errors import OutOfOrder
+from afspark.push.wire.worker_messages import NO_BACKUP, Attached, BackupNumber
+
+
+class Lane:
+    """Entries of one lane in order of arrival. ``listing``: which sessions its worker lists.
+
+    ``logs``: there is an item log. Without it nothing is ever planned, and nothing waits for it.
+    ``ack_when_confirmed``: the producer keeps an entry until the worker has confirmed it; nothing is logged.
+    ``log_first``: everything is in the log before a worker gets it, and is acknowledged out of the log.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        allow: Allowance,
+        capacity: int,
+        *,
+        logs: bool = True,
+        ack_when_confirmed: bool = False,
+        log_first: bool = False,
+        listing: Listing | None = None,
+    ) -> None:
+        self.number = number
+        self.allow = allow
+        self.counters = LaneCounters()
+        self.pending_bytes = 0
+        self.pending_items = 0
+        #: acknowledged items in no log object: what a failure now would lose
+        self.exposed = 0
+        self._capacity = capacity
+        self._logs = logs and not ack_when_confirmed
+        self._late_acks = ack_when_confirmed
+        self._log_first = log_first and self._logs
+        self.ownership = LaneOwnership(number)
+        self._durable = NO_BACKUP
+        self._order = 0
+        self._sessions: dict[str, ProducerSession] = {}
+        self.listing = listing or Listing()
+        self._confirmed = self.listing.confirmed
+        self._pending: deque[LaneEntry] = deque()
+        self._waiting: deque[LaneEntry] = deque()
+        #: neither logged nor being written nor settling, in order of arrival
+        self._open: deque[LaneEntry] = deque()
+        self._urgent = 0
+        self._writing: list[LaneEntry] = []
+        self._objects = LogObjects()
+
+    # --- what producers do
+
+    def has_room(self, nbytes: int) -> bool:
+        """Whether a batch fits the lane's share of memory; an empty lane takes any."""
+        return not self.pending_bytes or self.pending_bytes + nbytes <= self._capacity
+
+    def has_room_to_end(self, producer: str, end: int) -> bool:
+        """Whether a session may end at ``end`` now; marks may go beyond the lane's share by an eighth."""
+        if self.idle(producer) and end <= self._confirmed.get(producer, 0):
+            return True
+        return self.pending_bytes + ENTRY_BYTES <= self._capacity + self._capacity // 8
+
+    def is_new(self, producer: str, end: int) -> bool:
+        """Whether an entry up to ``end`` would be kept rather than recognised as sent before."""
+        session = self._sessions.get(producer)
+        return end > (self._confirmed.get(producer, 0) if session is None else session.end)
+
+    def open(self, producer: str, now: float, *, begins: bool) -> None:
+        """A session may send from now on; the worker is told of one that it may not know. ``begins``: a new one."""
+        if self.listing.open(producer, begins=begins) and producer not in self._sessions:
+            # It takes no room: there are no more of these than sessions, which are limited.
+            opening = LaneItems(producer, 0, 0, mark=True)
+            self._append(self._session(producer), opening, 0, now, stays_open=False).acked = True
+
+    def arrive(self, record: LaneItems, nbytes: int, now: float) -> bool:
+        """Takes an entry; False if it came before. `OutOfOrder` if it overlaps or leaves a hole."""
+        session = self._session(record.producer)
+        if record.end <= session.end:
+            self.counters.duplicates += record.span
+            return False
+        # What this receiver has not seen itself may be cut elsewhere, but none may be missing without a receipt.
+        if record.start > session.end or (record.start < session.end and not session.fresh):
+            raise OutOfOrder.of(record.producer, lane=self.number, expected=session.end, found=record.start)
+        if not record.span:
+            return False
+        if record.punctuation is None:
+            self.counters.accepted += record.span
+        else:
+            self.counters.punctuation += 1
+        kept = record.above(session.end)
+        session.end, session.fresh = record.end, False
+        durable = self._log_first or (self._logs and record.punctuation is not None)
+        entry = self._append(session, kept, nbytes, now, durable=durable)
+        self._waiting.append(entry)
+        return True
+
+    def mark(self, producer: str, start: int, now: float, *, final: bool = False) -> LaneEntry | None:
+        """Notes that everything below ``start`` was acknowledged to the producer; None if nothing can be missing.
+
+        A ``final`` mark ends the session, and is to be logged: nobody will say it again.
+        """
+        session = self._session(producer)
+        session.over = session.over or final
+        needed = start > (self._confirmed.get(producer, 0) if final else session.end)
+        session.end, session.acked = max(session.end, start), max(session.acked, start)
+        if not needed:
+            self._forget(producer)
+            return None
+        self.counters.marks += 1
+        record = LaneItems(producer, start, 0, mark=True)
+        if not final and session.pending and session.pending[-1].is_said_again:
+            # However often a session says hello, it has one of these.
+            last = session.pending[-1]
+            last.record, last.end, last.settling = record, start, False
+            return last
+        entry = self._append(session, record, ENTRY_BYTES, now, durable=final and self._logs, stays_open=final)
+        entry.acked = True
+        return entry
+
+    def received(self, producer: str) -> int | None:
+        """The next number expected of a session; None if the lane does not know it."""
+        session = self._sessions.get(producer)
+        return None if session is None else session.end
+
+    def acked(self, producer: str) -> int:
+        """Everything of the session below this was acknowledged."""
+        session = self._sessions.get(producer)
+        return 0 if session is None else session.acked
+
+    # --- acknowledgements and the log
+
+    def acknowledge(self, now: float) -> dict[str, int]:
+        """What can be acknowledged now: per producer the end. Entries are acknowledged in order of arrival."""
+        ends: dict[str, int] = {}
+        while self._waiting and self._may_ack(self._waiting[0], now):
+            entry = self._waiting.popleft()
+            entry.acked = True
+            if not (entry.logged or entry.released):
+                self.exposed += entry.span
+            self.counters.acknowledged += entry.span
+            if (session := self._sessions.get(entry.producer)) is not None:
+                session.acked = max(session.acked, entry.end)
+                self._forget(entry.producer)
+            ends[entry.producer] = entry.end
+        return ends
+
+    def plan(self, now: float) -> list[tuple[LaneEntry, LaneItems]]:
+        """What must be written to the log now, as one object; empty if nothing, or while a write is under way.
+
+        Answer with `written` or `failed`.
+        """
+        if not self._logs or self._writing:
+            return []
+        self._trim()
+        if self._overdrawn(now):
+            return self._take(self._loggable())
+        if self._urgent:
+            candidates = self._loggable()
+            last = max((entry.order for entry in candidates if entry.durable), default=-1)
+            return self._take(
+                [entry for entry in candidates if entry.durable or (entry.order < last and not entry.acked)]
+            )
+        return []
+
+    def plan_all(self) -> list[tuple[LaneEntry, LaneItems]]:
+        """Everything that is in no log, for an orderly end."""
+        if not self._logs or self._writing:
+            return []
+        return self._take(self._loggable())
+
+    def written(self, names: Mapping[LaneEntry, str]) -> None:
+        """The planned entries are durable, each in the object of that name."""
+        for entry, name in names.items():
+            entry.writing = False
+            entry.logged = True
+            entry.object = name
+            self._sessions[entry.producer].writing -= 1
+            self.counters.logged += entry.span
+            if entry.acked and not entry.released:
+                self.exposed -= entry.span
+        self._hold(names)
+        self._writing = []
+
+    def failed(self) -> None:
+        """The planned entries could not be written; they are planned again."""
+        for entry in self._writing:
+            entry.writing = False
+            self._sessions[entry.producer].writing -= 1
+        again = [*(entry for entry in self._writing if not entry.settling), *self._open]
+        self._reopen(sorted(again, key=lambda entry: entry.order))
+        self._writing = []
+
+    def due(self) -> float | None:
+        """When something grows too old to stay out of the log; None: never."""
+        self._trim()
+        if not self._logs or self.allow.seconds is None or not self._open:
+            return None
+        return self._open[0].arrived + self.allow.seconds
+
+    def take_garbage(self) -> list[str]:
+        """Objects all of whose entries are released. Answer with `deleted`."""
+        return self._objects.take_garbage()
+
+    def deleted(self, names: Iterable[str]) -> None:
+        for producer in self._objects.deleted(names):
+            if (session := self._sessions.get(producer)) is not None:
+                session.objects -= 1
+                self._forget(producer)
+
+    def restore(self, records: Iterable[tuple[str, LaneItems, int]]) -> None:
+        """Entries found in the log (object, record, bytes), in the order they were written.
+
+        A producer's come back by their numbers: punctuation may have been written before items that came earlier.
+        """
+        names: dict[LaneEntry, str] = {}
+        needless: dict[str, None] = {}
+        for name, record, nbytes in in_order(records):
+            if self.listing.is_over(record.producer):
+                needless[name] = None
+                continue
+            session = self._session(record.producer)
+            session.over = session.over or record.mark
+            if record.end <= session.end:
+                needless[name] = None
+                continue
+            kept = record.above(session.end)
+            session.end = session.acked = record.end
+            entry = self._append(session, kept, nbytes, 0.0, stays_open=False)
+            entry.acked = entry.logged = True
+            entry.object = name
+            names[entry] = name
+            self.counters.restored += kept.span
+        self._hold(names)
+        self._objects.drop(needless)
+
+    # --- what workers do
+
+    def attach(self, positions: Positions) -> Attached:
+        """A worker whose state has ``positions`` begins; what is known to be confirmed, and by which backup.
+
+        What another worker was about to make final and is not below the positions counts as pending again.
+        """
+        self.confirm(positions)
+        opened = list(self._open)
+        for entry in self._pending:
+            if entry.settling and not entry.released:
+                entry.settling = False
+                if self._logs and not (entry.logged or entry.writing) and entry.belongs_in_log:
+                    opened.append(entry)
+        self._reopen(sorted(opened, key=lambda entry: entry.order))
+        return Attached(dict(self._confirmed), self._durable)
+
+    def confirm(self, positions: Positions, durable: BackupNumber = NO_BACKUP) -> None:
+        """Releases what is below the positions; ``durable`` is the newest backup of the state they belong to."""
+        self._durable = max(self._durable, durable)
+        for producer, position in positions.items():
+            if position <= self._confirmed.get(producer, -1):
+                continue
+            self._confirmed.pop(producer, None)  # the one that was heard of last comes last
+            self._confirmed[producer] = position
+            session = self._sessions.get(producer)
+            if session is None:
+                continue
+            if position > session.end:
+                # The state has what this receiver has not seen (again); where it goes on may be cut elsewhere.
+                session.end = session.acked = position
+                session.fresh = True
+            while session.pending and session.pending[0].end <= position:
+                self._release(session.pending.popleft())
+            if session.pending:
+                self._cut(session.pending[0], position)
+            self._forget(producer)
+        while self._pending and self._pending[0].released:
+            self._pending.popleft()
+        self._trim()
+        self.listing.advance()
+
+    def stop_logging(self, positions: Positions) -> bool:
+        """What is below the positions is not logged any more; whether any of it is in the log."""
+        logged = False
+        for producer, position in positions.items():
+            session = self._sessions.get(producer)
+            for entry in session.pending if session is not None else ():
+                if entry.end > position:
+                    break
+                entry.settling = True
+                logged = logged or entry.logged or entry.writing
+        self._reopen(entry for entry in self._open if not entry.settling)
+        return logged
+
+    def handouts(self, after: Positions, nbytes: int) -> list[Handout]:
+        """Pending entries above ``after``, the oldest first: as many as fit ``nbytes``, but at least one."""
+        found: list[Handout] = []
+        size = 0
+        for entry in self._pending:
+            position = after.get(entry.producer, -1)
+            if entry.record is None or (entry.end <= position):
+                continue
+            if self._is_held(entry):
+                break
+            if found and size + entry.nbytes > nbytes:
+                break
+            size += entry.nbytes
+            found.append(Handout(entry.record.above(position), entry.logged))
+        return found
+
+    def has_more(self, after: Positions) -> bool:
+        """Whether `handouts` would give anything."""
+        # What is held comes after all that is not; else the newest is the first to be found.
+        entries = self._pending if self._log_first else reversed(self._pending)
+        new = (entry for entry in entries if entry.record is not None and entry.end > after.get(entry.producer, -1))
+        first = next(new, None)
+        return first is not None and not self._is_held(first)
+
+    # --- what others look at
+
+    @property
+    def sessions(self) -> Mapping[str, ProducerSession]:
+        return self._sessions
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        return self._confirmed
+
+    @property
+    def pending_entries(self) -> int:
+        return sum(not entry.released for entry in self._pending)
+
+    @property
+    def unacknowledged(self) -> int:
+        """Entries that wait for their acknowledgement."""
+        return len(self._waiting)
+
+    def idle(self, producer: str) -> bool:
+        """Whether nothing of the session is pending here or kept in the log."""
+        session = self._sessions.get(producer)
+        return session is None or not (
+            session.pending or session.writing or session.objects or session.acked < session.end
+        )
+
+    def evict(self, producer: str) -> None:
+        """Forgets an idle session; its confirmed position stays, so what it sends again is still recognised."""
+        if self.idle(producer):
+            self._sessions.pop(producer, None)
+
+    # --- inside
+
+    def _is_held(self, entry: LaneEntry) -> bool:
+        """Whether it may not be handed out yet."""
+        return self._log_first and entry.durable and not entry.logged
+
+    def _session(self, producer: str) -> ProducerSession:
+        session = self._sessions.get(producer)
+        if session is None:
+            known = self._confirmed.get(producer, 0)
+            session = self._sessions[producer] = ProducerSession(known, known)
+        return session
+
+    def _append(
+        self,
+        session: ProducerSession,
+        record: LaneItems,
+        nbytes: int,
+        now: float,
+        *,
+        durable: bool = False,
+        stays_open: bool = True,
+    ) -> LaneEntry:
+        if session.pending and session.pending[-1].only_opens:
+            self._release(session.pending.pop())
+        entry = LaneEntry(record, record.producer, record.end, record.span, nbytes, now, self._order, durable)
+        self._order += 1
+        session.pending.append(entry)
+        self._pending.append(entry)
+        self.pending_bytes += nbytes
+        self.pending_items += record.span
+        if stays_open and self._logs:
+            self._open.append(entry)
+            self._urgent += durable
+        return entry
+
+    def _loggable(self) -> list[LaneEntry]:
+        """What may be written now: all that is open, if no entry before it could turn up as missing.
+
+        A later receiver takes what is below the end of a session's log for received. So nothing is written that
+        comes after an unacknowledged entry which stays out of the log because it settles.
+        """
+        stays_out = next(
+            (
+                entry.order
+                for entry in self._waiting
+                if entry.settling and not (entry.logged or entry.writing or entry.released)
+            ),
+            self._order,
+        )
+        return [entry for entry in self._open if not entry.released and (entry.acked or entry.order < stays_out)]
+
+    def _reopen(self, entries: Iterable[LaneEntry]) -> None:
+        self._open = deque(entries)
+        self._urgent = sum(entry.durable for entry in self._open)
+
+    def _trim(self) -> None:
+        while self._open and self._open[0].released:
+            self._urgent -= self._open.popleft().durable
+
+    def _take(self, chosen: list[LaneEntry]) -> list[tuple[LaneEntry, LaneItems]]:
+        self._writing = chosen
+        for entry in chosen:
+            entry.writing = True
+        self._reopen(entry for entry in self._open if not entry.writing)
+        for entry in chosen:
+            self._sessions[entry.producer].writing += 1
+        # Records do not change while they are written, entries do.
+        return [(entry, entry.record) for entry in chosen if entry.record is not None]
+
+    def _may_ack(self, entry: LaneEntry, now: float) -> bool:
+        if entry.released:
+            return True
+        if self._late_acks:
+            return False
+        if entry.logged:
+            # Only settling entries can hold the lane over a lowered allowance now; they are confirmed soon.
+            return self.exposed <= self.allow.items
+        return not entry.durable and self._fits(entry, now)
+
+    def _fits(self, entry: LaneEntry, now: float) -> bool:
+        if self.exposed + entry.span > self.allow.items:
+            return False
+        if self.allow.seconds is None or not self._logs:
+            return True
+        self._trim()
+        oldest = min((group[0].arrived for group in (self._writing, self._open) if group), default=entry.arrived)
+        return now - oldest < self.allow.seconds
+
+    def _overdrawn(self, now: float) -> bool:
+        if not self._open:
+            return False
+        if self.exposed > self.allow.items:
+            return True
+        if self.allow.seconds is not None and now - self._open[0].arrived >= self.allow.seconds:
+            return True
+        if not self._waiting:
+            return False
+        head = self._waiting[0]
+        return not (head.released or head.logged or head.durable) and not self._fits(head, now)
+
+    def _release(self, entry: LaneEntry) -> None:
+        entry.released = True
+        entry.record = None
+        self.pending_bytes -= entry.nbytes
+        self.pending_items -= entry.span
+        self.counters.released += entry.span
+        if entry.acked and not entry.logged:
+            self.exposed -= entry.span
+        if entry.object:
+            self._objects.release(entry.object)
+
+    def _cut(self, entry: LaneEntry, position: int) -> None:
+        """The worker stopped inside an entry: what it has is gone, the rest stays."""
+        if entry.record is None:
+            return
+        rest = entry.record.above(position)
+        done = entry.span - rest.span
+        entry.record, entry.span = rest, rest.span
+        self.pending_items -= done
+        self.counters.released += done
+        if entry.acked and not entry.logged:
+            self.exposed -= done
+
+    def _hold(self, names: Mapping[LaneEntry, str]) -> None:
+        for producer in self._objects.hold(names):
+            self._sessions[producer].objects += 1
+
+    def _forget(self, producer: str) -> None:
+        session = self._sessions.get(producer)
+        if session is not None and session.over and self.idle(producer):
+            del self._sessions[producer]
+            self.listing.end(producer)

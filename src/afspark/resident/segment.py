@@ -1,0 +1,441 @@
+"""One worker's resident state: a folder that survives the processes working on it.
+
+::
+
+    <operator>-<worker>/
+        meta.json       whose state this is; written last
+        header          one page: incarnation, version, mark; carries the lock
+        columns/        one mapped file per column
+        report-<t>.     what the worker reported for its newest batch
+        out-<t>-<port>  what it keeps for others of its two newest batches
+        step-<t>-<k>    how far batch t had come after its step k
+        note            what has to be remembered until the next batch ends
+        missed          since when the checkpoint is gone
+
+A batch is applied in this order, under the lock; the states' journals make every kill between two steps
+recoverable::
+
+    with segment.lock(timeout_seconds=30):
+        action = decide(segment.found(), wanted)                    # under the lock, or it may be out of date
+        segment.raise_fence(wanted.fence)                           # unless the action is refused
+        for state in states: state.acknowledge(); state.begin()     # version t-1, not marked
+        segment.begin(t)                                            # marked: rollback() undoes from here
+        ...                                                         # journalled updates
+        segment.keep(t, port, data)
+        segment.finish(t, report)                                   # version t, not marked
+
+States begin *before* the mark is set: a mark promises that every journal belongs to the batch that was
+begun. The other way round, a process killed in between would leave the journal of batch t-1 to be undone a
+second time.
+
+A batch of items that cannot be read again is applied in steps, each final once it is closed: after `close_step`
+a rollback leads to the end of that step, and the next step begins like a batch.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, cast
+from urllib.parse import quote
+
+from afspark.errors import SegmentError
+from afspark.protocol.lifecycle import NONE_APPLIED, RESTORING, Absent, Foreign, Identity, Present
+from afspark.resident import header
+from afspark.resident.file_lock import FileLock
+from afspark.resident.folders import NEW, discard, locked_folder, own_files
+from afspark.resident.mapped_columns import MappedColumns, no_space_as_error
+from afspark.resident.open_folder import OpenFolder
+
+LOCK_SECONDS = 10.0
+"""How long creating and destroying wait for a process that still works on the segment."""
+
+_REPORT = "report-"
+_OUT = "out-"
+_STEP = "step-"
+_NOTE = "note"
+_MISSED = "missed"
+
+T = TypeVar("T")
+
+
+class Segment:
+    """An opened segment. `lock` must be held around everything that changes it.
+
+    A segment object belongs to the process that opened it; threads of that process may share it.
+    """
+
+    def __init__(self, directory: Path, meta: header.Meta) -> None:
+        self.directory = directory
+        self.meta = meta
+        self._folder = OpenFolder(directory)
+        file = self._folder.open(header.HEADER, os.O_RDWR)
+        self._lock = FileLock(file, directory)
+        self._inode = os.fstat(file).st_ino
+        self._slots = header.map_header(file)
+        columns = OpenFolder(directory / header.COLUMNS, self._folder)
+        self.columns = MappedColumns(columns, partial(header.changing_columns, self._slots, columns))
+        self._token = secrets.randbits(62) | 1
+        self._attached: dict[str, Any] = {}
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path,
+        identity: Identity,
+        incarnation: int,
+        *,
+        restoring: bool = False,
+        timeout_seconds: float = LOCK_SECONDS,
+    ) -> Segment:
+        """Puts a new, empty segment in place of whatever is in ``directory``.
+
+        It stands at version -1; with ``restoring`` it counts as missing until `restored` is called. The
+        folder appears as a whole or not at all. Raises `SegmentBusy` if another process works on the old
+        segment for longer than ``timeout_seconds``, `SegmentError` if the old segment is of a newer
+        incarnation of the same worker, `NoSpace` if the file system is full.
+        """
+        with own_files(directory), locked_folder(directory.parent, timeout_seconds):
+            _clear_place(directory, identity, incarnation, timeout_seconds)
+            with no_space_as_error(directory, header.HEADER_BYTES):
+                _build(directory, identity, incarnation, RESTORING if restoring else NONE_APPLIED)
+            segment = cls.open(directory)
+        if segment is None:
+            raise SegmentError(f"{directory} vanished while it was created.", path=str(directory))
+        return segment
+
+    @classmethod
+    def open(cls, directory: Path) -> Segment | None:
+        """The segment in ``directory``; None if there is none that can be read (`examine` tells why)."""
+        while not isinstance(files := header.read(directory), Absent | Foreign):
+            meta, _ = files
+            try:
+                segment = cls(directory, meta)
+            except FileNotFoundError:
+                continue
+            if segment._slots[header.SLOT_CREATION] == meta.creation:
+                return segment
+            segment.close()  # replaced between the reading and the mapping of its files
+        return None
+
+    @property
+    def identity(self) -> Identity:
+        """Whose state this is."""
+        return self.meta.identity
+
+    @property
+    def incarnation(self) -> int:
+        """How many times this worker had been recovered when the segment was created."""
+        return int(self._slots[header.SLOT_INCARNATION])
+
+    @property
+    def version(self) -> int:
+        """The last batch fully applied; -1 before the first one."""
+        return header.unpack(int(self._slots[header.SLOT_WORD]))[0]
+
+    @property
+    def marked(self) -> bool:
+        """True while batch version + 1 is being applied or undone, also if the process doing so has died."""
+        return header.unpack(int(self._slots[header.SLOT_WORD]))[1]
+
+    @property
+    def step(self) -> int:
+        """How many steps of batch version + 1 are closed."""
+        return header.unpack_step(int(self._slots[header.SLOT_WORD]))
+
+    @property
+    def last_used(self) -> float:
+        """When the segment was last locked, in epoch seconds."""
+        return float(self._slots[header.SLOT_USED])
+
+    @property
+    def held(self) -> bool:
+        """True while this object holds the lock."""
+        return self._lock.held
+
+    def found(self) -> Present:
+        """The segment as `lifecycle.decide` wants to see it."""
+        return header.describe(self.meta, self._slots)
+
+    def is_current(self) -> bool:
+        """False once the folder was destroyed or replaced.
+
+        The open file keeps its inode number from being given to another file, so the number is proof.
+        """
+        try:
+            return os.stat(self.directory / header.HEADER).st_ino == self._inode
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    @contextmanager
+    def lock(self, timeout_seconds: float) -> Iterator[Segment]:
+        """Keeps all other processes and threads from the segment. Not reentrant.
+
+        The kernel frees the lock when its process dies. Raises `SegmentBusy` after ``timeout_seconds``, and
+        `SegmentError` if the segment was destroyed or replaced meanwhile.
+        """
+        self._acquire(timeout_seconds)
+        try:
+            yield self
+        except BaseException:
+            self._attached.clear()
+            raise
+        finally:
+            self._lock.release()
+
+    def attach(self, key: str, make: Callable[[MappedColumns], T]) -> T:
+        """What ``make`` built on the columns, kept from batch to batch.
+
+        It is built again after another process has worked on the segment, and after an error under the
+        lock, because its arrays and counters may then be out of date. Needs the lock.
+        """
+        self._require_lock()
+        if key not in self._attached:
+            self._attached[key] = make(self.columns)
+        return cast(T, self._attached[key])
+
+    def raise_fence(self, fence: int) -> None:
+        """Shuts out all tasks with a lower fence from now on (see `lifecycle.Wanted`)."""
+        self._require_lock()
+        self._slots[header.SLOT_FENCE] = max(int(self._slots[header.SLOT_FENCE]), fence)
+
+    def restored(self, version: int) -> None:
+        """Ends the restoring of a new segment: its contents are those of ``version``."""
+        self._require(RESTORING, marked=False)
+        self._store(version, marked=False)
+
+    def begin(self, batch: int) -> None:
+        """Sets the mark: from here on, and not before, a rollback of the states leads to version batch - 1.
+
+        All states must have begun their transaction already.
+        """
+        self._require(max(batch - 1, NONE_APPLIED), marked=False)
+        if self.step == 0:
+            self._sweep(keep=batch - 1)
+        self._store(batch - 1, marked=True, step=self.step)
+
+    def close_step(self, batch: int, note: bytes) -> None:
+        """Makes what was changed since `begin` final, with one store; ``note`` tells how to go on from there."""
+        self._require(batch - 1, marked=True)
+        step = self.step + 1
+        self._write(_step_name(batch, step), note)
+        self._store(batch - 1, marked=False, step=step)
+        if step > 1:
+            self._folder.remove(_step_name(batch, step - 1))
+
+    def step_note(self, batch: int) -> bytes | None:
+        """The note of the last closed step of ``batch``, or what `restored_at` has left for its first one."""
+        return self._read(_step_name(batch, self.step))
+
+    def restored_at(self, batch: int, note: bytes, backups: int) -> None:
+        """While restoring: ``batch`` was under way, and the contents are those after some of its steps, in which so
+        many ``backups`` were made.
+        """
+        self._require_lock()
+        self._slots[header.SLOT_BACKUPS] = backups
+        self._write(_step_name(batch, 0), note)
+
+    def number_backup(self) -> int:
+        """A number above those of all backups begun before, by whichever process."""
+        self._require_lock()
+        self._slots[header.SLOT_BACKUPS] += 1
+        return int(self._slots[header.SLOT_BACKUPS])
+
+    def keep(self, batch: int, port: str, data: bytes | memoryview) -> None:
+        """Keeps something for other stages: of the batch being applied, or of the last one while it is restored."""
+        if self.version == RESTORING:
+            self._require_lock()
+        else:
+            self._require(batch - 1, marked=True)
+        self._write(_output_name(batch, port), data)
+
+    def kept(self, batch: int, port: str) -> bytes | None:
+        """What the applied ``batch`` keeps for others, also while the next one is applied; None if nothing."""
+        if self.version not in (batch, batch + 1):
+            raise self._unexpected(f"version {batch} or {batch + 1}")
+        return self._read(_output_name(batch, port))
+
+    def note(self, text: str | None) -> None:
+        """Remembers a text until it is replaced; None forgets it."""
+        self._require_lock()
+        if text is None:
+            self._folder.remove(_NOTE)
+        else:
+            self._write(_NOTE, text.encode())
+
+    def noted(self) -> str | None:
+        found = self._read(_NOTE)
+        return None if found is None else found.decode()
+
+    def finish(self, batch: int, report: bytes | memoryview) -> None:
+        """Keeps the report, then makes ``batch`` the version with one store."""
+        self._require(batch - 1, marked=True)
+        self._write(_report_name(batch), report)
+        self._store(batch, marked=False)
+        self._sweep(keep=batch)
+
+    def clear_mark(self) -> None:
+        """Ends the undoing of a batch: all states were rolled back to the version."""
+        self._require(self.version, marked=True)
+        self._store(self.version, marked=False, step=self.step)
+
+    def step_back(self, batch: int) -> None:
+        """Turns the applied ``batch`` into a half applied one, to be undone like one that was interrupted.
+
+        Comes *before* the rollback of the states, `clear_mark` after it, so that a process killed in
+        between leaves a segment that is known to need a rollback.
+        """
+        self._require(max(batch, 0), marked=False)
+        self._store(batch - 1, marked=True)
+
+    def report(self, batch: int) -> bytes:
+        """The report kept for the applied ``batch``."""
+        if (self.version, self.marked) != (batch, False):
+            raise self._unexpected(f"version {batch} without mark")
+        data = self._read(_report_name(batch))
+        if data is None:
+            raise SegmentError(f"{self.directory} has lost its report of batch {batch}.", path=str(self.directory))
+        return data
+
+    def missed_since(self, now: float, *, gone: bool) -> float | None:
+        """Since when the checkpoint is ``gone`` at every look, without any use in between; None if it is not."""
+        try:
+            since = float((self._read(_MISSED) or b"nan").decode())
+        except ValueError:
+            since = math.nan
+        if not gone:
+            if not math.isnan(since):
+                self._folder.remove(_MISSED)
+            return None
+        if not self.last_used <= since <= now:
+            since = now
+            self._write(_MISSED, repr(now).encode())
+        return since
+
+    def belong_to(self, checkpoint: str) -> None:
+        """Remembers where the checkpoint is: it may have been moved since the segment was created."""
+        if checkpoint != self.identity.checkpoint:
+            self.meta = self.meta.moved(checkpoint)
+            with own_files(self.directory):
+                header.write_meta(self._folder, self.meta)
+
+    def destroy(self, timeout_seconds: float = LOCK_SECONDS) -> None:
+        """Removes the folder and closes the segment. Raises `SegmentBusy` like `lock`."""
+        if self.held:
+            discard(self.directory)
+        else:
+            with self.lock(timeout_seconds):
+                discard(self.directory)
+        self.close()
+
+    def close(self) -> None:
+        """Gives the segment back to the system, as the death of its process would; the folder stays."""
+        self._attached.clear()
+        self.columns.close()
+        self._lock.close()
+        self._folder.close()
+
+    def _store(self, version: int, marked: bool, step: int = 0) -> None:
+        self._slots[header.SLOT_WORD] = header.pack(version, marked, step)
+
+    def _require(self, version: int, marked: bool) -> None:
+        self._require_lock()
+        if (self.version, self.marked) != (version, marked):
+            raise self._unexpected(f"version {version}{' with' if marked else ' without'} mark")
+
+    def _require_lock(self) -> None:
+        if not self.held:
+            raise SegmentError(f"{self.directory} was used without its lock.", path=str(self.directory))
+
+    def _gone(self) -> SegmentError:
+        return SegmentError(f"{self.directory} was destroyed or replaced.", path=str(self.directory))
+
+    def _unexpected(self, expected: str) -> SegmentError:
+        return SegmentError(
+            f"{self.directory} is at version {self.version}{' with' if self.marked else ' without'} mark,"
+            f" expected {expected}.",
+            path=str(self.directory),
+            version=self.version,
+            marked=self.marked,
+        )
+
+    def _acquire(self, timeout_seconds: float) -> None:
+        self._lock.acquire(timeout_seconds)
+        if not self.is_current():
+            self._lock.release()
+            raise self._gone()
+        self._slots[header.SLOT_USED] = int(time.time())
+        if self._slots[header.SLOT_OWNER] != self._token:
+            self._slots[header.SLOT_OWNER] = self._token
+            self._attached.clear()
+            self.columns.refresh()
+
+    def _write(self, name: str, data: bytes | memoryview) -> None:
+        with own_files(self.directory), no_space_as_error(self.directory / name, len(data)):
+            self._folder.write(name, data)
+
+    def _read(self, name: str) -> bytes | None:
+        data = self._folder.read(name)
+        if data is None and not self.is_current():
+            raise self._gone()
+        return data
+
+    def _sweep(self, keep: int) -> None:
+        kept = (_report_name(keep), f"{_OUT}{keep}-", f"{_OUT}{keep - 1}-", f"{_STEP}{keep + 1}-")
+        for name in self._folder.names():
+            if name.startswith((_REPORT, _OUT, _STEP)) and not name.startswith(kept):
+                self._folder.remove(name)
+
+
+def _clear_place(directory: Path, identity: Identity, incarnation: int, timeout_seconds: float) -> None:
+    old = Segment.open(directory)
+    if old is None:
+        discard(directory)
+        return
+    try:
+        same = old.identity == identity
+        if same and old.incarnation == incarnation and old.version != RESTORING:
+            raise SegmentError(f"{directory} was put in place by another task.", path=str(directory))
+        if same and old.incarnation > incarnation:
+            raise SegmentError(
+                f"{directory} is of incarnation {old.incarnation}, newer than {incarnation}.",
+                path=str(directory),
+                found=old.incarnation,
+                wanted=incarnation,
+            )
+        old.destroy(timeout_seconds)
+    finally:
+        old.close()
+
+
+def _build(directory: Path, identity: Identity, incarnation: int, version: int) -> None:
+    building = Path(tempfile.mkdtemp(prefix=f"{NEW}{directory.name}-", dir=directory.parent))
+    try:
+        meta = header.Meta.new(identity)
+        (building / header.COLUMNS).mkdir(mode=0o700)
+        header.write_header(building, meta, incarnation, version)
+        header.write_meta(OpenFolder(building), meta)
+        os.rename(building, directory)
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+
+
+def _report_name(batch: int) -> str:
+    return f"{_REPORT}{batch}."
+
+
+def _step_name(batch: int, step: int) -> str:
+    return f"{_STEP}{batch}-{step}"
+
+
+def _output_name(batch: int, port: str) -> str:
+    return f"{_OUT}{batch}-{quote(port, safe='')}"

@@ -1,0 +1,105 @@
+"""The items of one worker in one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
+from typing import NamedTuple
+
+from afspark.protocol.bad_items import Bad
+from afspark.protocol.parcels import Packet, Parcel, open_bad
+from afspark.protocol.punctuation_plan import Step
+from afspark.task.bad_item_search import RawItems
+from afspark.task.ingest import Ingest, numbered
+from afspark.task.isolation import Chooser, Rows
+
+
+class Sign(NamedTuple):
+    """Punctuation that came among the items: their sender has sent everything up to ``time`` (inf: it has ended)."""
+
+    time: float
+
+
+#: Waits at most so many seconds for what is being written; whether all of it is durable.
+AwaitDurable = Callable[[float], bool]
+
+
+def always_durable(seconds: float) -> bool:
+    return True
+
+
+class Feed:
+    """The items of one worker in one batch: what it reads itself, and the parcels that others sent."""
+
+    def __init__(
+        self, direct: Iterable[tuple[str, Ingest]] = (), inbox: Iterable[Parcel] = (), *, size: int = 0
+    ) -> None:
+        self._direct = list(direct)
+        parcels = sorted(inbox, key=lambda parcel: (parcel.origin, parcel.partition))
+        self._received = [(parcel, tuple(parcel.packets())) for parcel in parcels if not parcel.feedback]
+        self._waiting = [(parcel, list(packets)) for parcel, packets in self._received]
+        self._feedback = [parcel for parcel in parcels if parcel.feedback]
+        self._parcels = [parcel for parcel, _ in self._received]
+        self._size = size + sum(parcel.size for parcel in parcels)
+        self.consumed = {parcel.label: parcel.digest for parcel in parcels}
+
+    @property
+    def bytes(self) -> int:
+        return self._size
+
+    @property
+    def items(self) -> int:
+        received = sum(parcel.items for parcel in self._parcels)
+        return received + sum(ingest.items for _, ingest in self._direct)
+
+    @property
+    def unplaced(self) -> int:
+        received = sum(parcel.unplaced for parcel in self._parcels)
+        return received + sum(ingest.unplaced for _, ingest in self._direct)
+
+    def latest(self) -> list[float]:
+        times = [ingest.latest for _, ingest in self._direct] + [parcel.latest for parcel in self._parcels]
+        return [time for time in times if time is not None]
+
+    def feedback(self) -> Iterator[tuple[str, Packet]]:
+        for parcel in self._feedback:
+            for packet in parcel.packets():
+                yield parcel.origin, packet
+
+    def before(self, step: Step) -> Iterator[tuple[str, Packet]]:
+        """What was sent before the punctuation of ``step``, and has not been given out yet."""
+        for parcel, packets in self._waiting:
+            last = step.after.get(parcel.origin)
+            while last is not None and packets and packets[0].step <= last:
+                yield parcel.origin, packets.pop(0)
+
+    def bad(self) -> Bad:
+        """What the senders of parcels have left out."""
+        return reduce(Bad.and_also, (open_bad(parcel.bad) for parcel in self._parcels if parcel.bad), Bad())
+
+    def hold(self) -> list[RawItems]:
+        held = [raw for parcel, packets in self._received for raw in numbered(parcel.origin, packets)]
+        return held + [raw for origin, ingest in self._direct for raw in ingest.hold(origin)]
+
+    def select(self, rows: Rows, *, more: bool) -> None:
+        self._choose(Chooser(rows))
+
+    def _choose(self, chosen: Chooser) -> None:
+        self._waiting = []
+        for parcel, packets in self._received:
+            some = [packet._replace(items=chosen.of(packet.items)) for packet in packets]
+            self._waiting.append((parcel, [packet for packet in some if packet.items.num_rows]))
+        for _, ingest in self._direct:
+            ingest.select(chosen)
+
+    def advance(self, settled: AwaitDurable = always_durable) -> bool:
+        """Takes the next portion of items that come in several; False if it is the last."""
+        return False
+
+    def rest(self) -> Iterator[tuple[str, Packet | Sign]]:
+        for parcel, packets in self._waiting:
+            while packets:
+                yield parcel.origin, packets.pop(0)
+        for origin, ingest in self._direct:
+            for packet in ingest:
+                yield origin, packet

@@ -1,0 +1,213 @@
+"""The worker's side of a receiver: takes items off its lane for the length of a batch, each once.
+
+A lane hands out what has not been confirmed, from the oldest; after a failure also what the state has already.
+Sequence numbers tell: what is below the position of its producer is left out, what is missing above it is a gap.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from afspark.errors import BackupLost
+from afspark.push.receiver.session_listing import is_receiver_start
+from afspark.push.wire.messages import PunctuationMark as Mark
+from afspark.push.wire.worker_messages import NO_BACKUP, Attached, BackupNumber
+from afspark.task.step_progress import Gap, Positions, StepProgress
+
+#: How long a worker waits for items before it looks at the clock again.
+WAIT_SECONDS = 0.05
+
+#: How long a worker that has to be restored waits for its receiver to answer.
+CLAIM_SECONDS = 5.0
+
+#: How much is taken at once: a step is small enough to be confirmed often, and large enough for the kernels.
+PORTION_BYTES = 16_000_000
+
+
+class PulledEntry(Protocol):
+    """An entry of a lane."""
+
+    @property
+    def producer(self) -> str: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def batch(self) -> pa.RecordBatch | None: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def punctuation(self) -> Mark | None: ...
+    @property
+    def mark(self) -> bool: ...
+
+
+class LaneConnection(Protocol):
+    """What a worker asks of its receiver; `LaneAway` if nobody answers."""
+
+    def attach(self, positions: Positions | None) -> Attached: ...
+    def pull(
+        self, after: Positions, confirmed: Positions, durable: BackupNumber, *, size: int, wait: float
+    ) -> Sequence[PulledEntry]: ...
+    def stop_logging(self, positions: Positions) -> bool: ...
+
+
+class LaneAway(Exception):
+    """The receiver does not answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """Where a worker takes up its lane in a batch."""
+
+    #: the newest durable backup that is in the state
+    durable: BackupNumber
+    #: some of the batch is in the state already
+    resumed: bool = False
+    #: nothing of the batch has been applied to this state yet: all it has, it was restored with
+    restored: bool = True
+    #: a loss of state, in which confirmed items may have gone, is counted
+    losses_counted: bool = False
+    #: damaged objects were passed over while it was restored
+    damaged: bool = False
+
+
+@dataclass(frozen=True)
+class Portion:
+    """New items of a lane in order, and the punctuation among them: after how many of the batches, and what."""
+
+    items: tuple[pa.RecordBatch, ...] = ()
+    punctuation: tuple[tuple[int, Mark], ...] = ()
+    #: of each batch: its producer, and the number of its first item
+    origins: tuple[tuple[str, int], ...] = ()
+
+
+class Intake:
+    """One lane during one batch. ``progress`` tells what of it is in the state and closed."""
+
+    def __init__(
+        self,
+        lane: LaneConnection,
+        *,
+        seconds: float,
+        size: int = PORTION_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lane, self._seconds, self._size, self._clock = lane, seconds, size, clock
+        self._deadline: float | None = None
+        self._attached = False
+        self._confirmed: Positions = {}
+        self._durable = NO_BACKUP
+        self._start: Start | None = None
+        self.positions: dict[str, int] = {}
+        self.gaps: tuple[Gap, ...] = ()
+        self.bytes = 0
+        #: items that the receiver has released and the state does not have: they went with an earlier incarnation
+        self.behind = 0
+        #: the state begins before a backup that was durable, and damage is the reason
+        self.misses_backup = False
+
+    def claim(self) -> None:
+        """Shuts out whoever has the lane, before anything is looked for in the store. `LaneAway` if nobody answers."""
+        deadline = self._clock() + CLAIM_SECONDS
+        while True:
+            try:
+                self._lane.attach(None)
+                return
+            except LaneAway:
+                if self._clock() >= deadline:
+                    raise
+                time.sleep(WAIT_SECONDS)
+
+    def resume(self, progress: StepProgress, start: Start) -> None:
+        """Goes on from there. A batch that was under way already takes no more than is waiting."""
+        self.positions, self.gaps, self.bytes = dict(progress.positions), progress.gaps, progress.bytes
+        self._confirmed, self._durable, self._start = dict(progress.positions), start.durable, start
+        self._deadline = self._clock() + (0.0 if start.resumed else self._seconds)
+
+    @property
+    def over(self) -> bool:
+        assert self._deadline is not None
+        return self._clock() >= self._deadline
+
+    def portion(self, wait: float = WAIT_SECONDS) -> Portion | None:
+        """The next items; None when the time of the batch is over. Empty if none came within ``wait`` seconds."""
+        if self.over:
+            return None
+        try:
+            return self._new(self._pull(wait))
+        except LaneAway:
+            self._attached = False
+            time.sleep(WAIT_SECONDS)
+            return Portion()
+
+    def stop_logging(self) -> bool:
+        """Before a step is closed: whether any of its items is in the item log, so that its end must be durable."""
+        try:
+            self._attach()
+            return self._lane.stop_logging(self.positions)
+        except LaneAway:
+            # What it has logged it will hand out again, unless the position is durable.
+            return True
+
+    def confirm(self, positions: Positions, durable: BackupNumber) -> None:
+        """What is below the positions is in the state for good; the receiver hears of it with the next pull."""
+        self._confirmed, self._durable = dict(positions), durable
+
+    def _pull(self, wait: float) -> Sequence[PulledEntry]:
+        self._attach()
+        assert self._deadline is not None
+        left = max(0.0, self._deadline - self._clock())
+        return self._lane.pull(self.positions, self._confirmed, self._durable, size=self._size, wait=min(wait, left))
+
+    def _attach(self) -> None:
+        if not self._attached:
+            self._meet(self._lane.attach(self._confirmed))
+            self._attached = True
+
+    def _meet(self, known: Attached) -> None:
+        """Compares what the receiver has released with what the state has.
+
+        Whoever confirms items has a durable backup, or may lose them within its bound. So a state that was restored
+        begins at the newest backup that anything was confirmed for, and what was confirmed beyond it is a loss of
+        state that has been counted; anything else breaks the promise, and must not go on in silence. Under an exact
+        policy nothing is confirmed beyond a backup.
+        """
+        start, behind = self._start, 0
+        assert start is not None
+        for producer, end in known.positions.items():
+            at = self.positions.get(producer, 0)
+            behind += 0 if is_receiver_start(producer) else max(0, end - at)
+            self.positions[producer] = max(at, end)
+        self._start = replace(start, restored=False)
+        if not start.restored:
+            return
+        self.behind += behind
+        if known.durable > start.durable or (behind and not start.losses_counted):
+            if not start.damaged:
+                raise BackupLost.of(f"{behind} items were confirmed that it lacks", known.durable, start.durable)
+            self.misses_backup = True
+
+    def _new(self, entries: Iterable[PulledEntry]) -> Portion:
+        batches: list[pa.RecordBatch] = []
+        punctuation: list[tuple[int, Mark]] = []
+        origins: list[tuple[str, int]] = []
+        for entry in entries:
+            at = self.positions.get(entry.producer, 0)
+            if entry.start > at:
+                self.gaps = (*self.gaps, Gap(entry.producer, at, entry.start))
+            self.positions[entry.producer] = max(at, entry.end)
+            if entry.end <= at:
+                continue
+            if entry.punctuation is not None:
+                punctuation.append((len(batches), entry.punctuation))
+            elif entry.batch is not None:
+                fresh = entry.batch.slice(max(0, at - entry.start))
+                self.bytes += fresh.nbytes
+                batches.append(fresh)
+                origins.append((entry.producer, max(at, entry.start)))
+        return Portion(tuple(batches), tuple(punctuation), tuple(origins))

@@ -1,0 +1,60 @@
+"""What an operator sends while a batch is processed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from afspark.errors import OperatorMisuse
+from afspark.model.operator import Outbox
+from afspark.model.windows import PaneReport
+from afspark.protocol.parcels import Packet
+from afspark.protocol.ports import ALL, items_for
+
+
+@dataclass
+class Output:
+    """What a batch made besides its changes of state."""
+
+    #: what is kept for others, by port
+    kept: dict[str, bytes] = field(default_factory=dict)
+    #: feedback by receiver
+    feedback: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    panes: PaneReport | None = None
+    #: of the items for everybody; None if there are none
+    schema: pa.Schema | None = None
+
+
+class CollectingOutbox(Outbox):
+    def __init__(self, operator: str, successors: tuple[str, ...], feeds_back: tuple[str, ...]) -> None:
+        self.operator, self.successors, self.feeds_back = operator, successors, feeds_back
+        self.step = 0
+        self.sent: dict[str, list[Packet]] = {}
+        self.feedback: dict[str, list[pa.RecordBatch]] = {}
+
+    def send(self, items: pa.RecordBatch, *, to: str) -> None:
+        if to not in self.successors:
+            raise OperatorMisuse(
+                f"{self.operator!r} sends items to {to!r}, which does not read from it.",
+                remedy=f"It can send to {', '.join(self.successors) or 'nobody'}.",
+            )
+        self._put(items_for(to), items)
+
+    def feed_back(self, items: pa.RecordBatch, *, to: str) -> None:
+        if to not in self.feeds_back:
+            raise OperatorMisuse(
+                f"{self.operator!r} sends feedback to {to!r}, which it did not announce.",
+                remedy="Announce it: apply(..., feeds_back=[name]).",
+            )
+        if items.num_rows:
+            self.feedback.setdefault(to, []).append(items)
+
+    def put(self, items: pa.RecordBatch | None) -> None:
+        """What the operator has returned."""
+        if items is not None:
+            self._put(ALL, items)
+
+    def _put(self, port: str, items: pa.RecordBatch) -> None:
+        if items.num_rows:
+            self.sent.setdefault(port, []).append(Packet(items, self.step))

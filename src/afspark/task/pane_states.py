@@ -1,0 +1,154 @@
+"""The states of one worker: a single set, or one set for every open pane of a window.
+
+States of a pane are named ``state@pane``, in memory as in backups, so that a pane comes and goes without touching
+the others: a closed one is dropped with its columns once the batch that closed it is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import pyarrow as pa
+
+from afspark.model.states import Columns, HeapColumns, State, StateSpec
+from afspark.model.windows import Decayed, Decaying, Fading
+from afspark.protocol.state_labels import Pane, label, parse_label
+
+States = dict[str, State]
+
+
+class PaneStates:
+    """All states of a worker by pane; ``None`` is the pane of operators without windows, and of ``decaying`` ones."""
+
+    def __init__(
+        self,
+        columns: Columns,
+        specs: Mapping[str, StateSpec],
+        *,
+        paned: bool,
+        first: int | None = None,
+        decaying: Decaying | None = None,
+    ) -> None:
+        self._columns, self._specs = columns, specs
+        self.fading = Fading(decaying, columns) if decaying is not None else None
+        self._sets: dict[Pane, States] = {}
+        self._in_transaction = False
+        self._new: set[Pane] = set()
+        if paned:
+            if first is not None:
+                self.drop_below(first)
+            for pane in sorted(set(_panes(columns).values())):
+                self._sets[pane] = self._open(pane)
+        else:
+            self._sets[None] = self._open(None)
+
+    def __iter__(self) -> Iterator[Pane]:
+        return iter(list(self._sets))
+
+    def named(self) -> Iterator[tuple[str, Pane, State]]:
+        """Every state with its name and pane."""
+        for pane, states in list(self._sets.items()):
+            for name, state in states.items():
+                yield name, pane, state
+
+    def of(self, pane: Pane) -> States:
+        """The states of a pane; a new one joins the running transaction."""
+        if pane not in self._sets:
+            self._sets[pane] = self._open(pane)
+            if self._in_transaction:
+                self._new.add(pane)
+                # Without history, so begun after the mark is as good as before it.
+                for state in self._sets[pane].values():
+                    state.begin()
+        return self._sets[pane]
+
+    def at(self, tick: int | None, *, updating: bool = False) -> dict[str, Decayed]:
+        """The states of a decaying window in units of a tick, which can be updated if they are ``updating``."""
+        assert self.fading is not None
+        states = self.of(None)
+        if updating and tick is not None:
+            self.fading.move(states.values(), tick)
+        return self.fading.at(states, tick)
+
+    def drifts(self, tick: int | None) -> dict[str, float]:
+        """How far each state is from what is durable of it; decaying ones in units of a tick."""
+        if self.fading is not None:
+            return {name: state.drift() for name, state in self.at(tick).items()}
+        return {label(name, pane): state.drift() for name, pane, state in self.named()}
+
+    def drop_below(self, first: int) -> None:
+        """Forgets panes that no open window needs. By their columns: a process may have died while it did so."""
+        known = [pane for pane in self._sets if pane is not None and pane < first]
+        if not known and self._sets:
+            return
+        for pane in known:
+            del self._sets[pane]
+        for name, pane in _panes(self._columns).items():
+            if pane < first:
+                self._columns.drop(name)
+
+    def begin(self) -> None:
+        if self.fading is not None:
+            self.fading.begin()
+        for _, _, state in self.named():
+            state.acknowledge()
+            if state.wants_rebuild:
+                state.rebuild()
+            state.begin()
+        self._in_transaction = True
+        self._new.clear()
+
+    def rollback(self) -> None:
+        """Undoes the transaction; panes that it has opened are gone."""
+        for _, _, state in self.named():
+            state.rollback()
+        for pane in self._new:
+            for state in self._sets.pop(pane).values():
+                state.discard()
+        self._new.clear()
+        if self.fading is not None:
+            self.fading.rollback()
+        self._in_transaction = False
+
+    def end(self) -> None:
+        self._in_transaction = False
+
+    def restore(self, images: Mapping[str, Iterable[pa.RecordBatch]], needed_from: int | None) -> int:
+        """Loads backups onto fresh states; returns the number of cells. Panes that are not needed are left out."""
+        cells = 0
+        images = {name: found for name, found in images.items() if name.partition("@")[0] in self._specs}
+        if self.fading is not None:
+            images = self.fading.restore(images)
+        for name, found in images.items():
+            state, pane = parse_label(name)
+            if pane is not None and needed_from is not None and pane < needed_from:
+                continue
+            target = self.of(pane)[state]
+            target.restore(found)
+            cells += target.size
+        return cells
+
+    def stamped(self, image: pa.RecordBatch) -> pa.RecordBatch:
+        """An image as it goes into a backup."""
+        return image if self.fading is None else self.fading.stamped(image)
+
+    def _open(self, pane: Pane) -> States:
+        return {name: spec.open(self._columns, label(name, pane)) for name, spec in self._specs.items()}
+
+
+def merged(specs: Mapping[str, StateSpec], sets: Iterable[Mapping[str, State]]) -> States:
+    """The states of several panes as one, apart from them."""
+    columns = HeapColumns()
+    made = {name: spec.open(columns, name) for name, spec in specs.items()}
+    for state in made.values():
+        state.begin()
+    for states in sets:
+        for name, state in states.items():
+            made[name].merge_from(state.export())
+    return made
+
+
+def _panes(columns: Columns) -> dict[str, int]:
+    """The columns that belong to panes: ``counts@17.value`` is of pane 17."""
+    found = {name: parse_label(name.partition(".")[0])[1] for name in columns.names()}
+    return {name: pane for name, pane in found.items() if pane is not None}

@@ -1,0 +1,119 @@
+"""The sending side of a stage: items are read where they are and packed into parcels, one for each worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from afspark.errors import AfsparkError
+from afspark.model.onbad import SKIP
+from afspark.model.operator import Transform
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.parcels import Packet, Parcel, address, joint_digest, open_packets, pack_bad, parcels
+from afspark.resident.residents import kept_by
+from afspark.sources import Chunk
+from afspark.task.bad_item_search import as_failure, without_bad
+from afspark.task.feed import Feed
+from afspark.task.ingest import ChunkPackets, Ingest, PassingPackets
+from afspark.task.stage_inputs import Addressed, OutputInput, SourceInput, UserCode
+
+
+def send_chunks(
+    config: OperatorConfig, work: UserCode, stage_input: SourceInput, now: float, workers: Iterator[int]
+) -> Iterator[Addressed]:
+    for worker in workers:
+        chunks = stage_input.shares[worker]
+        items = work.ingest(ChunkPackets(stage_input.source, chunks), stage_input.transforms, now)
+        first = Parcel(origin=stage_input.name, partition=worker)
+        yield from _packed(config, work, items, first, partial(bytes_of, chunks))
+
+
+def send_frame(
+    config: OperatorConfig,
+    work: UserCode,
+    name: str,
+    transforms: Sequence[Transform],
+    now: float,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    context = TaskContext.get()
+    assert context is not None
+    sized = _Sized(batches)
+    items = work.ingest(PassingPackets(sized, whole=config.bad.choice(name) == SKIP), transforms, now)
+    first = Parcel(origin=name, partition=context.partitionId())
+    sent = _packed(config, work, items, first, lambda: sized.bytes)
+    yield pa.record_batch(
+        {
+            "worker": pa.array([worker for worker, _ in sent], pa.int32()),
+            "parcel": pa.array([parcel.to_bytes() for _, parcel in sent], pa.binary()),
+        }
+    )
+
+
+def send_kept(
+    config: OperatorConfig, work: UserCode, stage_input: OutputInput, now: float, workers: Iterator[int]
+) -> Iterator[Addressed]:
+    for worker in workers:
+        first = Parcel(origin=stage_input.name, partition=worker, feedback=stage_input.feedback)
+        try:
+            found = [kept_by(stage_input.residents, worker, stage_input.batch, port) for port in stage_input.ports]
+        except AfsparkError as error:
+            yield from _failed(config, first, error)
+            continue
+        packets = sorted((packet for data in found for packet in open_packets(data)), key=lambda packet: packet.step)
+        items = (
+            Ingest(packets, stage_input.transforms)
+            if stage_input.feedback
+            else work.ingest(packets, stage_input.transforms, now)
+        )
+        yield from _packed(config, work, items, replace(first, digest=joint_digest(found)))
+
+
+def _packed(
+    config: OperatorConfig, work: UserCode, items: Ingest, first: Parcel, size: Callable[[], int] = lambda: 0
+) -> list[Addressed]:
+    feed = Feed([(first.origin, items)])
+
+    def addressed() -> list[bytes]:
+        packets = (packet for _, packet in feed.rest() if isinstance(packet, Packet))
+        return address(
+            packets, key=work.key, partition=first.partition, workers=config.workers, everywhere=first.feedback
+        )
+
+    try:
+        payloads, bad = without_bad(feed, addressed, _nothing_to_undo, config.bad, work.operator.key)
+    except Exception as error:  # noqa: BLE001 - input and user code may raise anything; it must not be retried blindly
+        return _failed(config, first, as_failure(error, work.operator))
+    counted = replace(first, items=items.items, size=size(), latest=items.latest, unplaced=items.unplaced)
+    if bad.items:
+        counted = replace(counted, bad=pack_bad(bad.within(config.bad.most_bytes)))
+    return parcels(payloads, counted)
+
+
+def _nothing_to_undo() -> None:
+    """Steps and combiners before an exchange leave nothing behind."""
+
+
+def _failed(config: OperatorConfig, first: Parcel, failure: AfsparkError) -> list[Addressed]:
+    return [(worker, replace(first, failure=failure)) for worker in range(config.workers)]
+
+
+class _Sized:
+    """Counts the bytes of the batches that pass."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self.batches = batches
+        self.bytes = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self.batches:
+            self.bytes += batch.nbytes
+            yield batch
+
+
+def bytes_of(chunks: Sequence[Chunk]) -> int:
+    return sum(int(chunk["bytes"]) for chunk in chunks)
