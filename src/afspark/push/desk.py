@@ -59,6 +59,8 @@ class Announced:
     address: str
     lanes: tuple[int, ...]
     failures: int
+    #: how many items each of its lanes can have lost by them
+    lost: float
     at: float
 
     def to_json(self) -> dict[str, Any]:
@@ -78,7 +80,8 @@ class Desk:
         """Starts to receive, and says where. `UsageError` if workers could not connect to it."""
         plan = self.plan
         check_certificate(plan.security, plan.reached_at or plan.host)
-        failures = self._tenure.open()
+        ended = self._tenure.open(lambda failures: plan.allow(failures).items)
+        failures = ended.failures
         allow = plan.allow(failures)
         self._receiver = Receiver(
             ReceiverConfig(
@@ -105,7 +108,7 @@ class Desk:
             except UsageError:
                 self.close()
                 raise
-        self.announced = Announced(plan.number, address, plan.lanes, failures, time.time())
+        self.announced = Announced(plan.number, address, plan.lanes, failures, ended.lost, time.time())
         self._announce(self.announced)
         return self.announced
 

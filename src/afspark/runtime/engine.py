@@ -456,7 +456,7 @@ class Engine:
 
     def _hear_of_receivers(self) -> None:
         for name, crew in self._drained():
-            crew.hear_of_receivers(self.reception.failures(name))
+            crew.hear_of_receivers(self.reception.lost(name))
 
     def _let_go(self, batch: int) -> None:
         for name, crew in self._drained():

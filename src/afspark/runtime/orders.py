@@ -54,6 +54,10 @@ class Counted:
     struck: frozenset[int] = frozenset()
     theta: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def may_lose(self) -> bool:
+        return any(self.theta.values())
+
     def reaches(self, theta: Mapping[str, float]) -> bool:
         # A ledger of an earlier version does not say.
         return all(most <= self.theta.get(name, math.inf) for name, most in theta.items())
@@ -97,6 +101,12 @@ class Order:
     calendar: Calendar = field(default_factory=Calendar)
     #: bytes of bad items that this worker may still keep
     quarantine_room: int = 0
+
+    def losses_counted(self, *, exact: bool) -> bool:
+        """Whether it is counted if items were confirmed that the state lacks; under an exact policy, whether another
+        one that was in force before has let that happen.
+        """
+        return any(loss.may_lose for loss in self.counted.values()) if exact else self.counts or bool(self.counted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +171,11 @@ class Trace:
     @property
     def panes(self) -> frozenset[int]:
         return frozenset() if self.seen is None else self.seen.panes
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether it was allowed to confirm what no backup had."""
+        return any(self.theta.values())
 
     def is_counted(self, order: Order, window: Window | None) -> bool:
         """Whether its loss is counted for all of its panes, or at the tick that it had reached or a later one."""

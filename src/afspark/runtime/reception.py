@@ -90,9 +90,9 @@ class Reception:
             found |= posts.stats()
         return found
 
-    def failures(self, name: str) -> dict[int, tuple[float, int]]:
-        """By lane of a source: what it may hold without backup before any failure, and its receiver's failures."""
-        return self._posts[name].failures() if name in self._posts else {}
+    def lost(self, name: str) -> dict[int, float]:
+        """By lane of a source: how many items its receiver's failures can have taken."""
+        return self._posts[name].lost() if name in self._posts else {}
 
     def damaged(self, name: str) -> list[str]:
         """Objects of the item log that could not be read."""

@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from afspark.model.windows import PaneReport, Window
+from afspark.model.windows import PaneReport
 from afspark.push.workerwire import NO_BACKUP, BackupNumber
 from afspark.runtime.orders import Mission, Order, Trace
-from afspark.store import Damage, ObjectRef, Sealed
+from afspark.runtime.residence import Residence
+from afspark.store import Damage, ObjectRef, Sealed, object_name, seal
 from afspark.store.naming import OBJECTS, parse_object_name
 from afspark.store.quarantine import BadBatch
 from afspark.store.reading import read_sealed
@@ -27,6 +28,9 @@ Positions = Mapping[str, int]
 
 #: Names of one backup's attempts.
 _ATTEMPTS = 10**6
+
+#: How many backups a process may number before it meets the numbers of the next one that works on the same batch.
+_GENERATION = 2**20
 
 #: Where a backup's meta holds the passage it was made in.
 PASSAGE = "passage"
@@ -67,8 +71,10 @@ class Passage:
     panes: PaneReport | None = None
     #: the newest backup that the state has begun to count on
     newest: BackupNumber = NO_BACKUP
-    #: found damaged when the state was restored
+    #: backups of steps, found damaged when the state was restored
     damaged: tuple[str, ...] = ()
+    #: damage that no bound covers, met in this batch when the state was restored
+    uncovered: tuple[str, ...] = ()
     #: what was left out
     bad: tuple[BadBatch, ...] = ()
 
@@ -84,6 +90,7 @@ class Passage:
                 "panes": self.panes.to_json() if self.panes else None,
                 "newest": self.newest,
                 "damaged": self.damaged,
+                "uncovered": self.uncovered,
                 "bad": [bad.to_json() for bad in self.bad],
             }
         )
@@ -101,6 +108,7 @@ class Passage:
             panes=PaneReport.from_json(found["panes"]) if found["panes"] else None,
             newest=BackupNumber(*found.get("newest", NO_BACKUP)),
             damaged=tuple(found.get("damaged", ())),
+            uncovered=tuple(found.get("uncovered", ())),
             bad=tuple(BadBatch.from_json(bad) for bad in found.get("bad", ())),
         )
 
@@ -113,21 +121,28 @@ class Unnamed:
     traces: tuple[Trace, ...] = ()
     #: damaged, and not because their writer died while it wrote them
     rotten: tuple[str, ...] = ()
+    #: above the numbers of all backups of the batch, also of those that processes which are dead may yet complete
+    generation: int = _GENERATION
 
-    def undeclared(self, order: Order, window: Window | None) -> Trace | None:
-        """The first incarnation whose loss is not counted yet, or not for all that it had seen."""
-        return next((trace for trace in self.traces if not trace.is_counted(order, window)), None)
+    def undeclared(self, order: Order, mission: Mission) -> Trace | None:
+        """The first incarnation whose loss is not counted yet, or not for all that it had seen.
+
+        Under an exact policy only those matter that worked under another one, before a restart.
+        """
+        traces = [trace for trace in self.traces if trace.may_lose or not mission.exact]
+        return next((trace for trace in traces if not trace.is_counted(order, mission.window)), None)
 
 
-def attempt_of(number: int) -> int:
-    """The last part of a backup's name: no other one has it, and it tells the ``number`` if the backup is damaged."""
-    return number * _ATTEMPTS + secrets.randbelow(_ATTEMPTS)
+def backup_name(mission: Mission, order: Order, number: int) -> str:
+    """A name that no other backup has; it tells the ``number`` of this one even if it is damaged."""
+    attempt = number * _ATTEMPTS + secrets.randbelow(_ATTEMPTS)
+    return object_name(mission.epoch, mission.operator_name, order.worker, order.incarnation, order.batch, attempt)
 
 
 def _rotten(damaged: Sequence[str], newest: BackupNumber) -> tuple[str, ...]:
     """Those after the ``newest`` sound one that had to be durable, because their writer has begun another one since.
 
-    At most one backup is under way at a time, so only the last of all can have been cut short by a death.
+    A process has at most one backup under way at a time, so only its last one can have been cut short by its death.
     """
     origins = {name: parse_object_name(name) for name in damaged}
     after = sorted(
@@ -135,10 +150,14 @@ def _rotten(damaged: Sequence[str], newest: BackupNumber) -> tuple[str, ...]:
         for name, origin in origins.items()
         if origin is not None and (origin.incarnation, origin.attempt // _ATTEMPTS) > newest[1:]
     )
-    if not after:
-        return ()
-    writer, last, _ = after[-1]
-    return tuple(name for incarnation, number, name in after if incarnation == writer and number < last)
+    last = {(incarnation, number // _GENERATION): number for incarnation, number, _ in after}
+    return tuple(name for incarnation, number, name in after if number < last[incarnation, number // _GENERATION])
+
+
+def _next_generation(names: Sequence[str]) -> int:
+    origins = [origin for name in names if (origin := parse_object_name(name)) is not None]
+    newest = max((origin.attempt // _ATTEMPTS for origin in origins), default=0)
+    return _generation_after(newest)
 
 
 def find_unnamed(mission: Mission, order: Order) -> Unnamed:
@@ -153,8 +172,10 @@ def find_unnamed(mission: Mission, order: Order) -> Unnamed:
     found = list(zip(names, read_sealed(store, names), strict=True))
     damaged = tuple(name for name, sealed in found if isinstance(sealed, Damage))
     steps = [(name, sealed) for name, sealed in found if not isinstance(sealed, Damage) and PASSAGE in sealed.meta]
+    generation = _next_generation(names)
     if not steps:
-        return Unnamed(Passage(damaged=damaged) if damaged else None, rotten=_rotten(damaged, NO_BACKUP))
+        known = Passage(damaged=damaged) if damaged else None
+        return Unnamed(known, rotten=_rotten(damaged, NO_BACKUP), generation=generation)
     newest: dict[int, tuple[Passage, str, Sealed]] = {}
     for name, sealed in steps:
         passage = Passage.from_text(sealed.meta[PASSAGE])
@@ -167,7 +188,41 @@ def find_unnamed(mission: Mission, order: Order) -> Unnamed:
         Trace(writer, last.panes, backup.meta.get(THETA, {})) for writer, (last, _, backup) in sorted(newest.items())
     )
     restored = replace(passage, backups=(*passage.backups, own), damaged=damaged)
-    return Unnamed(restored, traces, _rotten(damaged, passage.newest))
+    return Unnamed(restored, traces, _rotten(damaged, passage.newest), generation)
+
+
+def take_up(home: Residence, mission: Mission, order: Order) -> None:
+    """Before a process goes on with a batch that another one had begun, which may have left a backup under way."""
+    begin_generation(home, mission, order, _generation_after(home.number_backup()))
+
+
+def begin_generation(
+    home: Residence, mission: Mission, order: Order, generation: int, reached: Passage | None = None
+) -> None:
+    """Makes durable from where on a process numbers its backups, when it builds a state or takes up another's batch.
+
+    A process that is dead may have one under way that becomes durable later. It must never pass for newer than those
+    that are made from now on, nor have the number of one.
+    """
+    mission.store.put(
+        backup_name(mission, order, generation), seal({"kind": "generation"} | header_of(mission, order), {})
+    )
+    home.restored_at(order.batch, None if reached is None else reached.to_text().encode(), generation)
+
+
+def _generation_after(number: int) -> int:
+    return (number // _GENERATION + 1) * _GENERATION
+
+
+def header_of(mission: Mission, order: Order) -> dict[str, Any]:
+    """Whose backup an object is, for its header."""
+    return {
+        "query": mission.query_id,
+        "operator": mission.operator_name,
+        "worker": order.worker,
+        "incarnation": order.incarnation,
+        "batch": order.batch,
+    }
 
 
 def _is_step_of(name: str, mission: Mission, order: Order) -> bool:

@@ -23,6 +23,7 @@ from afspark.model.windows import Decaying, PaneReport
 from afspark.push.workerwire import BackupNumber
 from afspark.runtime.baditems import as_failure
 from afspark.runtime.clock import Clock
+from afspark.runtime.damage import note_damage, noted_damage
 from afspark.runtime.exchange import Packet, digest_of, pack_packets, pack_schema
 from afspark.runtime.faults import Phase, strike
 from afspark.runtime.host import spark_host
@@ -34,9 +35,18 @@ from afspark.runtime.quarantining import take_items
 from afspark.runtime.residence import Address, Residence
 from afspark.runtime.segment import SegmentAddress, SegmentRoot
 from afspark.runtime.shift import ROWS, WINDOWS, Feed, Output, Shift, feedback_for, waiting_feedback
-from afspark.runtime.steps import PASSAGE, THETA, Passage, attempt_of, find_unnamed
+from afspark.runtime.steps import (
+    PASSAGE,
+    THETA,
+    Passage,
+    backup_name,
+    begin_generation,
+    find_unnamed,
+    header_of,
+    take_up,
+)
 from afspark.runtime.writes import Writes
-from afspark.store import ObjectRef, extend, load_chain, object_name, seal
+from afspark.store import ObjectRef, extend, load_chain, seal
 
 LOCK_SECONDS = 10.0
 
@@ -141,7 +151,7 @@ class _Task:
             if action.refused:
                 return self._refused(action)
             home.raise_fence(self.wanted.fence)
-            self.damaged = tuple(json.loads(home.noted() or "[]"))
+            self.damaged = noted_damage(home, self.order.batch)
             return self._carry_out(action, home, self._panes(home))
 
     def _carry_out(self, action: Action, home: Residence, panes: Panes) -> Report:
@@ -154,10 +164,12 @@ class _Task:
             panes.rollback()
             home.clear_mark()
         if action in (Action.APPLY, Action.ROLL_BACK_THEN_APPLY) and self.order.apply:
+            if self.stepped and (action is Action.ROLL_BACK_THEN_APPLY or home.step):
+                take_up(home, self.mission, self.order)
             return self._apply(home, panes)
         if action not in (Action.CREATE, Action.RECOVER):
             # Whoever asked for the state alone may complete its recovery in the ledger.
-            self.damaged = tuple(json.loads(home.noted() or "[]"))
+            self.damaged = noted_damage(home, self.order.batch)
             return self._answer(Status.APPLIED, action.value)
         return self._answer(Status.BUSY, action.value)
 
@@ -206,22 +218,20 @@ class _Task:
         rotten: tuple[str, ...] = ()
         if self.stepped:
             unnamed = find_unnamed(self.mission, order)
-            undeclared = None if self.mission.exact else unnamed.undeclared(order, self.mission.window)
-            if undeclared is not None:
+            if (undeclared := unnamed.undeclared(order, self.mission)) is not None:
                 raise _Undeclared(undeclared)
-            rotten = unnamed.rotten
-            if unnamed.passage is not None:
-                for backup in unnamed.passage.backups:
-                    chain, previous = extend(chain, previous, backup)
-                home.restored_at(order.batch, unnamed.passage.to_text().encode(), unnamed.passage.newest.number)
+            begin_generation(home, self.mission, order, unnamed.generation, unnamed.passage)
+            reached = unnamed.passage or Passage()
+            rotten = (*unnamed.rotten, *reached.uncovered)
+            for backup in reached.backups:
+                chain, previous = extend(chain, previous, backup)
         loaded = load_chain(self.mission.store, chain, previous)
         self.restored_cells = self._panes(home).restore(loaded.images, order.calendar.needed_from)
         for port, packets in waiting_feedback(loaded.images, order.batch - 1).items():
             home.keep(order.batch - 1, port, pack_packets(packets))
         damaged = [*(damage.name for damage in loaded.damaged), *rotten]
         if damaged:
-            # Kept with the state until its first batch: this process may die before it can report.
-            home.note(json.dumps(damaged))
+            note_damage(home, self.order.batch, damaged)
 
     def _panes(self, home: Residence) -> Panes:
         window, first = self.mission.window, self.order.calendar.needed_from
@@ -261,8 +271,6 @@ class _Task:
         report = self._report(home, panes, output, emitted=emitted, durable=durable)
         home.finish(order.batch, json.dumps(report.to_json()).encode())
         panes.end()
-        if self.damaged:
-            home.note(None)
         return report
 
     def _processed(self, home: Residence, panes: Panes) -> Output:
@@ -318,7 +326,7 @@ class _Task:
             durable=newest,
             resumed=home.step > 0,
             restored=home.step == 0,
-            losses_counted=not self.mission.exact and (self.order.counts or bool(self.order.counted)),
+            losses_counted=self.order.losses_counted(exact=self.mission.exact),
             damaged=bool(self.passage.damaged or self.damaged),
         )
 
@@ -327,16 +335,20 @@ class _Task:
         missed = isinstance(self.feed, LaneFeed) and self.feed.intake.misses_backup
         if missed and not set(self.passage.damaged) <= set(self.damaged):
             self.damaged = tuple(dict.fromkeys((*self.damaged, *self.passage.damaged)))
-            home.note(json.dumps(self.damaged))
+            note_damage(home, self.order.batch, self.damaged)
 
     def _close_step(self, home: Residence, panes: Panes, output: Output, *, settled: bool) -> None:
         assert isinstance(self.feed, LaneFeed)
-        self.passage = replace(
-            self.feed.passage(self.passage), panes=output.panes, backups=self.writes.durable, writing=not settled
-        )
+        self.passage = self._reached(output.panes, writing=not settled)
         home.close_step(self.order.batch, self.passage.to_text().encode())
         self.order = replace(self.order, recheck=False)
         panes.end()
+
+    def _reached(self, seen: PaneReport | None, *, writing: bool = False) -> Passage:
+        """How far the batch has come, with all that is not final yet."""
+        assert isinstance(self.feed, LaneFeed)
+        done = replace(self.passage, panes=seen, backups=self.writes.durable, writing=writing, uncovered=self.damaged)
+        return self.feed.passage(done)
 
     def _settled(self, seconds: float | None) -> bool:
         """Whether the backups of closed steps are durable, after so many seconds; then their items are confirmed."""
@@ -470,24 +482,13 @@ class _Task:
         return self.order.calendar.tick(window, self._named if self.stepped else output.panes)
 
     def _object_name(self) -> str:
-        order, mission = self.order, self.mission
-        attempt = attempt_of(self.passage.newest.number if isinstance(self.feed, LaneFeed) else 0)
-        return object_name(mission.epoch, mission.operator_name, order.worker, order.incarnation, order.batch, attempt)
+        return backup_name(self.mission, self.order, max(0, self.passage.newest.number))
 
     def _meta(self, full: bool, cells: int, seen: PaneReport | None) -> dict[str, Any]:
         steps: dict[str, Any] = {}
         if isinstance(self.feed, LaneFeed):
-            before = replace(self.passage, panes=seen, backups=self.writes.durable, writing=False)
-            passage = self.feed.passage(before)
-            steps = {PASSAGE: passage.to_text(), THETA: dict(self.order.theta), "cells": cells}
-        return steps | {
-            "query": self.mission.query_id,
-            "operator": self.mission.operator_name,
-            "worker": self.order.worker,
-            "incarnation": self.order.incarnation,
-            "batch": self.order.batch,
-            "full": full,
-        }
+            steps = {PASSAGE: self._reached(seen).to_text(), THETA: dict(self.order.theta), "cells": cells}
+        return steps | header_of(self.mission, self.order) | {"full": full}
 
     def _keep(self, home: Residence, panes: Panes, output: Output) -> int:
         """Keeps what other stages and the sink will read; the number of rows for the sink."""
