@@ -101,3 +101,10 @@ def test_a_time_with_its_zone_can_be_a_timestamp() -> None:
     seen = datetime(2026, 11, 16, 16, 30, 5, 781_524, UTC)
     assert rows.batch.to_pylist() == [{"timestamp": seen, "app": "new"}]
     assert rows.bad == 1, "a time without year and zone is no timestamp"
+
+
+def test_what_a_message_leaves_out_is_null() -> None:
+    """RFC 5424 writes a dash for it, which is no time."""
+    schema = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("host", pa.string()), ("app", pa.string())])
+    rows = Syslog(schema)(b"<34>1 - - - - - -\n")
+    assert rows.batch.to_pylist() == [{"timestamp": None, "host": None, "app": None}] and rows.bad == 0
