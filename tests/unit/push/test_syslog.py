@@ -63,7 +63,7 @@ def test_old_new_and_neither() -> None:
     ]
     found = syslog.parse(pa.array(lines)).to_pylist()
     assert [(row["facility"], row["severity"], row["app"]) for row in found] == [
-        (4, 2, "su"), (20, 5, "evntslog"), (1, 5, "-"), (1, 5, None), (1, 5, None),
+        (4, 2, "su"), (20, 5, "evntslog"), (1, 5, None), (1, 5, None), (1, 5, None),
     ]  # fmt: skip
     assert found[0]["host"] == "mymachine" and found[0]["message"] == "'su root' failed"
     assert found[0]["timestamp"] == "Oct 11 22:14:15" and found[1]["timestamp"] == "2003-10-11T22:14:15.003Z"
