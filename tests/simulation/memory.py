@@ -116,9 +116,10 @@ class MemorySegment:
     def step_note(self, batch: int) -> bytes | None:
         return self.files.get(f"step-{batch}-{self.step}")
 
-    def restored_at(self, batch: int, note: bytes, backups: int) -> None:
+    def restored_at(self, batch: int, note: bytes | None, backups: int) -> None:
         self.backups = backups
-        self._write(f"step-{batch}-0", note)
+        if note is not None:
+            self._write(f"step-{batch}-0", note)
 
     def number_backup(self) -> int:
         self.backups += 1

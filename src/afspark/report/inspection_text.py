@@ -114,7 +114,8 @@ def _bounds(operator: OperatorInspection) -> list[RenderableType]:
         f"{name} by anything (no bound holds)" if math.isinf(bound) else f"{name} by at most {number_text(bound)}"
         for name, bound in operator.bounds.items()
     ]
-    lost = f"; {number_text(operator.lost_items)} pushed items lost" if operator.lost_items else ""
+    most = number_text(operator.lost_items)
+    lost = f"; receivers that died can have lost up to {most} pushed items" if operator.lost_items else ""
     return [Text(f"  failures can have changed {', '.join(parts) or 'no state'}{lost}\n")]
 
 

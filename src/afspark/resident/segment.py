@@ -235,13 +235,14 @@ class Segment:
         """The note of the last closed step of ``batch``, or what `restored_at` has left for its first one."""
         return self._read(_step_name(batch, self.step))
 
-    def restored_at(self, batch: int, note: bytes, backups: int) -> None:
-        """While restoring: ``batch`` was under way, and the contents are those after some of its steps, in which so
-        many ``backups`` were made.
+    def restored_at(self, batch: int, note: bytes | None, backups: int) -> None:
+        """Backups are numbered from ``backups`` on. While restoring, with a note: ``batch`` was under way, and the
+        contents are those after some of its steps.
         """
         self._require_lock()
         self._slots[header.SLOT_BACKUPS] = backups
-        self._write(_step_name(batch, 0), note)
+        if note is not None:
+            self._write(_step_name(batch, 0), note)
 
     def number_backup(self) -> int:
         """A number above those of all backups begun before, by whichever process."""

@@ -185,6 +185,8 @@ class Intake:
             self.positions[producer] = max(at, end)
         self._start = replace(start, restored=False)
         if not start.restored:
+            if behind:
+                raise BackupLost.of(f"it is older than {behind} confirmed items", known.durable, start.durable)
             return
         self.behind += behind
         if known.durable > start.durable or (behind and not start.losses_counted):

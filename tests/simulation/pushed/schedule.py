@@ -32,6 +32,17 @@ TROUBLES = (
 #: Names of moments at which some schedules strike again and again.
 HUNTED = ("answer get", "after close_step", "phase backing up", "after put objects", "call settle", "after restored")
 
+#: Policies that a restart may bring.
+OTHERS: tuple[Tolerance, ...] = (
+    MiniBatch(),
+    MiniBatch(unacked=20.0),
+    MiniBatch(log_items=True, unacked=20.0),
+    UpstreamBackup(),
+    UpstreamBackup(log_items=True),
+    Approximate(8.0, items=16.0, unacked=20.0),
+    Approximate(8.0, items_seconds=0.05, unacked=20.0),
+)
+
 #: The largest amount that an item adds to a cell.
 LARGEST = 3
 
@@ -90,8 +101,19 @@ class PushedSchedule:
         return 1.0 if self.divergence == "keys" else float(LARGEST)
 
     def tolerance_of(self, start: int) -> Tolerance:
-        """The policy that the query has when it is started for the ``start``-th time."""
-        return changed_theta(self.tolerance, self.factors, start)
+        """The policy that the query has when it is started for the ``start``-th time: with another Θ, often with other
+        L and Γ, and now and then another one altogether.
+        """
+        had = changed_theta(self.tolerance, self.factors, start)
+        # Windows by count need a policy under which no item is lost.
+        if start == 0 or not had.recovers or (self.window is not None and self.window.by == "count"):
+            return had
+        rng = random.Random(f"restart-{self.seed}-{start}")
+        if rng.random() < 0.15:
+            had = rng.choice(OTHERS)
+        if isinstance(had, Approximate) and had.items_seconds is None and rng.random() < 0.5:
+            had = replace(had, items=float(rng.choice((0, 4, 16, 100))), unacked=float(rng.choice((0, 4, 20, 10**6))))
+        return had
 
     def describe(self) -> str:
         reader = f"{self.lanes} lanes{', a relay, and as many workers by key' if self.behind else ''}"

@@ -63,7 +63,7 @@ def test_old_new_and_neither() -> None:
     ]
     found = syslog.parse(pa.array(lines)).to_pylist()
     assert [(row["facility"], row["severity"], row["app"]) for row in found] == [
-        (4, 2, "su"), (20, 5, "evntslog"), (1, 5, "-"), (1, 5, None), (1, 5, None),
+        (4, 2, "su"), (20, 5, "evntslog"), (1, 5, None), (1, 5, None), (1, 5, None),
     ]  # fmt: skip
     assert found[0]["host"] == "mymachine" and found[0]["message"] == "'su root' failed"
     assert found[0]["timestamp"] == "Oct 11 22:14:15" and found[1]["timestamp"] == "2003-10-11T22:14:15.003Z"
@@ -101,3 +101,10 @@ def test_a_time_with_its_zone_can_be_a_timestamp() -> None:
     seen = datetime(2026, 11, 16, 16, 30, 5, 781_524, UTC)
     assert rows.batch.to_pylist() == [{"timestamp": seen, "app": "new"}]
     assert rows.bad == 1, "a time without year and zone is no timestamp"
+
+
+def test_what_a_message_leaves_out_is_null() -> None:
+    """RFC 5424 writes a dash for it, which is no time."""
+    schema = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("host", pa.string()), ("app", pa.string())])
+    rows = Syslog(schema)(b"<34>1 - - - - - -\n")
+    assert rows.batch.to_pylist() == [{"timestamp": None, "host": None, "app": None}] and rows.bad == 0

@@ -37,7 +37,7 @@ A = "a/1"
 
 
 class GatedStore(Store):
-    """Writes wait until they are let through, or fail."""
+    """Backups wait until they are let through, or fail."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
@@ -45,15 +45,20 @@ class GatedStore(Store):
         self.gate.set()
         self.begun = 0
         self.refuses = False
+        self.refused: list[tuple[str, bytes]] = []
 
     @property
     def path(self) -> str:
         return self.inner.path
 
     def put(self, name: str, data: bytes) -> None:
+        if b'"kind":"generation"' in data:
+            self.inner.put(name, data)
+            return
         self.begun += 1
         self.gate.wait(20)
         if self.refuses:
+            self.refused.append((name, data))
             raise StoreError("no")
         self.inner.put(name, data)
 

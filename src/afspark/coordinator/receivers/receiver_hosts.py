@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -81,15 +80,9 @@ class ReceiverHosts(ABC):
             raise WorkerFailed(f"Receiver {number} is not there.", remedy="See the executors' logs.", receiver=number)
         return found, self.plans[number].allow(found.failures)
 
-    def failures(self) -> dict[int, tuple[float, int]]:
-        """By lane, how many items it may hold without backup before any failure, and its receiver's failures so far."""
-        found = {one.number: one.failures for one in self.announced()}
-        return {
-            lane: (plan.items, found[plan.number])
-            for plan in self.plans
-            if plan.number in found and math.isfinite(plan.items)
-            for lane in plan.lanes
-        }
+    def lost(self) -> dict[int, float]:
+        """By lane, how many items its receiver's failures so far can have taken; infinite where no number limits it."""
+        return {lane: one.lost for one in self.announced() for lane in one.lanes}
 
 
 class DriverReceivers(ReceiverHosts):

@@ -62,8 +62,9 @@ def parse(lines: pa.StringArray) -> pa.Table:
         matches = found.is_valid()
         for name in (field.name for field in found.type):
             fields[name] = pc.if_else(matches, pc.struct_field(found, name), fields[name])
-    for name in ("priority", "app"):
-        fields[name] = pc.if_else(pc.equal(fields[name], ""), pa.scalar(None, pa.string()), fields[name])
+    # RFC 5424 writes "-" for what a message does not have.
+    for name, missing in (("priority", ""), ("app", ""), ("timestamp", "-"), ("host", "-"), ("app", "-")):
+        fields[name] = pc.if_else(pc.equal(fields[name], missing), pa.scalar(None, pa.string()), fields[name])
     number = pc.cast(pc.fill_null(fields["priority"], str(DEFAULT_PRIORITY)), pa.int32())
     eight = pa.scalar(8, pa.int32())
     fields["priority"] = number
