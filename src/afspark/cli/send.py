@@ -18,7 +18,7 @@ from afspark.cli.sendoptions import SendOptions
 from afspark.cli.sendsources import SendSource, counted, source_of
 from afspark.cli.signals import heeding_stops
 from afspark.errors import AfsparkError
-from afspark.push.producer.link import Dial, fetch_schema, may_pass, short_reason
+from afspark.push.producer.link import Dial, fetch_schema, may_pass, why_away
 from afspark.push.producer.producer import Producer
 from afspark.push.producer.punctuating import Punctuator
 from afspark.push.wire.push_errors import ReceiverUnreachable
@@ -205,10 +205,12 @@ def _schema(dial: Dial, options: SendOptions) -> pa.Schema:
             if not may_pass(error):
                 raise
             if waited + pause > options.give_up:
+                reason, remedy = why_away(error)
                 raise ReceiverUnreachable(
-                    f"Nobody answers at {options.address} ({short_reason(error)}, tried for {waited:.0f} s).",
-                    remedy="Start the receiver, or check address, token and certificates.",
+                    f"The receiver at {options.address} could not be reached for {waited:.0f} s ({reason}).",
+                    remedy=remedy,
                     address=options.address,
+                    reason=reason,
                 ) from error
         if not told and time.monotonic() - began > 1:
             print(f"Waiting for the receiver at {options.address} …", file=sys.stderr, flush=True)

@@ -88,7 +88,7 @@ class LaneHistory(RuleBasedStateMachine):
             10**9,
             ack_when_confirmed=self.late,
             log_first=self.first,
-            listing=self.listing_class(self.names.restarts, self.recorded, self.keep),
+            listing=self.listing_class(self.names.start, self.recorded, self.keep),
         )
         self.lane.restore(loaded.records)
         self.writing = []
@@ -274,7 +274,7 @@ class LaneHistory(RuleBasedStateMachine):
         self.confirm()
         over = self.lane.listing.forgettable(self.positions, self.lane.sessions)
         kept = {name: end for name, end in self.positions.items() if name not in over}
-        self.positions = kept | self.lane.listing.tenures
+        self.positions = kept | self.lane.listing.starts
         self.recorded = dict(self.positions)
         self.lane.listing.forget(self.positions)
 

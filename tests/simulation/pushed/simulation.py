@@ -21,7 +21,7 @@ from tests.simulation.pushed.producers import Ledger, Producer
 from tests.simulation.pushed.program import NAME, pipeline
 from tests.simulation.pushed.promises import Positions, Promise, Truth, told
 from tests.simulation.pushed.schedule import PushedSchedule
-from tests.simulation.pushed.wire import Endpoint
+from tests.simulation.pushed.wire import SimulatedEndpoint, simulated_environment
 from tests.simulation.pushed.world import PushedWorld
 from tests.simulation.simulation import DRIVERS, Outcome, SinkFailed, run_options
 from tests.simulation.storage import MemoryStore
@@ -150,7 +150,14 @@ class PushedSimulation:
                 self.world.say(f"driver {self.outcome.drivers} starts with {tolerance}")
                 pipe = pipeline(self.schedule, tolerance)
                 identity = claim(self.store.below("afspark"), pipe.fingerprint(), pipe.settings())
-                engine = Coordinator(Context(), pipe, run_options(), identity, self.store)  # type: ignore[arg-type]
+                engine = Coordinator(
+                    Context(),  # type: ignore[arg-type]
+                    pipe,
+                    run_options(),
+                    identity,
+                    self.store,
+                    simulated_environment(),
+                )
                 engine.receivers.open(recorded_lanes(engine.store))
                 self.engine = engine
         return self.engine
@@ -189,7 +196,7 @@ class PushedSimulation:
 
     # --- producers and receivers ----------------------------------------------------------------------------
 
-    def _endpoint(self) -> Endpoint | None:
+    def _endpoint(self) -> SimulatedEndpoint | None:
         """The receiver that listens now."""
         return next((one for one in reversed(self.world.endpoints) if one.alive), None)
 
@@ -231,7 +238,7 @@ class PushedSimulation:
 
     def _nothing_waits(self) -> bool:
         endpoint = self._endpoint()
-        return endpoint is not None and not any(lane._lane.pending_entries for lane in endpoint.context.lanes.values())
+        return endpoint is not None and not any(lane.lane.pending_entries for lane in endpoint.context.lanes.values())
 
     # --- the sink -------------------------------------------------------------------------------------------
 

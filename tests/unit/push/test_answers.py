@@ -11,8 +11,8 @@ from pyarrow import flight
 from afspark.errors import UsageError
 from afspark.push.consumer.lane_client import LaneClient
 from afspark.push.producer.producer import Producer
+from afspark.push.receiver.calls import ReceiverCalls
 from afspark.push.receiver.directory import Directory
-from afspark.push.receiver.flight_endpoint import FlightEndpoint
 from afspark.push.receiver.limits import Limits
 from afspark.push.receiver.receiver import Receiver
 from afspark.push.wire.messages import HELLO
@@ -30,7 +30,7 @@ def broken(receive: Start, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[fli
         raise RuntimeError("a mistake in /a/path/of/this/host.py")
 
     receiver = receive()
-    monkeypatch.setattr(FlightEndpoint, "_act", fail)
+    monkeypatch.setattr(ReceiverCalls, "act", fail)
     directory = Directory(rows(0, 0).schema, fail, host="127.0.0.1", port=0)  # type: ignore[arg-type]
     clients = [flight.connect(address) for address in (receiver.address, directory.address)]
     yield clients

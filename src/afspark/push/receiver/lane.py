@@ -134,7 +134,7 @@ class Lane:
         if not final and session.pending and session.pending[-1].is_said_again:
             # However often a session says hello, it has one of these.
             last = session.pending[-1]
-            last.record, last.end, last.settling = record, start, False
+            last.record, last.end, last.kept_out = record, start, False
             return last
         entry = self._append(session, record, ENTRY_BYTES, now, durable=final and self._logs, stays_open=final)
         entry.acked = True
@@ -209,7 +209,7 @@ class Lane:
         for entry in self._writing:
             entry.writing = False
             self._sessions[entry.producer].writing -= 1
-        again = [*(entry for entry in self._writing if not entry.settling), *self._open]
+        again = [*(entry for entry in self._writing if not entry.kept_out), *self._open]
         self._reopen(sorted(again, key=lambda entry: entry.order))
         self._writing = []
 
@@ -266,8 +266,8 @@ class Lane:
         self.confirm(positions)
         opened = list(self._open)
         for entry in self._pending:
-            if entry.settling and not entry.released:
-                entry.settling = False
+            if entry.kept_out and not entry.released:
+                entry.kept_out = False
                 if self._logs and not (entry.logged or entry.writing) and entry.belongs_in_log:
                     opened.append(entry)
         self._reopen(sorted(opened, key=lambda entry: entry.order))
@@ -306,9 +306,9 @@ class Lane:
             for entry in session.pending if session is not None else ():
                 if entry.end > position:
                     break
-                entry.settling = True
+                entry.kept_out = True
                 logged = logged or entry.logged or entry.writing
-        self._reopen(entry for entry in self._open if not entry.settling)
+        self._reopen(entry for entry in self._open if not entry.kept_out)
         return logged
 
     def handouts(self, after: Positions, nbytes: int) -> list[Handout]:
@@ -412,7 +412,7 @@ class Lane:
             (
                 entry.order
                 for entry in self._waiting
-                if entry.settling and not (entry.logged or entry.writing or entry.released)
+                if entry.kept_out and not (entry.logged or entry.writing or entry.released)
             ),
             self._order,
         )

@@ -16,7 +16,7 @@ from afspark.push.receiver.acks import Acks
 from afspark.push.receiver.call_context import CallContext
 from afspark.push.receiver.footprint import footprint, was_compressed
 from afspark.push.receiver.lane_entries import ENTRY_BYTES, LaneItems
-from afspark.push.receiver.lane_service import GLANCE_SECONDS
+from afspark.push.receiver.lane_signals import GLANCE_SECONDS
 from afspark.push.receiver.soundness import check_batch
 from afspark.push.wire.field_checks import sequence_number
 from afspark.push.wire.messages import BatchTag, PutHeader
