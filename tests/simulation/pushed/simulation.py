@@ -61,7 +61,7 @@ class PushedSimulation:
             for batch in range(self.schedule.batches):
                 self._batch(batch, self.schedule.times[batch])
             if self.schedule.drains:
-                self._client(self.schedule.batches)
+                self._run_to_the_end(self.schedule.batches)
         finally:
             self.world.end()
         return self.outcome
@@ -86,7 +86,7 @@ class PushedSimulation:
             if self.world.chance("a user asks for results") < 0.05:
                 self._ask(batch)
 
-    def _client(self, batch: int) -> None:
+    def _run_to_the_end(self, batch: int) -> None:
         """Everything that was acknowledged arrives, if nothing goes wrong any more."""
         self.world.say("nothing goes wrong any more")
         # Ticks are short now: what is there is taken at once.

@@ -73,8 +73,8 @@ def test_an_ipv6_address_is_taken_everywhere(receive: Start) -> None:
         with Producer(address, "p", rows(0, 0).schema) as producer:
             producer.send(rows(0, 5))
         assert producer.counters.acknowledged == 5
-    with LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as client:
-        assert len(client.pull({})) == 6, "items and an end of each"
+    with LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as worker:
+        assert len(worker.pull({})) == 6, "items and an end of each"
     directory.shutdown()
     with pytest.raises(UsageError, match="brackets"):
         Producer("::1:7007", "p", rows(0, 0).schema)

@@ -75,18 +75,18 @@ class Worker:
         self._thread.join(30)
 
     def _run(self) -> None:
-        client = LaneClient(self._address, self._lane, incarnation=1, fence=1, access=WORKERS, timeout=5)
+        worker = LaneClient(self._address, self._lane, incarnation=1, fence=1, access=WORKERS, timeout=5)
         attached = False
         while not self._over.is_set():
             try:
                 if not attached:
-                    client.attach(self.positions)
+                    worker.attach(self.positions)
                     attached = True
-                self._take(client.pull(self.positions, wait=0.05))
+                self._take(worker.pull(self.positions, wait=0.05))
             except PushError:
                 attached = False
                 time.sleep(0.02)
-        client.close()
+        worker.close()
 
     def _take(self, pulled: list[Any]) -> None:
         for entry in pulled:

@@ -2,8 +2,8 @@
 
 Every session is listed by the worker of every lane, in the order in which sessions began, also one that has sent
 nothing there yet. Among the positions is, for each start of a receiver, how many of its sessions were listed, under the
-start's own name. So a session that is not listed, although its number is below that, is over: it has ended, or it was away
-for so long that it was forgotten. Nothing of it is taken any more, hence nothing of it is counted twice.
+start's own name. So a session that is not listed, although its number is below that, is over: it has ended, or it was
+away for so long that it was forgotten. Nothing of it is taken any more, hence nothing of it is counted twice.
 
 A receiver that dies takes the last part of the count with it. Of the sessions above it that the worker has not listed
 nobody knows, so those that it has listed stay listed, as do sessions that went away without a good-bye: up to a number.
@@ -36,8 +36,9 @@ def is_receiver_start(name: str) -> bool:
 class Listing:
     """The positions that are ``confirmed`` on a lane, and what is known of their sessions.
 
-    ``start``: the number of the receiver's start. ``listed``: the positions of a record, of use until a worker attaches. ``keep``:
-    how many sessions that are not at work are recognised; after a receiver's death that is all of them at first.
+    ``start``: the number of the receiver's start. ``listed``: the positions of a record, of use until a worker
+    attaches. ``keep``: how many sessions that are not at work are recognised; after a receiver's death that is all of
+    them at first.
     """
 
     def __init__(self, start: int = 0, listed: Positions | None = None, keep: int = KEPT_AWAY) -> None:
