@@ -42,7 +42,7 @@ from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.punctuation_plan import punctuation_plans
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.push.receiver.environment import ReceiverEnvironment
+from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.sources import Planner, Source
 from afspark.store import CommitRecord, Ledger, LedgerEntry, QueryIdentity, RecordLog, Store, ThrottledStore
 from afspark.store.epochs import newest_batch

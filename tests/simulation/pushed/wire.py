@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from afspark.push.receiver.calls import ReceiverCalls
-from afspark.push.receiver.environment import ReceiverEnvironment
 from afspark.push.receiver.log_writer import LogWriter, Planned
+from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.push.wire.messages import Message
 from afspark.push.wire.push_errors import ReceiverUnreachable
 from afspark.push.wire.security import Security

@@ -20,7 +20,7 @@ from afspark.errors import WorkerFailed
 from afspark.push.consumer.certificates import check_certificate, check_reachable
 from afspark.push.consumer.lane_client import LaneClient
 from afspark.push.receiver.directory import Directory
-from afspark.push.receiver.environment import ReceiverEnvironment
+from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.push.receiver.receiver_process import ReceiverPlan, ReceiverProcess, item_log
 from afspark.push.receiver.sessions import session_key
 from afspark.push.wire.announcements import Announced, announced

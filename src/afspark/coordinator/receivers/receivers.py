@@ -22,8 +22,8 @@ from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.push.receiver.environment import ReceiverEnvironment
 from afspark.push.receiver.limits import Limits
+from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.push.receiver.receiver_process import ReceiverPlan
 from afspark.push.wire.security import Security, new_secret
 from afspark.sources import Chunk, Pushed

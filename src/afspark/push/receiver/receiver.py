@@ -12,12 +12,12 @@ import pyarrow as pa
 from afspark.errors import UsageError
 from afspark.push.receiver.call_context import CallContext
 from afspark.push.receiver.calls import ReceiverCalls
-from afspark.push.receiver.environment import Endpoint, ReceiverEnvironment
 from afspark.push.receiver.item_log import ItemLog
 from afspark.push.receiver.lane import Lane
 from afspark.push.receiver.lane_service import LaneService
 from afspark.push.receiver.limits import Limits
 from afspark.push.receiver.producer_registry import Registry
+from afspark.push.receiver.receiver_environment import Endpoint, ReceiverEnvironment
 from afspark.push.receiver.session_listing import KEPT_AWAY, Listing
 from afspark.push.receiver.sessions import Sessions
 from afspark.push.wire.addresses import bracketed

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.push.consumer.certificates import check_certificate, check_reachable
-from afspark.push.receiver.environment import ReceiverEnvironment
 from afspark.push.receiver.limits import Limits
 from afspark.push.receiver.receiver import Receiver, ReceiverConfig
+from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.push.receiver.restart_count import RestartCount
 from afspark.push.wire.announcements import ADDRESSES, Announced
 from afspark.push.wire.messages import Allowance, Positions

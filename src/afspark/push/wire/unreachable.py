@@ -24,13 +24,13 @@ _KNOWN = {
         "its certificate is not valid yet", "Check the clocks of both hosts, and from when on the certificate is valid."
     ),
     "is not in peer certificate": Unreachable(
-        "its certificate does not name this host",
-        "Use a host name that is in the certificate, or give the receiver one that names this host.",
+        "its certificate does not name the host of this address",
+        "Use a host name that the certificate has, or give the receiver a certificate that names the host.",
     ),
     "certificate verify failed": Unreachable("its certificate is signed by nobody who is trusted here", _ASK_TRUST),
     "wrong version number": Unreachable(
         "it does not speak TLS, and TLS was asked for",
-        "Leave the root certificates and grpc+tls:// away, or start the receiver with a certificate and its key.",
+        "Leave the root certificates (afspark send: --tls-ca) and grpc+tls:// away, or start the receiver with a certificate and its key.",
     ),
     "failed to connect.*(socket closed|connection reset)": Unreachable(
         "it closed the connection at once, as a receiver with TLS does when a caller comes without",
