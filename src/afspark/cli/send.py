@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import time
@@ -52,7 +53,10 @@ class Sending(Snapshot):
 
 
 def send(options: SendOptions) -> int:
-    """Carries out ``options``; the exit status."""
+    """The exit status, when ``options`` are carried out."""
+    if not options.debug:
+        # What gRPC writes about failed attempts is in the error that ends them.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     token = None if options.token_file is None else read_token(options.token_file).decode()
     dial = Dial(options.address, token, options.tls_ca)
     with contextlib.ExitStack() as stack:

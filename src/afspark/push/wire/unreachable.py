@@ -30,7 +30,8 @@ _KNOWN = {
     "certificate verify failed": Unreachable("its certificate is signed by nobody who is trusted here", _ASK_TRUST),
     "wrong version number": Unreachable(
         "it does not speak TLS, and TLS was asked for",
-        "Leave the root certificates (afspark send: --tls-ca) and grpc+tls:// away, or start the receiver with a certificate and its key.",
+        "Leave the root certificates (afspark send: --tls-ca) and grpc+tls:// away, "
+        "or start the receiver with a certificate and its key.",
     ),
     "failed to connect.*(socket closed|connection reset)": Unreachable(
         "it closed the connection at once, as a receiver with TLS does when a caller comes without",
