@@ -58,7 +58,7 @@ def receive() -> Iterator[Callable[..., Receiver]]:
 
 
 class Worker:
-    """Drains a lane as a worker does, and keeps what it got; a number twice is an error."""
+    """Takes items off a lane as a worker does, and keeps what it got; a number twice is an error."""
 
     def __init__(self, address: str, lane: int) -> None:
         self.values: list[int] = []

@@ -34,7 +34,7 @@ from afspark.push.wire.push_errors import WireError
 
 VERSION = 2
 
-#: names of the actions
+#: names of the actions, as they are on the wire
 HELLO, BYE, WAITING = "hello", "bye", "waiting"
 ATTACH, STOP_LOGGING, CONFIRM, STATS = "attach", "settle", "confirm", "stats"
 
