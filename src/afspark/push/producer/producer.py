@@ -207,7 +207,7 @@ class Producer:
             raise error
 
     def abort(self) -> Lost:
-        """Ends at once; what was never acknowledged. Nothing is sent afterwards."""
+        """What was never acknowledged. The producer ends at once, and sends nothing afterwards."""
         with self._changed:
             self._aborted = True
             self._queue.clear()

@@ -84,7 +84,7 @@ class FlightEndpoint(Unserved):
 
 
 def sever(port: int) -> int:
-    """Shuts down this process's connections that were accepted on ``port``; how many.
+    """How many of this process's connections were accepted on ``port``; they are shut down.
 
     Flight's own shutdown waits for every call to end, and a producer that has nothing to say never ends its own.
     """

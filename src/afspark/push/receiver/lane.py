@@ -81,14 +81,14 @@ class Lane:
         return end > (self._confirmed.get(producer, 0) if session is None else session.end)
 
     def open(self, producer: str, now: float, *, begins: bool) -> None:
-        """A session may send from now on; the worker is told of one that it may not know. ``begins``: a new one."""
+        """Lets a session send, and tells the worker of one that it may not know. ``begins``: it is a new one."""
         if self.listing.open(producer, begins=begins) and producer not in self._sessions:
             # It takes no room: there are no more of these than sessions, which are limited.
             opening = LaneItems(producer, 0, 0, mark=True)
             self._append(self._session(producer), opening, 0, now, stays_open=False).acked = True
 
     def arrive(self, record: LaneItems, nbytes: int, now: float) -> bool:
-        """Takes an entry; False if it came before. `OutOfOrder` if it overlaps or leaves a hole."""
+        """Whether an entry is new, and taken. `OutOfOrder` if it overlaps or leaves a hole."""
         session = self._session(record.producer)
         if record.end <= session.end:
             self.counters.duplicates += record.span
@@ -110,7 +110,7 @@ class Lane:
         return True
 
     def mark(self, producer: str, start: int, now: float, *, final: bool = False) -> LaneEntry | None:
-        """Notes that everything below ``start`` was acknowledged to the producer; None if nothing can be missing.
+        """The entry which says that everything below ``start`` was acknowledged; None if nothing can be missing.
 
         A ``final`` mark ends the session, and is to be logged: nobody will say it again.
         """

@@ -144,7 +144,7 @@ class PutStream:
         return tag.lane, LaneItems(self._header.id, tag.start, 1, punctuation=tag.punctuation)
 
     def _see_off(self) -> None:
-        """The producer has sent all it wants to; the stream ends well only once everything was acknowledged to it."""
+        """Waits until everything was acknowledged to a producer that has sent all: only then the stream ends well."""
         while not self._acks.wait(GLANCE_SECONDS):
             if self._receiver.stopping.is_set():
                 raise ReceiverStopped("The receiver stops.", remedy="Send again what was not acknowledged.")
