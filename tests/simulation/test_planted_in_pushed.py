@@ -16,7 +16,7 @@ from afspark.model.windows import Decaying, fading
 from afspark.policies import Approximate, MiniBatch
 from afspark.protocol.losses import LossEvidence
 from afspark.protocol.requests import TaskRequest
-from afspark.push.receiver.lane import Lane
+from afspark.push.receiver.backlog import Backlog
 from afspark.task import worker
 from afspark.task.intake import Intake
 from afspark.task.unnamed_backups import UnnamedBackups
@@ -170,7 +170,7 @@ def items_confirmed_before_their_backup_is_durable(patch: pytest.MonkeyPatch) ->
 
 def everything_acknowledged_at_once(patch: pytest.MonkeyPatch) -> None:
     """Items are acknowledged however many are in no log."""
-    patch.setattr(Lane, "_fits", lambda self, entry, now: True)
+    patch.setattr(Backlog, "_fits", lambda self, entry, now: True)
 
 
 MISTAKES = [

@@ -69,8 +69,8 @@ def _run(receiver: ChildReceiver, seconds: float, seed: int, threads: int) -> in
     faults = [*honest.wrong, *outcome.unforeseen]
     counts = outcome.counts
     if receiver.alive:
-        with LaneClient(receiver.address, 0, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as client:
-            refused = client.stats()["refused"]
+        with LaneClient(receiver.address, 0, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as worker:
+            refused = worker.stats()["refused"]
         _say(f"refused: {refused}")
         faults += [f"{refused['internal']} errors nobody foresaw"] if "internal" in refused else []
     else:

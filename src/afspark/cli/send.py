@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import time
@@ -18,7 +19,7 @@ from afspark.cli.sendoptions import SendOptions
 from afspark.cli.sendsources import SendSource, counted, source_of
 from afspark.cli.signals import heeding_stops
 from afspark.errors import AfsparkError
-from afspark.push.producer.link import Dial, fetch_schema, may_pass, short_reason
+from afspark.push.producer.link import Dial, fetch_schema, may_pass, why_away
 from afspark.push.producer.producer import Producer
 from afspark.push.producer.punctuating import Punctuator
 from afspark.push.wire.push_errors import ReceiverUnreachable
@@ -52,7 +53,10 @@ class Sending(Snapshot):
 
 
 def send(options: SendOptions) -> int:
-    """Carries out ``options``; the exit status."""
+    """The exit status, when ``options`` are carried out."""
+    if not options.debug:
+        # What gRPC writes about failed attempts is in the error that ends them.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     token = None if options.token_file is None else read_token(options.token_file).decode()
     dial = Dial(options.address, token, options.tls_ca)
     with contextlib.ExitStack() as stack:
@@ -205,10 +209,12 @@ def _schema(dial: Dial, options: SendOptions) -> pa.Schema:
             if not may_pass(error):
                 raise
             if waited + pause > options.give_up:
+                reason, remedy = why_away(error)
                 raise ReceiverUnreachable(
-                    f"Nobody answers at {options.address} ({short_reason(error)}, tried for {waited:.0f} s).",
-                    remedy="Start the receiver, or check address, token and certificates.",
+                    f"The receiver at {options.address} could not be reached for {waited:.0f} s ({reason}).",
+                    remedy=remedy,
                     address=options.address,
+                    reason=reason,
                 ) from error
         if not told and time.monotonic() - began > 1:
             print(f"Waiting for the receiver at {options.address} …", file=sys.stderr, flush=True)

@@ -118,8 +118,33 @@ def _flows_left_out(flows: NetFlow) -> Mapping[str, int]:
     }
 
 
+#: What each counter counts, one of it and many, and why it did not become rows.
+_LEFT_OUT = {
+    "malformed datagrams": ("datagram", "datagrams", "damaged, or cut short"),
+    "of unknown versions": ("datagram", "datagrams", "neither NetFlow 5, NetFlow 9 nor IPFIX"),
+    "sets without template": (
+        "set of flows",
+        "sets of flows",
+        "no template had come for them; exporters send theirs again every few minutes",
+    ),
+    "flows lost by sequence": ("flow", "flows", "never arrived, by the exporters' sequence numbers"),
+    "datagrams lost by sequence": ("datagram", "datagrams", "never arrived, by the exporters' sequence numbers"),
+    "option records": ("record", "records", "about the exporter itself, not about a flow"),
+    "reserved sets": ("set", "sets", "of a kind that no standard knows"),
+    "too long": ("message", "messages", "longer than a message may be"),
+    "malformed frames": ("frame", "frames", "its length is wrong, or the connection ended in it (RFC 6587)"),
+}
+
+
 def _left_out_text(counters: Mapping[str, int]) -> list[str]:
-    return [f"Left out: {' · '.join(counted(counters)) or 'nothing'}"] if counters else []
+    """A line for each kind of thing that did not become rows: how many, and why.
+
+    >>> _left_out_text({"malformed datagrams": 1, "option records": 0, "reserved sets": 2000})
+    ['Left out 1 datagram: damaged, or cut short.', 'Left out 2,000 sets: of a kind that no standard knows.']
+    """
+    found = [(count, *_LEFT_OUT[what]) for what, count in counters.items() if count]
+    lines = [f"Left out {count:,} {one if count == 1 else many}: {why}." for count, one, many, why in found]
+    return lines or (["Left out nothing."] if counters else [])
 
 
 def _say(options: SendOptions, kind: str, address: tuple[str, int]) -> None:

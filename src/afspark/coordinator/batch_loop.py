@@ -42,6 +42,7 @@ from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.punctuation_plan import punctuation_plans
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
+from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.sources import Planner, Source
 from afspark.store import CommitRecord, Ledger, LedgerEntry, QueryIdentity, RecordLog, Store, ThrottledStore
 from afspark.store.epochs import newest_batch
@@ -63,7 +64,13 @@ class Coordinator:
     """Runs the batches of one query, one after the other."""
 
     def __init__(
-        self, sc: SparkContext, pipeline: Pipeline, options: RunOptions, identity: QueryIdentity, checkpoint: Store
+        self,
+        sc: SparkContext,
+        pipeline: Pipeline,
+        options: RunOptions,
+        identity: QueryIdentity,
+        checkpoint: Store,
+        receiver_environment: ReceiverEnvironment | None = None,
     ) -> None:
         self.sc, self.pipeline, self.options, self.identity = sc, pipeline, options, identity
         self.checkpoint = attached(checkpoint, options.store_wait_seconds)
@@ -81,7 +88,10 @@ class Coordinator:
             if isinstance(source, Source)
         }
         self.receivers = Receivers(
-            sc, pipeline, {name: self.store.below(source_folder(name)) for name in pipeline.sources}
+            sc,
+            pipeline,
+            {name: self.store.below(source_folder(name)) for name in pipeline.sources},
+            receiver_environment,
         )
         self.inputs = OperatorInputs(pipeline, self.planners, self.checkpoint, self.receivers)
         self.runs: list[OperatorRun] = []

@@ -10,7 +10,7 @@ from afspark.errors import SegmentError
 from afspark.protocol.requests import TaskRequest
 from afspark.push.consumer.lane_client import LaneClient, Pulled
 from afspark.push.wire.messages import Allowance
-from afspark.push.wire.push_errors import ReceiverStopped, ReceiverUnreachable, Superseded
+from afspark.push.wire.push_errors import NotAReceiver, ReceiverStopped, ReceiverUnreachable, Superseded
 from afspark.push.wire.worker_messages import Attached, BackupNumber, Confirmed
 from afspark.sources import Chunk
 from afspark.task.intake import LaneAway
@@ -55,7 +55,7 @@ class RemoteLane:
         except Superseded as error:
             # The driver has sent another task in this one's place.
             raise SegmentError(str(error)) from error
-        except (ReceiverStopped, ReceiverUnreachable) as error:
+        except (ReceiverStopped, ReceiverUnreachable, NotAReceiver) as error:
             raise LaneAway from error
 
 

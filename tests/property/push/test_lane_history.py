@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,6 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from afspark.push.receiver.backlog import Backlog
 from afspark.push.receiver.item_log import ItemLog
 from afspark.push.receiver.lane import Lane
 from afspark.push.receiver.lane_entries import LaneEntry, LaneItems
@@ -88,7 +90,7 @@ class LaneHistory(RuleBasedStateMachine):
             10**9,
             ack_when_confirmed=self.late,
             log_first=self.first,
-            listing=self.listing_class(self.names.restarts, self.recorded, self.keep),
+            listing=self.listing_class(self.names.start, self.recorded, self.keep),
         )
         self.lane.restore(loaded.records)
         self.writing = []
@@ -274,7 +276,7 @@ class LaneHistory(RuleBasedStateMachine):
         self.confirm()
         over = self.lane.listing.forgettable(self.positions, self.lane.sessions)
         kept = {name: end for name, end in self.positions.items() if name not in over}
-        self.positions = kept | self.lane.listing.tenures
+        self.positions = kept | self.lane.listing.starts
         self.recorded = dict(self.positions)
         self.lane.listing.forget(self.positions)
 
@@ -354,11 +356,17 @@ LaneHistory.TestCase.settings = settings(max_examples=200, stateful_step_count=4
 TestLaneHistory = LaneHistory.TestCase
 
 
+class Hasty(Backlog):
+    def _may_ack(self, entry: LaneEntry, now: float) -> bool:
+        return True
+
+
 class AcknowledgesBeforeTheLog(Lane):
     """The mistake the rule is about: what does not fit is acknowledged while it is still to be written."""
 
-    def _may_ack(self, entry: LaneEntry, now: float) -> bool:
-        return True
+    def __init__(self, number: int, allow: Allowance, capacity: int, **options: Any) -> None:
+        super().__init__(number, allow, capacity, **options)
+        self._backlog = Hasty(allow, logs=self._logs, late_acks=options["ack_when_confirmed"])
 
 
 class LogsButForgetsTheWaiting(Lane):
@@ -367,10 +375,10 @@ class LogsButForgetsTheWaiting(Lane):
     def written(self, names: dict[LaneEntry, str]) -> None:  # type: ignore[override]
         name = next(iter(names.values()))
         super().written(names)
-        for entry in self._open:
+        for entry in self._backlog._open:
             entry.logged = True
             entry.object = name
-        self._reopen([])
+        self._backlog._reopen([])
 
 
 class ForgetsConfirmed(Lane):

@@ -15,7 +15,7 @@ from afspark.push.receiver.lane_entries import LaneItems
 from afspark.push.wire.messages import BYE, HELLO, Bye, Hello, Welcome, producer_id
 from afspark.push.wire.push_errors import PushError
 from tests.simulation.pushed.schedule import LARGEST, PushedSchedule
-from tests.simulation.pushed.wire import Endpoint
+from tests.simulation.pushed.wire import SimulatedEndpoint
 from tests.simulation.pushed.world import PushedWorld
 
 SCHEMA = pa.schema([("item", pa.int64()), ("key", pa.int64()), ("value", pa.int64()), ("at", pa.float64())])
@@ -88,7 +88,7 @@ class Producer:
         self.session = ""
         self.unacked = Unacked()
         self.queue: deque[Piece] = deque()
-        self.endpoint: Endpoint | None = None
+        self.endpoint: SimulatedEndpoint | None = None
         self.limit = 0.0
         self._acks = Acks()
 
@@ -108,7 +108,7 @@ class Producer:
     def waits(self) -> bool:
         return bool(self.unacked.items)
 
-    def act(self, endpoint: Endpoint | None) -> None:
+    def act(self, endpoint: SimulatedEndpoint | None) -> None:
         """One move: hear what was acknowledged, connect, or send."""
         if self.over:
             return
@@ -140,7 +140,7 @@ class Producer:
             self.ledger.acked[place] = max(end, self.ledger.acked.get(place, 0))
         self._acks.owed = {}
 
-    def _connect(self, endpoint: Endpoint) -> None:
+    def _connect(self, endpoint: SimulatedEndpoint) -> None:
         self._acks = Acks()
         hello = Hello(self.name, self.session, self.unacked.acked, self.unacked.receipts)
         welcome: Welcome = endpoint.act(HELLO, hello)

@@ -11,18 +11,11 @@ from unittest.mock import patch
 
 from afspark.coordinator import batch_loop as engine
 from afspark.coordinator import worker_group as group
-from afspark.push.consumer import lane_client as client
-from afspark.push.receiver import lane_service as service
-from afspark.push.receiver import producer_registry as registry
-from afspark.push.receiver import receiver
-from afspark.push.receiver import receiver_process as process
-from afspark.push.wire.messages import Message
-from afspark.push.wire.security import Access
 from afspark.task import backup_writes as writes
 from afspark.task import intake, receiving, worker
 from afspark.task.intake import Intake
 from tests.simulation.cluster import spark
-from tests.simulation.pushed.wire import FLIGHT, AtOnce, Client, Condition, Endpoint, Idle, SlowWrite
+from tests.simulation.pushed.wire import SlowWrite
 from tests.simulation.pushed.world import PushedWorld
 from tests.simulation.world import world
 
@@ -52,26 +45,13 @@ def _clock(**more: Any) -> SimpleNamespace:
 def pushed_world() -> Iterator[None]:
     """The engine, receivers and lanes run in the world at work while this is open."""
     clock = _clock()
-    one_thread = {"Lock": Condition, "Condition": Condition, "Event": Condition}
     seams: list[tuple[Any, str, Any]] = [
         (engine, "time", clock),
         (group, "time", clock),
         (worker, "time", clock),
         (intake, "time", clock),
-        (service, "time", clock),
-        (registry, "time", clock),
-        (receiver, "time", clock),
-        (process, "time", clock),
         (receiving, "Intake", partial(Intake, clock=_now)),
         (writes, "threading", SimpleNamespace(Thread=SlowWrite)),
-        (service, "threading", SimpleNamespace(Thread=Idle, **one_thread)),
-        (receiver, "threading", SimpleNamespace(Thread=AtOnce, **one_thread)),
-        (receiver, "atexit", SimpleNamespace(register=lambda stop: None, unregister=lambda stop: None)),
-        (receiver, "FlightEndpoint", Endpoint),
-        (client, "flight", FLIGHT),
-        (Message, "to_bytes", lambda message: message),
-        (Message, "from_bytes", lambda message: message),
-        (Access, "connect", lambda self, address, **options: Client(address)),
     ]
     with spark(), ExitStack() as stack:
         for owner, name, value in seams:

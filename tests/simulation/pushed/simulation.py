@@ -21,7 +21,7 @@ from tests.simulation.pushed.producers import Ledger, Producer
 from tests.simulation.pushed.program import NAME, pipeline
 from tests.simulation.pushed.promises import Positions, Promise, Truth, told
 from tests.simulation.pushed.schedule import PushedSchedule
-from tests.simulation.pushed.wire import Endpoint
+from tests.simulation.pushed.wire import SimulatedEndpoint, simulated_environment
 from tests.simulation.pushed.world import PushedWorld
 from tests.simulation.simulation import DRIVERS, Outcome, SinkFailed, run_options
 from tests.simulation.storage import MemoryStore
@@ -61,7 +61,7 @@ class PushedSimulation:
             for batch in range(self.schedule.batches):
                 self._batch(batch, self.schedule.times[batch])
             if self.schedule.drains:
-                self._client(self.schedule.batches)
+                self._run_to_the_end(self.schedule.batches)
         finally:
             self.world.end()
         return self.outcome
@@ -86,7 +86,7 @@ class PushedSimulation:
             if self.world.chance("a user asks for results") < 0.05:
                 self._ask(batch)
 
-    def _client(self, batch: int) -> None:
+    def _run_to_the_end(self, batch: int) -> None:
         """Everything that was acknowledged arrives, if nothing goes wrong any more."""
         self.world.say("nothing goes wrong any more")
         # Ticks are short now: what is there is taken at once.
@@ -152,7 +152,14 @@ class PushedSimulation:
                 self.world.say(f"driver {self.outcome.drivers} starts with {tolerance}")
                 pipe = pipeline(self.schedule, tolerance)
                 identity = claim(self.store.below("afspark"), pipe.fingerprint(), pipe.settings())
-                engine = Coordinator(Context(), pipe, run_options(), identity, self.store)  # type: ignore[arg-type]
+                engine = Coordinator(
+                    Context(),  # type: ignore[arg-type]
+                    pipe,
+                    run_options(),
+                    identity,
+                    self.store,
+                    simulated_environment(),
+                )
                 engine.receivers.open(recorded_lanes(engine.store))
                 self.engine = engine
         return self.engine
@@ -191,7 +198,7 @@ class PushedSimulation:
 
     # --- producers and receivers ----------------------------------------------------------------------------
 
-    def _endpoint(self) -> Endpoint | None:
+    def _endpoint(self) -> SimulatedEndpoint | None:
         """The receiver that listens now."""
         return next((one for one in reversed(self.world.endpoints) if one.alive), None)
 
@@ -233,7 +240,7 @@ class PushedSimulation:
 
     def _nothing_waits(self) -> bool:
         endpoint = self._endpoint()
-        return endpoint is not None and not any(lane._lane.pending_entries for lane in endpoint.context.lanes.values())
+        return endpoint is not None and not any(lane.lane.pending_entries for lane in endpoint.context.lanes.values())
 
     # --- the sink -------------------------------------------------------------------------------------------
 

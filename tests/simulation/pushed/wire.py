@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
-from pyarrow import flight
 
-from afspark.errors import AfsparkError
-from afspark.push.receiver.call_context import CallContext
-from afspark.push.receiver.flight_endpoint import FlightEndpoint
-from afspark.push.receiver.lane_entries import LaneEntry, LaneItems
-from afspark.push.receiver.lane_service import LaneService
-from afspark.push.wire.batches import no_rows
-from afspark.push.wire.push_errors import to_flight
-from afspark.push.wire.worker_messages import Pull
+from afspark.push.receiver.calls import ReceiverCalls
+from afspark.push.receiver.log_writer import LogWriter, Planned
+from afspark.push.receiver.receiver_environment import ReceiverEnvironment
+from afspark.push.wire.messages import Message
+from afspark.push.wire.push_errors import ReceiverUnreachable
+from afspark.push.wire.security import Security
+from afspark.push.wire.transport import Headers
+from afspark.push.wire.worker_messages import EntryTag, Pull
 from afspark.store import Store
 from afspark.store.base import SubStore
 from afspark.store.outage import WaitingStore
@@ -31,38 +29,26 @@ def _here() -> PushedWorld:
     return here
 
 
-class Endpoint:
-    """Stands for `FlightEndpoint`: answers the same calls, without a socket."""
+class SimulatedEndpoint:
+    """Stands for `FlightEndpoint`: the receiver answers in the process of whoever calls."""
 
-    _act, _hello, _bye, _stream = (
-        FlightEndpoint._act,
-        FlightEndpoint._hello,
-        FlightEndpoint._bye,
-        FlightEndpoint._stream,
-    )
-
-    def __init__(self, context: CallContext, location: str, stats: Callable[[], dict[str, Any]], **_: Any) -> None:
-        self._hub, self._stats, self._empty = context, stats, no_rows(context.schema)
+    def __init__(self, calls: ReceiverCalls, location: str, security: Security, worker_secret: str) -> None:
+        self.calls, self.context = calls, calls.context
         here = _here()
         scheme, _, port = location.rpartition(":")
         self.port = int(port) or 7000 + len(here.endpoints)
         self.address = f"{scheme}:{self.port}"
         self.alive = True
-        self._written: dict[int, list[tuple[LaneEntry, LaneItems]]] = {}
+        self._written: dict[int, Planned] = {}
         here.endpoints.append(self)
 
-    @property
-    def context(self) -> CallContext:
-        return self._hub
+    def act(self, kind: str, message: Message | None) -> Any:
+        return self.calls.act(kind, message, lambda: True)
 
-    def act(self, kind: str, body: Any) -> Any:
-        return self._act(kind, body, lambda: True)  # type: ignore[misc, arg-type]
+    def pull(self, ticket: Pull) -> list[tuple[pa.RecordBatch, EntryTag]]:
+        return list(self.calls.pull(ticket, lambda: self.alive))
 
-    def get(self, message: Pull) -> list[tuple[pa.RecordBatch, Any]]:
-        handouts = self._hub.lane(message.lane).pull(message, lambda: self.alive)
-        return list(self._stream(handouts))  # type: ignore[misc, arg-type]
-
-    def shutdown(self) -> None:
+    def stop(self, timeout: float) -> None:
         self.alive = False
 
     def die(self) -> None:
@@ -70,34 +56,35 @@ class Endpoint:
         self.alive = False
         for number, planned in self._written.items():
             if _here().chance("a dead receiver's write lands") < 0.5:
-                log = self._hub.lanes[number]._log
-                assert log is not None
+                writer = self.context.lanes[number].writer
+                assert writer is not None
                 with _here().in_peace():
-                    log.append([record for _, record in planned])
+                    writer.log.append([record for _, record in planned])
         self._written = {}
 
     def work(self) -> None:
         """What the threads of its lanes do: write to the log in two moves, and delete what nobody needs."""
         here = _here()
-        for number, service in self._hub.lanes.items():
-            if service._log is None:
+        for number, service in self.context.lanes.items():
+            writer = service.writer
+            if writer is None:
                 continue
             planned = self._written.pop(number, None)
             if planned is None:
-                planned = service._lane.plan(here.now)
+                planned = writer.plan()
                 if planned and here.chance("a log write takes its time") < 0.4:
                     self._written[number] = planned
                     continue
             if planned:
-                self._write(service, planned)
+                self._write(writer, planned)
             elif here.chance("a receiver deletes") < 0.2:
-                service._delete()
+                writer.delete()
 
-    def _write(self, service: LaneService, planned: list[tuple[LaneEntry, LaneItems]]) -> None:
+    def _write(self, writer: LogWriter, planned: Planned) -> None:
         here = _here()
         here.receiver_at_work = True
         try:
-            service._write(planned)
+            writer.write(planned)
         except ReceiverKilled:
             self.alive = False
             here.dying = False
@@ -105,31 +92,21 @@ class Endpoint:
             here.receiver_at_work = False
 
 
-class Action(NamedTuple):
-    kind: str
-    body: Any
-
-
-#: What a worker's side of a lane takes from Flight. Messages go as they are: their bytes are another test's.
-FLIGHT = SimpleNamespace(Action=Action, Ticket=lambda message: message, FlightCallOptions=lambda **_: None)
-
-
-class Client:
-    """Stands for a Flight client: a call may never arrive, or its answer may not."""
+class SimulatedConnection:
+    """Stands for a connection over Flight: a call may never arrive, or its answer may not."""
 
     def __init__(self, address: str) -> None:
         self._address = address
 
-    def do_action(self, action: Action, options: None = None) -> list[Any]:
-        answer = self._called(action.kind, lambda endpoint: endpoint.act(action.kind, action.body))
-        return [SimpleNamespace(body=SimpleNamespace(to_pybytes=lambda: answer))]
+    def act(self, kind: str, message: Message | None, answer: type[Message], *, seconds: float) -> Any:
+        return self._called(kind, lambda endpoint: endpoint.act(kind, message))
 
-    def do_get(self, ticket: Pull, options: None = None) -> Reader:
-        return Reader(self._called("get", lambda endpoint: endpoint.get(ticket)))
+    def pull(self, ticket: Pull, *, seconds: float) -> Any:
+        return self._called("get", lambda endpoint: endpoint.pull(ticket))
 
     def close(self) -> None: ...
 
-    def _called(self, kind: str, call: Callable[[Endpoint], Any]) -> Any:
+    def _called(self, kind: str, call: Callable[[SimulatedEndpoint], Any]) -> Any:
         here = _here()
         here.point(f"call {kind}")
         here.now += here.call_seconds
@@ -137,24 +114,17 @@ class Client:
             here.live()
         found = [one for one in here.endpoints if one.address == self._address and one.alive]
         if not found:
-            raise flight.FlightUnavailableError("nobody answers")
-        try:
-            answer = call(found[-1])
-        except AfsparkError as error:
-            raise to_flight(error) from error
+            raise ReceiverUnreachable("Nobody answers.", address=self._address)
+        answer = call(found[-1])
         here.point(f"answer {kind}")
         if not found[-1].alive:
-            raise flight.FlightUnavailableError("it died before it could answer")
+            raise ReceiverUnreachable("It died before it could answer.", address=self._address)
         return answer
 
 
-class Reader:
-    def __init__(self, chunks: list[tuple[pa.RecordBatch, Any]]) -> None:
-        self._chunks = iter(chunks)
-
-    def read_chunk(self) -> Any:
-        data, tag = next(self._chunks)
-        return SimpleNamespace(data=data, app_metadata=tag)
+class SimulatedTransport:
+    def connect(self, address: str, *, root_certs: bytes | None, headers: Headers) -> SimulatedConnection:
+        return SimulatedConnection(address)
 
 
 class Condition:
@@ -201,14 +171,55 @@ class Idle:
         return False
 
 
-class AtOnce(Idle):
-    """Stands for a thread that has ended when it was started."""
+class OneThread:
+    """Stands for the threads of receivers: what would end by itself is done at once, loops are run by `work`."""
 
-    def __init__(self, *, target: Callable[..., Any], args: tuple[Any, ...] = (), **_: Any) -> None:
-        self._target, self._args = target, args
+    def lock(self) -> Any:
+        return Condition()
 
-    def start(self) -> None:
-        self._target(*self._args)
+    def condition(self, lock: object) -> Any:
+        return Condition()
+
+    def event(self) -> Any:
+        return Condition()
+
+    def start(self, work: Callable[[], object], name: str) -> None:
+        work()
+
+    def start_loop(self, work: Callable[[], object], name: str) -> Callable[[], None]:
+        return lambda: None
+
+
+class WorldClock:
+    """The clock of the host at work."""
+
+    def time(self) -> float:
+        return _here().wall()
+
+    def monotonic(self) -> float:
+        return world().now
+
+    def sleep(self, seconds: float) -> None:
+        _here().sleep(seconds)
+
+
+class NoExit:
+    """Stands for ``atexit``."""
+
+    def register(self, hook: Callable[[], object], /) -> None: ...
+
+    def unregister(self, hook: Callable[[], object], /) -> None: ...
+
+
+def simulated_environment() -> ReceiverEnvironment:
+    """What receivers in the world at work are given."""
+    return ReceiverEnvironment(
+        clock=WorldClock(),
+        threads=OneThread(),
+        listen=SimulatedEndpoint,
+        transport=SimulatedTransport(),
+        exits=NoExit(),
+    )
 
 
 class SlowWrite(Idle):

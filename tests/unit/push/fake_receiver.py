@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from afspark.push.wire.addresses import join_address
-from afspark.push.wire.messages import Ack, BatchTag, Bye, Hello, PutHeader, Welcome
+from afspark.push.wire.messages import Ack, BatchTag, Bye, Done, Hello, PutHeader, Welcome
 from afspark.push.wire.push_errors import NotAllowed, SchemaMismatch, to_flight
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -67,7 +67,7 @@ class FakeReceiver(flight.FlightServerBase):
         with self.lock:
             if action.type == "bye":
                 self.byes.append(Bye.from_bytes(action.body))
-                return []
+                return [Done().to_bytes()]
             hello = Hello.from_bytes(action.body)
             if hello.producer == "refused":
                 raise to_flight(NotAllowed("The token is wrong.", remedy="Give the right one."))

@@ -23,8 +23,8 @@ from afspark.push.wire.messages import (
     BYE,
     CONFIRM,
     HELLO,
-    SETTLE,
     STATS,
+    STOP_LOGGING,
     Allowance,
     BatchTag,
     Bye,
@@ -184,10 +184,10 @@ class Attacker:
             try:
                 with self._refused():
                     self._produce(client, rng)
-                with self._refused(), LaneClient(proxy.address, CLAIMED, **claim) as client:
-                    client.attach()
-                    client.pull({"x/00112233": 4})
-                    client.stop_logging({"x/00112233": 4})
+                with self._refused(), LaneClient(proxy.address, CLAIMED, **claim) as worker:
+                    worker.attach()
+                    worker.pull({"x/00112233": 4})
+                    worker.stop_logging({"x/00112233": 4})
             finally:
                 client.close()
 
@@ -217,7 +217,7 @@ class Attacker:
             HELLO: Hello("garbage", self._direct.session, ends).to_bytes(),
             BYE: Bye("garbage", f"{rng.getrandbits(64):016x}", ends).to_bytes(),
             ATTACH: Attach(*claim, positions={"x/00112233": 4}, allow=Allowance(10, 1.0)).to_bytes(),
-            SETTLE: StopLogging(*claim, positions={"x/00112233": 4}).to_bytes(),
+            STOP_LOGGING: StopLogging(*claim, positions={"x/00112233": 4}).to_bytes(),
             CONFIRM: Confirm(*claim, positions={"x/00112233": 4}).to_bytes(),
             STATS: b"",
             "": b"",
@@ -297,14 +297,14 @@ class Honest:
         client = Client(self._address, "honest", timeout=600)
         client.hello()
         stream = client.stream(SCHEMA)
-        with LaneClient(self._address, HONEST, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as client:
+        with LaneClient(self._address, HONEST, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as worker:
             positions: dict[str, int] = {}
             start = 0
             while not self._stop.wait(0.002):
                 batch = rows(start, 1 + start % 23)
                 stream.writer.write_with_metadata(batch, BatchTag(HONEST, start).to_bytes())
                 stream.ack_up_to(start + batch.num_rows, HONEST)
-                found = [entry for entry in client.pull(positions, wait=20.0) if self._is_mine(entry, client.id)]
+                found = [entry for entry in worker.pull(positions, wait=20.0) if self._is_mine(entry, client.id)]
                 if [(entry.start, entry.batch) for entry in found] != [(start, batch)]:
                     self.wrong.append(f"{start}: {[(entry.start, entry.end) for entry in found]} came back")
                     return
@@ -318,14 +318,14 @@ class Honest:
     def _sweep(self) -> None:
         """Takes what attacks brought into their lane: sound batches of mutants, never any of garbage."""
         positions: dict[str, int] = {}
-        with LaneClient(self._address, ATTACKED, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as client:
+        with LaneClient(self._address, ATTACKED, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as worker:
             while not self._stop.is_set():
-                for entry in client.pull(positions, wait=0.2):
+                for entry in worker.pull(positions, wait=0.2):
                     self._is_mine(entry, "")
                     positions[entry.producer] = max(entry.end, positions.get(entry.producer, 0))
                     self.mutants += 1
                 if len(positions) > 100:
-                    client.confirm(positions)
+                    worker.confirm(positions)
                     positions = {}
 
     def _is_mine(self, entry: Any, producer: str) -> bool:

@@ -121,7 +121,7 @@ def drive(folder: Path, port: int) -> Callable[[Callable[[], str], Callable[[Any
         patch.setattr(sparkless, "forked", zygote.run)
         rig = Rig(folder, Hosts({"a": 3, "b": 3}), patch, pipeline=pipeline(port))
         engine = rig.start()
-        engine.reception.open()
+        engine.receivers.open()
         query = Query(None, engine)  # type: ignore[arg-type]
         rows: dict[str, dict[str, float]] = {}
 
@@ -130,7 +130,7 @@ def drive(folder: Path, port: int) -> Callable[[Callable[[], str], Callable[[Any
             rows[str(batch)] = query.bounds("ones")
 
         hear()
-        say({"address": engine.reception.addresses()[0], "zygote": zygote.pid})
+        say({"address": engine.receivers.addresses()[0], "zygote": zygote.pid})
         while True:
             if hear() == "tick":
                 rig.go(1, deliver)
@@ -150,7 +150,7 @@ def facts(query: Query, rig: Rig) -> dict[str, Any]:
         "operators": sorted({entry["operator"] for entry in query.tolerance()}),
         "why": query.tolerance()[0]["why"],
         "inspected": {one.name: [dict(one.bounds or {}), one.lost_items] for one in found.operators},
-        "plan": [plan.items for plan in query._engine.reception._posts[SOURCE].plans],
+        "plan": [plan.items for plan in query._engine.receivers._hosts[SOURCE].plans],
     }
 
 

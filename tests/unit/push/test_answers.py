@@ -11,8 +11,8 @@ from pyarrow import flight
 from afspark.errors import UsageError
 from afspark.push.consumer.lane_client import LaneClient
 from afspark.push.producer.producer import Producer
+from afspark.push.receiver.calls import ReceiverCalls
 from afspark.push.receiver.directory import Directory
-from afspark.push.receiver.flight_endpoint import FlightEndpoint
 from afspark.push.receiver.limits import Limits
 from afspark.push.receiver.receiver import Receiver
 from afspark.push.wire.messages import HELLO
@@ -30,7 +30,7 @@ def broken(receive: Start, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[fli
         raise RuntimeError("a mistake in /a/path/of/this/host.py")
 
     receiver = receive()
-    monkeypatch.setattr(FlightEndpoint, "_act", fail)
+    monkeypatch.setattr(ReceiverCalls, "act", fail)
     directory = Directory(rows(0, 0).schema, fail, host="127.0.0.1", port=0)  # type: ignore[arg-type]
     clients = [flight.connect(address) for address in (receiver.address, directory.address)]
     yield clients
@@ -73,8 +73,8 @@ def test_an_ipv6_address_is_taken_everywhere(receive: Start) -> None:
         with Producer(address, "p", rows(0, 0).schema) as producer:
             producer.send(rows(0, 5))
         assert producer.counters.acknowledged == 5
-    with LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as client:
-        assert len(client.pull({})) == 6, "items and an end of each"
+    with LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as worker:
+        assert len(worker.pull({})) == 6, "items and an end of each"
     directory.shutdown()
     with pytest.raises(UsageError, match="brackets"):
         Producer("::1:7007", "p", rows(0, 0).schema)

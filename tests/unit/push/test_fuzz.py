@@ -31,8 +31,8 @@ def test_fuzzing_harms_nobody(tmp_path: Path) -> None:
         assert receiver.alive, (receiver.returncode, receiver.errors())
         assert not honest.wrong
         assert honest.rounds > 10
-        with LaneClient(receiver.address, 0, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as client:
-            stats = client.stats()
+        with LaneClient(receiver.address, 0, incarnation=HIGHEST, fence=HIGHEST, access=WORKERS) as worker:
+            stats = worker.stats()
         assert not outcome.unforeseen
         assert "internal" not in stats["refused"], receiver.errors()
         assert stats["refused"]["UnsoundBatch"] > 0

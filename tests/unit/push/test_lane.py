@@ -91,14 +91,14 @@ def test_a_failed_write_acknowledges_nothing_and_is_planned_again() -> None:
     assert write(lane) == [(A, 0), (A, 1)]
 
 
-def test_a_lowered_allowance_is_settled_at_once() -> None:
+def test_a_lowered_allowance_counts_at_once() -> None:
     lane = lane_of(10)
     send(lane, A, 0, 8)
     lane.allow = Allowance(5)
     assert write(lane) == [(A, 0)]
 
 
-def test_settling_entries_count_but_are_not_written() -> None:
+def test_entries_kept_out_of_the_log_count_but_are_not_written() -> None:
     lane = lane_of(10)
     send(lane, A, 0, 8)
     assert lane.stop_logging({A: 8}) is False
@@ -110,7 +110,7 @@ def test_settling_entries_count_but_are_not_written() -> None:
     assert lane.exposed == 0
 
 
-def test_settling_entries_over_a_lowered_allowance_hold_acknowledgements_until_they_are_confirmed() -> None:
+def test_entries_kept_out_over_a_lowered_allowance_hold_acknowledgements_until_they_are_confirmed() -> None:
     lane = lane_of(10)
     send(lane, A, 0, 8)
     lane.stop_logging({A: 8})
@@ -122,7 +122,7 @@ def test_settling_entries_over_a_lowered_allowance_hold_acknowledgements_until_t
     assert lane.acknowledge(0.0) == {B: 1}
 
 
-def test_settling_tells_of_entries_in_the_log_or_on_the_way_there() -> None:
+def test_stop_logging_tells_of_entries_in_the_log_or_on_the_way_there() -> None:
     lane = lane_of(0)
     send(lane, A, 0, 1)
     planned = lane.plan(0.0)
@@ -132,7 +132,7 @@ def test_settling_tells_of_entries_in_the_log_or_on_the_way_there() -> None:
     assert lane.stop_logging({A: 0}) is False
 
 
-def test_a_new_worker_takes_settling_back() -> None:
+def test_a_new_worker_has_entries_logged_again() -> None:
     lane = lane_of(10)
     send(lane, A, 0, 4)
     send(lane, A, 4, 4)
@@ -302,7 +302,7 @@ def test_sessions_that_only_end_wait_for_room_at_last() -> None:
     assert lane.has_room_to_end("another/s", 5)
 
 
-def test_the_last_mark_is_written_and_the_session_forgotten_when_all_is_drained() -> None:
+def test_the_last_mark_is_written_and_the_session_forgotten_when_all_is_taken() -> None:
     lane = lane_of(100)
     send(lane, A, 0, 5)
     entry = lane.mark(A, 5, 0.0, final=True)
@@ -315,7 +315,7 @@ def test_the_last_mark_is_written_and_the_session_forgotten_when_all_is_drained(
     assert A not in lane.sessions
 
 
-def test_a_session_that_is_drained_ends_without_a_mark() -> None:
+def test_a_session_of_which_all_is_taken_ends_without_a_mark() -> None:
     lane = lane_of(100)
     send(lane, A, 0, 5)
     lane.confirm({A: 5})

@@ -19,7 +19,7 @@ from afspark.push.consumer.lane_client import LaneClient
 from afspark.push.producer.producer import Producer
 from afspark.push.receiver.flight_endpoint import FlightEndpoint, sever
 from afspark.push.receiver.receiver import Receiver, ReceiverConfig
-from afspark.push.receiver.session_listing import tenure_name
+from afspark.push.receiver.session_listing import start_name
 from afspark.push.wire.push_errors import NotAllowed, PushError, ReceiverUnreachable, SchemaMismatch, SessionOver
 from afspark.push.wire.security import Security
 from afspark.store import open_store
@@ -58,7 +58,7 @@ def receive() -> Iterator[Callable[..., Receiver]]:
 
 
 class Worker:
-    """Drains a lane as a worker does, and keeps what it got; a number twice is an error."""
+    """Takes items off a lane as a worker does, and keeps what it got; a number twice is an error."""
 
     def __init__(self, address: str, lane: int) -> None:
         self.values: list[int] = []
@@ -75,18 +75,18 @@ class Worker:
         self._thread.join(30)
 
     def _run(self) -> None:
-        client = LaneClient(self._address, self._lane, incarnation=1, fence=1, access=WORKERS, timeout=5)
+        worker = LaneClient(self._address, self._lane, incarnation=1, fence=1, access=WORKERS, timeout=5)
         attached = False
         while not self._over.is_set():
             try:
                 if not attached:
-                    client.attach(self.positions)
+                    worker.attach(self.positions)
                     attached = True
-                self._take(client.pull(self.positions, wait=0.05))
+                self._take(worker.pull(self.positions, wait=0.05))
             except PushError:
                 attached = False
                 time.sleep(0.02)
-        client.close()
+        worker.close()
 
     def _take(self, pulled: list[Any]) -> None:
         for entry in pulled:
@@ -251,7 +251,7 @@ def test_a_session_that_is_over_is_not_continued_in_silence(receive: Callable[..
     assert soon(lambda: receiver.stats()["pending_items"] == 5)
     receiver.stop()
     # All sessions that were begun so far were listed, and are not listed any more.
-    receiver = receive(store=store, port=receiver.port, listed={0: {tenure_name(1): 2}})
+    receiver = receive(store=store, port=receiver.port, listed={0: {start_name(1): 2}})
     with pytest.raises(SessionOver) as caught:
         busy.flush(30)
     assert caught.value.items == 5 and caught.value.lost.lanes == {0: (0, 5)}

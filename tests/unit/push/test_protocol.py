@@ -42,16 +42,16 @@ class Worker:
         self.positions: dict[str, int] = {}
 
     def take(self, receiver: Receiver) -> None:
-        with LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as client:
-            client.attach(self.positions)
-            for entry in client.pull(self.positions):
+        with LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as worker:
+            worker.attach(self.positions)
+            for entry in worker.pull(self.positions):
                 at = self.positions.get(entry.producer, 0)
                 if entry.start > at:
                     self.missing.append((at, entry.start))
                 if entry.batch is not None and entry.end > at:
                     self.numbers += entry.batch.slice(max(0, at - entry.start)).column(0).to_pylist()
                 self.positions[entry.producer] = max(at, entry.end)
-            client.confirm(self.positions)
+            worker.confirm(self.positions)
 
 
 def test_the_client_of_the_page_is_counted_once_although_the_receiver_dies(receive: Start, client_class: Any) -> None:
@@ -108,13 +108,13 @@ def test_a_stream_whose_acknowledgements_went_elsewhere_does_not_end_well(receiv
     client = OwnClient(receiver.address)
     stream = client.stream()
     stream.send(0, 5)
-    with LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as client:
-        assert [entry.end for entry in client.pull({client.id: 0}, wait=20)] == [5]
+    with LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as worker:
+        assert [entry.end for entry in worker.pull({client.id: 0}, wait=20)] == [5]
         other = client.again(receiver.address).stream()
         stream.end()
         assert stream.reader.read() is None, "nothing more comes"
         with pytest.raises((flight.FlightError, pa.ArrowException, OSError)) as caught:
             stream.close()
         assert isinstance(from_flight(caught.value, ""), ReceiverStopped)
-        client.confirm({client.id: 5})
+        worker.confirm({client.id: 5})
         other.ack_up_to(5)

@@ -61,12 +61,12 @@ def test_a_batch_is_acknowledged_before_anybody_reads_it(receive: Start) -> None
     stream = client.stream()
     stream.send(0, 5)
     assert stream.ack().end == 5
-    client = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
-    (entry,) = client.pull({})
+    worker = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
+    (entry,) = worker.pull({})
     assert (entry.producer, entry.start, entry.end, entry.logged) == (client.id, 0, 5, False)
     assert entry.batch is not None and entry.batch.equals(rows(0, 5))
-    client.confirm({client.id: 5})
-    assert client.pull({}) == []
+    worker.confirm({client.id: 5})
+    assert worker.pull({}) == []
     assert receiver.stats()["pending_bytes"] == 0
 
 
@@ -82,8 +82,8 @@ def test_beyond_the_allowance_no_acknowledgement_comes_before_the_log_is_written
     # During the write: another producer waits, a worker does not.
     two.send(0, 20)
     two.send(20, 20)
-    client = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
-    eventually(lambda: len(client.pull({})) == 4)
+    worker = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
+    eventually(lambda: len(worker.pull({})) == 4)
     time.sleep(0.1)
     assert receiver.stats()["acknowledged"] == 10
     assert log_of(store) == []
@@ -91,7 +91,7 @@ def test_beyond_the_allowance_no_acknowledgement_comes_before_the_log_is_written
     one.ack_up_to(11)
     two.ack_up_to(40)
     eventually(lambda: len(log_of(store)) == 2)  # one for both waiting batches
-    assert all(entry.logged for entry in client.pull({}))
+    assert all(entry.logged for entry in worker.pull({}))
     assert lane_stats(receiver)["exposed_items"] == 0
 
 
@@ -102,8 +102,8 @@ def test_an_allowance_is_lowered_by_a_pull(receive: Start) -> None:
     stream.send(0, 50)
     stream.ack_up_to(50)
     assert log_of(store) == []
-    client = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
-    client.pull({}, allow=Allowance(49))
+    worker = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
+    worker.pull({}, allow=Allowance(49))
     eventually(lambda: len(log_of(store)) == 1)
 
 
@@ -141,12 +141,12 @@ def test_acknowledgements_can_wait_for_the_worker(receive: Start) -> None:
     stream = client.stream()
     stream.send(0, 5)
     stream.send(5, 5)
-    client = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
-    eventually(lambda: len(client.pull({}, wait=1)) == 2)
+    worker = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
+    eventually(lambda: len(worker.pull({}, wait=1)) == 2)
     assert receiver.stats()["acknowledged"] == 0
-    client.pull({client.id: 5})
+    worker.pull({client.id: 5})
     assert stream.ack().end == 5
-    client.confirm({client.id: 10})
+    worker.confirm({client.id: 10})
     assert stream.ack().end == 10
 
 
@@ -156,10 +156,10 @@ def test_the_end_of_a_stream_waits_for_its_acknowledgements(receive: Start) -> N
     stream = client.stream()
     stream.send(0, 5)
     stream.end()
-    client = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
-    eventually(lambda: len(client.pull({}, wait=1)) == 1)
+    worker = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
+    eventually(lambda: len(worker.pull({}, wait=1)) == 1)
     time.sleep(0.2)
-    client.confirm({client.id: 5})
+    worker.confirm({client.id: 5})
     assert stream.ack().end == 5
     assert stream.reader.read() is None
 
@@ -179,8 +179,8 @@ def test_resent_batches_are_dropped_and_acknowledged_again(receive: Start) -> No
     assert stream.ack().end == 5
     stream.send(5, 2)
     stream.ack_up_to(7)
-    client = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
-    assert [(entry.start, entry.end) for entry in client.pull({})] == [(0, 5), (5, 7)]
+    worker = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
+    assert [(entry.start, entry.end) for entry in worker.pull({})] == [(0, 5), (5, 7)]
     assert receiver.stats()["duplicates"] == 5
 
 
@@ -221,8 +221,8 @@ def test_a_restart_brings_back_what_was_logged_and_shows_what_was_not(receive: S
     stream = again.stream()
     stream.send(23, 2)
     stream.ack_up_to(25)
-    client = LaneClient(second.address, 0, incarnation=1, fence=2, access=second.worker_access)
-    logged, punctuation, mark, fresh = client.pull({})
+    worker = LaneClient(second.address, 0, incarnation=1, fence=2, access=second.worker_access)
+    logged, punctuation, mark, fresh = worker.pull({})
     assert logged.logged and logged.batch is not None and logged.batch.equals(rows(0, 15))
     assert (punctuation.punctuation, punctuation.start, punctuation.end) == (PunctuationMark(time=1.5), 15, 16)
     assert mark.mark and (mark.start, mark.end) == (23, 23), "16 to 22 were acknowledged and are lost"
@@ -250,10 +250,10 @@ def test_the_log_is_truncated_behind_the_worker(receive: Start) -> None:
         stream.send(start, 10)
         stream.ack_up_to(start + 10)
     assert len(log_of(store)) == 5
-    client = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
-    client.confirm({client.id: 30})
+    worker = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
+    worker.confirm({client.id: 30})
     eventually(lambda: len(log_of(store)) == 2)
-    assert len(client.pull({})) == 2
+    assert len(worker.pull({})) == 2
 
 
 def test_a_session_ends_durably(receive: Start) -> None:
@@ -279,12 +279,12 @@ def test_a_plain_client_needs_no_numbers(receive: Start) -> None:
     stream.close()
     found = []
     for lane in (0, 3):
-        client = LaneClient(receiver.address, lane, incarnation=1, fence=1, access=receiver.worker_access)
-        entries = client.pull({})
+        worker = LaneClient(receiver.address, lane, incarnation=1, fence=1, access=receiver.worker_access)
+        entries = worker.pull({})
         assert [entry.start for entry in entries] == [0, 10, 20] and entries[-1].mark
         found += [number for entry in entries if entry.batch for number in entry.batch.column(0).to_pylist()]
-        client.confirm({entries[-1].producer: 20})
-        assert client.pull({}) == []
+        worker.confirm({entries[-1].producer: 20})
+        assert worker.pull({}) == []
         assert lane_stats(receiver, lane)["sessions"] == []
     assert sorted(found) == list(range(40))
 
@@ -304,11 +304,11 @@ def test_memory_is_bounded_and_nothing_is_dropped(receive: Start) -> None:
     thread = threading.Thread(target=produce)
     thread.start()
     eventually(lambda: lane_stats(receiver)["blocked_producers"] == 1)
-    client = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
+    worker = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     position, numbers = 0, []
     while position < total * 100:
         assert receiver.stats()["pending_bytes"] <= 100_000
-        for entry in client.pull({client.id: position}, max_bytes=20_000, wait=5):
+        for entry in worker.pull({client.id: position}, max_bytes=20_000, wait=5):
             assert entry.start == position and entry.batch is not None
             numbers += entry.batch.column(0).to_pylist()
             position = entry.end
@@ -436,13 +436,13 @@ def test_many_producers_on_one_lane_keep_their_order_and_the_promise(receive: St
     watcher = threading.Thread(target=watch)
     for thread in [watcher, *threads]:
         thread.start()
-    client = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
+    worker = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     positions: dict[str, int] = {}
     while sum(positions.values()) < 4 * 600:
-        for entry in client.pull(positions, max_bytes=5000, wait=1):
+        for entry in worker.pull(positions, max_bytes=5000, wait=1):
             assert entry.start == positions.get(entry.producer, 0)
             positions[entry.producer] = entry.end
-    client.confirm(positions)
+    worker.confirm(positions)
     for thread in threads:
         thread.join()
     done.set()
@@ -456,11 +456,11 @@ def test_idle_sessions_make_room_for_new_producers(receive: Start) -> None:
     busy = Client(receiver.address, "busy").stream()
     busy.send(0, 1)
     busy.ack_up_to(1)
-    client = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
+    worker = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     for number in range(5):
         visitor = Client(receiver.address, f"visitor {number}")
         visitor.hello()
-        client.confirm({visitor.id: 0})
+        worker.confirm({visitor.id: 0})
     assert receiver.stats()["producers"] == 2
 
 

@@ -50,8 +50,8 @@ def receiver(receive: Start) -> Iterator[Receiver]:
     yield receiver
     honest.send(10, 10)
     honest.ack_up_to(20)
-    client = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
-    mine = [entry for entry in client.pull({}) if entry.producer.startswith("honest")]
+    worker = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
+    mine = [entry for entry in worker.pull({}) if entry.producer.startswith("honest")]
     assert [entry.start for entry in mine] == [0, 10]
 
 
@@ -265,8 +265,8 @@ def test_who_may_send_may_not_act_as_a_worker(receive: Start, secrets_folder: Pa
     for use in (worker.hello, lambda: worker.stream(command=b"").close()):
         with pytest.raises(flight.FlightUnauthenticatedError):
             use()
-    with LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as client:
-        assert [entry.end for entry in client.pull({})] == [5], "nobody has locked it out or confirmed anything"
+    with LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as worker:
+        assert [entry.end for entry in worker.pull({})] == [5], "nobody has locked it out or confirmed anything"
     assert "the secret" not in repr(receiver.worker_access)
 
 
@@ -279,21 +279,21 @@ def test_tls_with_a_certificate_from_a_file(receive: Start, secrets_folder: Path
     receiver = receive(host="0.0.0.0", security=security)
     address = f"grpc+tls://localhost:{receiver.port}"
     access = receiver.worker_access
-    with LaneClient(address, 0, incarnation=1, fence=1, access=access) as client:
-        assert client.attach().positions == {}
+    with LaneClient(address, 0, incarnation=1, fence=1, access=access) as worker:
+        assert worker.attach().positions == {}
     for wrong in (Access(worker_secret=access.worker_secret), Access(root_certs_file=access.root_certs_file)):
         with (
-            LaneClient(address, 0, incarnation=1, fence=1, access=wrong) as client,
+            LaneClient(address, 0, incarnation=1, fence=1, access=wrong) as worker,
             pytest.raises(AfsparkError) as caught,
         ):
-            client.attach()
+            worker.attach()
         assert isinstance(caught.value, ReceiverUnreachable | NotAllowed)
     with pytest.raises(flight.FlightError):
         Client(f"grpc://localhost:{receiver.port}").act(HELLO, Hello("p").to_bytes())
 
 
 def test_sessions_that_end_leave_nothing_behind(receiver: Receiver) -> None:
-    client = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
+    worker = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     for number in range(20):
         client = Client(receiver.address, f"short {number}")
         client.hello()
@@ -302,7 +302,7 @@ def test_sessions_that_end_leave_nothing_behind(receiver: Receiver) -> None:
         stream.end()
         stream.close()
         client.bye({})
-        client.confirm({client.id: 0})
+        worker.confirm({client.id: 0})
         client.close()
     (left,) = receiver.stats()["lanes"]["0"]["sessions"]
     assert left.startswith("honest/")
@@ -336,8 +336,8 @@ def test_what_a_producer_says_was_acknowledged_is_not_believed_without_proof(
     with pytest.raises((flight.FlightError, pa.ArrowException)) as caught:
         said(client)
     assert type(from_flight(caught.value, "")) is kind
-    with LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as client:
-        mine = [(entry.start, entry.end) for entry in client.pull({}) if entry.producer.startswith("rogue")]
+    with LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access) as worker:
+        mine = [(entry.start, entry.end) for entry in worker.pull({}) if entry.producer.startswith("rogue")]
     assert sorted(set(mine)) in ([(0, 5)], [(0, 0), (0, 5)]), "nothing is missing"
 
 
@@ -366,17 +366,17 @@ def test_streams_that_never_send_are_limited(receiver: Receiver) -> None:
 
 
 def test_pulls_that_wait_are_limited(receiver: Receiver) -> None:
-    client = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
+    worker = LaneClient(receiver.address, 0, incarnation=1, fence=1, access=receiver.worker_access)
     everything = {receiver.stats()["lanes"]["0"]["sessions"][0]: 1000}
     waiting = [
-        threading.Thread(target=client.pull, args=({},), kwargs={"after": everything, "wait": 2.0}) for _ in range(64)
+        threading.Thread(target=worker.pull, args=({},), kwargs={"after": everything, "wait": 2.0}) for _ in range(64)
     ]
     for thread in waiting:
         thread.start()
 
     def is_refused() -> bool:
         try:
-            client.pull({}, after=everything, wait=0.0)
+            worker.pull({}, after=everything, wait=0.0)
         except LimitExceeded as error:
             return error.limit == "pulls"
         return False
@@ -384,7 +384,7 @@ def test_pulls_that_wait_are_limited(receiver: Receiver) -> None:
     eventually(is_refused)
     for thread in waiting:
         thread.join()
-    assert client.pull({}, after=everything) == []
+    assert worker.pull({}, after=everything) == []
 
 
 def test_a_long_reason_arrives(receive: Start) -> None:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from afspark.errors import CheckpointError
-from afspark.push.receiver.sessions import Sessions, born, session_key
+from afspark.push.receiver.sessions import Sessions, session_key, start_and_number
 from afspark.push.wire.push_errors import UnknownSession, Unproven
 from tests.property.store.faulty_store import MemoryStore
 
@@ -21,10 +21,10 @@ def test_a_later_receiver_believes_what_an_earlier_one_has_given_out() -> None:
     second.check_receipts(
         producer, {0: 57, 3: 4}, {0: first.receipt(producer, 0, 57), 3: first.receipt(producer, 3, 4)}
     )
-    assert born(producer) == (first.restarts, 0)
-    assert born(f"sensor/{first.begin('sensor')}") == (first.restarts, 1)
-    assert born(f"sensor/{second.begin('sensor')}") == (second.restarts, 0)
-    assert first.restarts != second.restarts
+    assert start_and_number(producer) == (first.start, 0)
+    assert start_and_number(f"sensor/{first.begin('sensor')}") == (first.start, 1)
+    assert start_and_number(f"sensor/{second.begin('sensor')}") == (second.start, 0)
+    assert first.start != second.start
 
 
 def test_nobody_else_can_make_a_session() -> None:
@@ -62,12 +62,12 @@ def test_a_receipt_is_good_for_one_session_lane_and_end() -> None:
         assert (caught.value.producer, caught.value.lane, caught.value.end) == (producer, lane, end)
 
 
-def test_receivers_that_start_at_the_same_moment_have_different_tenures() -> None:
+def test_receivers_that_start_at_the_same_moment_have_different_numbers() -> None:
     store = MemoryStore()
     session_key(store)
     with ThreadPoolExecutor(4) as pool:
-        tenures = list(pool.map(lambda _: Sessions.open(store).restarts, range(40)))
-    assert len(set(tenures)) == 40
+        starts = list(pool.map(lambda _: Sessions.open(store).start, range(40)))
+    assert len(set(starts)) == 40
     assert len(store.list("tenures")) < 40, "only the highest has to be kept"
 
 

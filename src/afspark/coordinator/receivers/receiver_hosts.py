@@ -19,6 +19,7 @@ from afspark.errors import WorkerFailed
 from afspark.push.consumer.certificates import check_certificate, check_reachable
 from afspark.push.consumer.lane_client import LaneClient
 from afspark.push.receiver.directory import Directory
+from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.push.receiver.receiver_process import ReceiverPlan, ReceiverProcess, item_log
 from afspark.push.receiver.sessions import session_key
 from afspark.push.wire.announcements import Announced, announced
@@ -45,9 +46,16 @@ class ReceiverHosts(ABC):
     """The receivers of one source. ``access``: what workers show them."""
 
     def __init__(
-        self, sc: SparkContext, plans: Sequence[ReceiverPlan], store: Store, access: Access, listed: Listed
+        self,
+        sc: SparkContext,
+        plans: Sequence[ReceiverPlan],
+        store: Store,
+        access: Access,
+        listed: Listed,
+        environment: ReceiverEnvironment,
     ) -> None:
         self.sc, self.plans, self.store, self.access, self.listed = sc, plans, store, access, listed
+        self.environment = environment
 
     #: hosts on which they take task slots
     homes: list[str] = []  # noqa: RUF012 (each kind sets its own)
@@ -89,7 +97,7 @@ class DriverReceivers(ReceiverHosts):
     """In this process."""
 
     def open(self) -> None:
-        self._processes = [ReceiverProcess(self._plan(plan), self.store) for plan in self.plans]
+        self._processes = [ReceiverProcess(self._plan(plan), self.store, self.environment) for plan in self.plans]
         try:
             for process in self._processes:
                 process.open()

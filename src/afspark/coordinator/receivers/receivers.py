@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from afspark.graph.pipeline import Pipeline
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.push.receiver.limits import Limits
+from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.push.receiver.receiver_process import ReceiverPlan
 from afspark.push.wire.security import Security, new_secret
 from afspark.sources import Chunk, Pushed
@@ -34,10 +36,20 @@ Lanes = dict[int, dict[str, int]]
 
 
 class Receivers:
-    """All pushed sources of one query. ``positions``: by source and lane, as of the last committed batch."""
+    """All pushed sources of one query. ``positions``: by source and lane, as of the last committed batch.
 
-    def __init__(self, sc: SparkContext, pipeline: Pipeline, folders: Mapping[str, Store]) -> None:
+    ``environment``: of the receivers in this process, and how workers reach them.
+    """
+
+    def __init__(
+        self,
+        sc: SparkContext,
+        pipeline: Pipeline,
+        folders: Mapping[str, Store],
+        environment: ReceiverEnvironment | None = None,
+    ) -> None:
         self._sc, self._pipeline, self._folders = sc, pipeline, folders
+        self._environment = environment or ReceiverEnvironment()
         self._hosts: dict[str, ReceiverHosts] = {}
         self._intensity = Intensity()
         self.positions: dict[str, Lanes] = {}
@@ -59,7 +71,8 @@ class Receivers:
             plans = receiver_plans(source, reader, self._pipeline, secret)
             kind = DriverReceivers if source.where == "driver" else ExecutorReceivers
             listed = partial(self._listed, name)
-            receiver_hosts = kind(self._sc, plans, self._folders[name], source.access(secret), listed)
+            access = replace(source.access(secret), transport=self._environment.transport)
+            receiver_hosts = kind(self._sc, plans, self._folders[name], access, listed, self._environment)
             try:
                 receiver_hosts.open()
             except BaseException:

@@ -24,12 +24,12 @@ class Sequence:
     def __init__(self) -> None:
         self._reached: int | None = None
         self._missing = 0
-        self._settled = 0
+        self._counted = 0
         self.hits = 0
 
     @property
     def lost(self) -> int:
-        return self._settled + max(0, self._missing)
+        return self._counted + max(0, self._missing)
 
     def take(self, number: int, count: int | None) -> None:
         """A message with that number came, with ``count`` of what is numbered in it; None if nobody knows."""
@@ -37,7 +37,7 @@ class Sequence:
         if self._reached is not None:
             gap = (number - self._reached + MODULUS // 2) % MODULUS - MODULUS // 2
         if self._reached is None or count is None or not -MOST_BACK <= gap <= MOST_AHEAD:
-            self._settled, self._missing = self.lost, 0
+            self._counted, self._missing = self.lost, 0
             self._reached = None if count is None else (number + count) % MODULUS
             return
         advance = max(0, gap + count)

@@ -1,16 +1,14 @@
-"""The worker's side of a lane: attach, pull, settle, confirm."""
+"""The worker's side of a lane: it attaches, pulls entries, has logging stopped, and confirms."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 import pyarrow as pa
-from pyarrow import flight
 
-from afspark.push.wire.messages import ATTACH, CONFIRM, SETTLE, STATS, Allowance, Message, Positions, PunctuationMark
-from afspark.push.wire.push_errors import from_flight
+from afspark.push.wire.messages import ATTACH, CONFIRM, STATS, STOP_LOGGING, Allowance, Positions, PunctuationMark
 from afspark.push.wire.security import Access
 from afspark.push.wire.worker_messages import (
     NO_BACKUP,
@@ -20,18 +18,11 @@ from afspark.push.wire.worker_messages import (
     Confirm,
     Confirmed,
     EntryTag,
+    LoggingStopped,
     Pull,
-    Settled,
+    Stats,
     StopLogging,
 )
-
-_CHANNEL = [
-    # A receiver that was restarted is found again at once.
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.use_local_subchannel_pool", 1),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +48,11 @@ class Pulled:
 
 
 class LaneClient:
-    """A connection of one worker to the lane it drains. Calls raise `PushError`; none is repeated by itself.
+    """A connection of one worker to its lane. Calls raise `PushError`; none is repeated by itself.
 
     `Superseded`: a newer incarnation has the lane, or another process of the same one (``owner``) that has attached
-    since. `ReceiverUnreachable`: the receiver does not answer within
-    ``timeout`` seconds beyond what the call waits for on purpose.
+    since. `ReceiverUnreachable`: the receiver does not answer within ``timeout`` seconds beyond what the call waits
+    for on purpose.
     """
 
     def __init__(
@@ -75,16 +66,14 @@ class LaneClient:
         access: Access | None = None,
         timeout: float = 30.0,
     ) -> None:
-        access = access or Access()
-        self._address = address
         self._claim = (lane, incarnation, fence, owner)
         self._timeout = timeout
-        self._headers = access.headers()
-        self._client = access.connect(address, generic_options=_CHANNEL)
+        self._connection = (access or Access()).connect(address)
 
     def attach(self, positions: Positions | None = None, allow: Allowance | None = None) -> Attached:
-        """Takes the lane over from older incarnations. What the receiver knows to be confirmed on it."""
-        return Attached.from_bytes(self._act(ATTACH, Attach(*self._claim, positions=positions, allow=allow)))
+        """What the receiver knows to be confirmed on the lane, which is taken over from older incarnations."""
+        message = Attach(*self._claim, positions=positions, allow=allow)
+        return self._connection.act(ATTACH, message, Attached, seconds=self._timeout)
 
     def pull(
         self,
@@ -110,27 +99,24 @@ class LaneClient:
             allow=allow,
             durable=durable,
         )
-        try:
-            reader = self._client.do_get(flight.Ticket(ticket.to_bytes()), self._options(wait))
-            return _read(reader)
-        except (pa.ArrowException, OSError) as error:
-            raise from_flight(error, self._address) from error
+        return [_pulled(batch, tag) for batch, tag in self._connection.pull(ticket, seconds=wait + self._timeout)]
 
     def stop_logging(self, positions: Positions) -> bool:
-        """What is below the positions becomes final now, and is not logged any more; whether some of it is."""
-        return Settled.from_bytes(self._act(SETTLE, StopLogging(*self._claim, positions=positions))).logged
+        """Whether the receiver has logged any item below the positions. It logs none of them from now on."""
+        message = StopLogging(*self._claim, positions=positions)
+        return self._connection.act(STOP_LOGGING, message, LoggingStopped, seconds=self._timeout).logged
 
     def confirm(self, positions: Positions, durable: BackupNumber = NO_BACKUP) -> Confirmed:
-        """What is below the positions is final: the receiver forgets it, and says which of them need not be kept."""
+        """Which positions need not be kept any more. The receiver forgets what is below them: it is final."""
         message = Confirm(*self._claim, positions=positions, durable=durable)
-        return Confirmed.from_bytes(self._act(CONFIRM, message))
+        return self._connection.act(CONFIRM, message, Confirmed, seconds=self._timeout)
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> Mapping[str, Any]:
         """The receiver's counters."""
-        return json.loads(self._act(STATS, None))
+        return self._connection.act(STATS, None, Stats, seconds=self._timeout).counters
 
     def close(self) -> None:
-        self._client.close()
+        self._connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -138,26 +124,7 @@ class LaneClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _act(self, kind: str, message: Message | None) -> bytes:
-        action = flight.Action(kind, b"" if message is None else message.to_bytes())
-        try:
-            (result,) = self._client.do_action(action, self._options(0.0))
-        except (pa.ArrowException, OSError) as error:
-            raise from_flight(error, self._address) from error
-        return result.body.to_pybytes()
 
-    def _options(self, wait: float) -> flight.FlightCallOptions:
-        return flight.FlightCallOptions(timeout=wait + self._timeout, headers=self._headers)
-
-
-def _read(reader: Any) -> list[Pulled]:
-    pulled: list[Pulled] = []
-    while True:
-        try:
-            chunk = reader.read_chunk()
-        except StopIteration:
-            return pulled
-        tag = EntryTag.from_bytes(chunk.app_metadata)
-        has_items = tag.punctuation is None and not tag.mark
-        batch = chunk.data if has_items else None
-        pulled.append(Pulled(tag.producer, tag.start, batch, tag.logged, tag.punctuation, tag.mark))
+def _pulled(batch: pa.RecordBatch, tag: EntryTag) -> Pulled:
+    has_items = tag.punctuation is None and not tag.mark
+    return Pulled(tag.producer, tag.start, batch if has_items else None, tag.logged, tag.punctuation, tag.mark)

@@ -27,10 +27,22 @@ import pyarrow as pa
 
 from afspark.errors import AfsparkError, UsageError
 from afspark.push.latency import Latencies
-from afspark.push.producer.link import Dial, PutConnection, found_by, may_pass, say_bye, say_hello, short_reason
+from afspark.push.producer.link import CALL_SECONDS, Dial, PutConnection, found_by, may_pass, why_away
 from afspark.push.producer.unacked import Lost, NotAcknowledged, Piece, Unacked
 from afspark.push.wire.batches import no_rows
-from afspark.push.wire.messages import Ack, Bye, Ends, Hello, PunctuationMark, PutHeader, Receipts, Welcome
+from afspark.push.wire.messages import (
+    BYE,
+    HELLO,
+    Ack,
+    Bye,
+    Done,
+    Ends,
+    Hello,
+    PunctuationMark,
+    PutHeader,
+    Receipts,
+    Welcome,
+)
 from afspark.push.wire.push_errors import (
     LimitExceeded,
     PushError,
@@ -195,7 +207,7 @@ class Producer:
             raise error
 
     def abort(self) -> Lost:
-        """Ends at once; what was never acknowledged. Nothing is sent afterwards."""
+        """What was never acknowledged. The producer ends at once, and sends nothing afterwards."""
         with self._changed:
             self._aborted = True
             self._queue.clear()
@@ -323,8 +335,8 @@ class Producer:
             try:
                 self._connected()
                 break
-            except (pa.ArrowException, OSError, AfsparkError) as error:
-                told = self._dial.error(error)
+            except AfsparkError as error:
+                told = error
                 if self._begins_anew(told):
                     continue
             except Exception as error:  # noqa: BLE001 - a thread that dies silently would hang its callers
@@ -358,11 +370,12 @@ class Producer:
         lost = self._unacked.lost()
         if may_pass(error):
             kept = f"; {lost.items} items are unacknowledged" if lost.items else ""
+            reason, remedy = why_away(error)
             error = ReceiverUnreachable(
-                f"The receiver at {self._dial.address} could not be reached for {away:.0f} s "
-                f"({short_reason(error)}){kept}.",
-                remedy="Check that it runs and that address, token and certificates are right.",
+                f"The receiver at {self._dial.address} could not be reached for {away:.0f} s ({reason}){kept}.",
+                remedy=remedy,
                 address=self._dial.address,
+                reason=reason,
             )
         error.fields |= {"items": lost.items, "lost": lost}
         self._failure = error
@@ -370,18 +383,15 @@ class Producer:
 
     def _connected(self) -> None:
         """From hello to good-bye on one connection; returns when the producer is over, else raises."""
-        client = found_by(self._dial, self._header.producer).open()
-        try:
-            self._resume(say_hello(client, self._dial, Hello(*self._standing())))
+        with found_by(self._dial, self._header.producer).open() as connection:
+            self._resume(connection.act(HELLO, Hello(*self._standing()), Welcome, seconds=CALL_SECONDS))
             take, header = partial(self._take, self._unacked), PutHeader(*self._standing())
-            stream = PutConnection(client, self._dial, header, self.schema, acknowledged=take, ended=self._notify)
+            stream = PutConnection(connection, header, self.schema, acknowledged=take, ended=self._notify)
             if self._write_until_closed(stream):
                 stream.finish()
-                say_bye(client, self._dial, Bye(*self._standing()))
+                connection.act(BYE, Bye(*self._standing()), Done, seconds=CALL_SECONDS)
             else:
                 stream.drop()
-        finally:
-            client.close()
 
     def _standing(self) -> tuple[str, str, Ends, Receipts]:
         with self._changed:

@@ -137,7 +137,7 @@ class Unacked:
         return any(each.order == piece.order for each in self._pieces.get(piece.lane, ()))
 
     def acknowledge(self, lane: int, end: int, receipt: str = "") -> list[Piece]:
-        """Forgets what is below ``end`` on that lane; what was forgotten."""
+        """The pieces below ``end`` of that lane, which are forgotten."""
         if end > self._next.get(lane, 0):
             raise WireError(f"Lane {lane} acknowledged {end}, but {self._next.get(lane, 0)} were sent.", what="end")
         released: list[Piece] = []

@@ -69,7 +69,7 @@ class Acks:
                 self._changed.notify_all()
 
     def wait(self, seconds: float) -> bool:
-        """Waits until everything expected was sent, or nothing more can be; whether everything was."""
+        """Whether everything expected was sent; waits for it, unless nothing more can be sent."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._is_done(), seconds)
             return self._is_done()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from afspark.push.receiver.lane_service import GLANCE_SECONDS, LaneService
+from afspark.clock import Clock
+from afspark.push.receiver.lane_service import LaneService
+from afspark.push.receiver.lane_signals import GLANCE_SECONDS
 from afspark.push.receiver.limits import Limits
 from afspark.push.receiver.producer_registry import Registry
 from afspark.push.receiver.sessions import Sessions
@@ -29,7 +30,8 @@ class CallContext:
     sessions: Sessions
     limits: Limits
     unacked: float
-    stopping: threading.Event = field(default_factory=threading.Event)
+    clock: Clock
+    stopping: threading.Event
     refused: Counter[str] = field(default_factory=Counter)
     _turn: int = 0
     _streams: int = 0
@@ -55,7 +57,7 @@ class CallContext:
             return sorted(self.lanes)[self._turn % len(self.lanes)]
 
     def enter(self, said: Hello) -> str:
-        """Lets a producer's session in, a new one if it has no name yet; its name.
+        """The name of a producer's session, which is let in; it is a new one if the producer has named none.
 
         `UnknownSession` and `SessionOver` if it is not to be continued here; `Unproven` if it says that more was
         acknowledged than this receiver knows, and cannot prove it.
@@ -106,7 +108,7 @@ class CallContext:
 
     def pause(self, seconds: float, alive: Callable[[], bool]) -> None:
         """Waits that long; `ReceiverStopped` if the receiver stops or the caller goes away meanwhile."""
-        deadline = time.monotonic() + seconds
-        while (remaining := deadline - time.monotonic()) > 0:
+        deadline = self.clock.monotonic() + seconds
+        while (remaining := deadline - self.clock.monotonic()) > 0:
             if self.stopping.wait(min(remaining, GLANCE_SECONDS)) or not alive():
                 raise ReceiverStopped("The receiver stops, or the call was given up.")

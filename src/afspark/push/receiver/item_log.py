@@ -46,7 +46,7 @@ class ItemLog:
         self._next = 0
         # A writer that was replaced and does not know it must not overwrite objects of its successor.
         self._token = secrets.token_hex(4)
-        self._reign = LogOwnership(store, lane)
+        self._ownership = LogOwnership(store, lane)
 
     def append(self, records: Sequence[LaneItems]) -> list[str]:
         """Makes records durable; for each the name of its object. After a failure, append the same ones again.
@@ -61,7 +61,7 @@ class ItemLog:
             number += 1
             names += [name] * len(group)
         try:
-            self._reign.check()
+            self._ownership.check()
         except Replaced:
             # Nobody was told that they are safe, and their producers send them again.
             self._store.delete(set(names))
@@ -72,7 +72,7 @@ class ItemLog:
 
     def load(self) -> LoadedLog:
         """Takes the log over from whoever wrote to it, reads all objects, and drops a torn newest one."""
-        self._reign.take()
+        self._ownership.take()
         loaded = LoadedLog()
         names = [name for name in self._store.list(self._folder) if _number(name) is not None]
         for name in names:

@@ -1,8 +1,7 @@
 """The queue of one worker: what has arrived, what is acknowledged, what must be backed up. Pure decisions.
 
 No thread, no clock and no I/O: events go in with the time they happen, and the answers say what to acknowledge
-and what to write. The rule that everything here serves: when an entry is acknowledged, it is in the item log, or
-the acknowledged items of the lane that are in no log, this entry included, are within the allowance.
+and what to write. `backlog` has the rule that decides it.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 
+from afspark.push.receiver.backlog import Backlog
 from afspark.push.receiver.lane_entries import (
     ENTRY_BYTES,
     Handout,
@@ -47,15 +47,11 @@ class Lane:
         listing: Listing | None = None,
     ) -> None:
         self.number = number
-        self.allow = allow
         self.counters = LaneCounters()
         self.pending_bytes = 0
         self.pending_items = 0
-        #: acknowledged items in no log object: what a failure now would lose
-        self.exposed = 0
         self._capacity = capacity
         self._logs = logs and not ack_when_confirmed
-        self._late_acks = ack_when_confirmed
         self._log_first = log_first and self._logs
         self.ownership = LaneOwnership(number)
         self._durable = NO_BACKUP
@@ -64,11 +60,7 @@ class Lane:
         self.listing = listing or Listing()
         self._confirmed = self.listing.confirmed
         self._pending: deque[LaneEntry] = deque()
-        self._waiting: deque[LaneEntry] = deque()
-        #: neither logged nor being written nor settling, in order of arrival
-        self._open: deque[LaneEntry] = deque()
-        self._urgent = 0
-        self._writing: list[LaneEntry] = []
+        self._backlog = Backlog(allow, logs=self._logs, late_acks=ack_when_confirmed)
         self._objects = LogObjects()
 
     # --- what producers do
@@ -89,14 +81,14 @@ class Lane:
         return end > (self._confirmed.get(producer, 0) if session is None else session.end)
 
     def open(self, producer: str, now: float, *, begins: bool) -> None:
-        """A session may send from now on; the worker is told of one that it may not know. ``begins``: a new one."""
+        """Lets a session send, and tells the worker of one that it may not know. ``begins``: it is a new one."""
         if self.listing.open(producer, begins=begins) and producer not in self._sessions:
             # It takes no room: there are no more of these than sessions, which are limited.
             opening = LaneItems(producer, 0, 0, mark=True)
             self._append(self._session(producer), opening, 0, now, stays_open=False).acked = True
 
     def arrive(self, record: LaneItems, nbytes: int, now: float) -> bool:
-        """Takes an entry; False if it came before. `OutOfOrder` if it overlaps or leaves a hole."""
+        """Whether an entry is new, and taken. `OutOfOrder` if it overlaps or leaves a hole."""
         session = self._session(record.producer)
         if record.end <= session.end:
             self.counters.duplicates += record.span
@@ -114,11 +106,11 @@ class Lane:
         session.end, session.fresh = record.end, False
         durable = self._log_first or (self._logs and record.punctuation is not None)
         entry = self._append(session, kept, nbytes, now, durable=durable)
-        self._waiting.append(entry)
+        self._backlog.wait(entry)
         return True
 
     def mark(self, producer: str, start: int, now: float, *, final: bool = False) -> LaneEntry | None:
-        """Notes that everything below ``start`` was acknowledged to the producer; None if nothing can be missing.
+        """The entry which says that everything below ``start`` was acknowledged; None if nothing can be missing.
 
         A ``final`` mark ends the session, and is to be logged: nobody will say it again.
         """
@@ -134,7 +126,7 @@ class Lane:
         if not final and session.pending and session.pending[-1].is_said_again:
             # However often a session says hello, it has one of these.
             last = session.pending[-1]
-            last.record, last.end, last.settling = record, start, False
+            last.record, last.end, last.kept_out = record, start, False
             return last
         entry = self._append(session, record, ENTRY_BYTES, now, durable=final and self._logs, stays_open=final)
         entry.acked = True
@@ -155,11 +147,7 @@ class Lane:
     def acknowledge(self, now: float) -> dict[str, int]:
         """What can be acknowledged now: per producer the end. Entries are acknowledged in order of arrival."""
         ends: dict[str, int] = {}
-        while self._waiting and self._may_ack(self._waiting[0], now):
-            entry = self._waiting.popleft()
-            entry.acked = True
-            if not (entry.logged or entry.released):
-                self.exposed += entry.span
+        for entry in self._backlog.acknowledged(now):
             self.counters.acknowledged += entry.span
             if (session := self._sessions.get(entry.producer)) is not None:
                 session.acked = max(session.acked, entry.end)
@@ -172,53 +160,29 @@ class Lane:
 
         Answer with `written` or `failed`.
         """
-        if not self._logs or self._writing:
-            return []
-        self._trim()
-        if self._overdrawn(now):
-            return self._take(self._loggable())
-        if self._urgent:
-            candidates = self._loggable()
-            last = max((entry.order for entry in candidates if entry.durable), default=-1)
-            return self._take(
-                [entry for entry in candidates if entry.durable or (entry.order < last and not entry.acked)]
-            )
-        return []
+        return self._planned(self._backlog.plan(now))
 
     def plan_all(self) -> list[tuple[LaneEntry, LaneItems]]:
         """Everything that is in no log, for an orderly end."""
-        if not self._logs or self._writing:
-            return []
-        return self._take(self._loggable())
+        return self._planned(self._backlog.plan_all())
 
     def written(self, names: Mapping[LaneEntry, str]) -> None:
         """The planned entries are durable, each in the object of that name."""
+        self._backlog.written(names)
         for entry, name in names.items():
-            entry.writing = False
-            entry.logged = True
             entry.object = name
             self._sessions[entry.producer].writing -= 1
             self.counters.logged += entry.span
-            if entry.acked and not entry.released:
-                self.exposed -= entry.span
         self._hold(names)
-        self._writing = []
 
     def failed(self) -> None:
         """The planned entries could not be written; they are planned again."""
-        for entry in self._writing:
-            entry.writing = False
+        for entry in self._backlog.failed():
             self._sessions[entry.producer].writing -= 1
-        again = [*(entry for entry in self._writing if not entry.settling), *self._open]
-        self._reopen(sorted(again, key=lambda entry: entry.order))
-        self._writing = []
 
     def due(self) -> float | None:
         """When something grows too old to stay out of the log; None: never."""
-        self._trim()
-        if not self._logs or self.allow.seconds is None or not self._open:
-            return None
-        return self._open[0].arrived + self.allow.seconds
+        return self._backlog.due()
 
     def take_garbage(self) -> list[str]:
         """Objects all of whose entries are released. Answer with `deleted`."""
@@ -259,18 +223,15 @@ class Lane:
     # --- what workers do
 
     def attach(self, positions: Positions) -> Attached:
-        """A worker whose state has ``positions`` begins; what is known to be confirmed, and by which backup.
+        """What is known to be confirmed, and by which backup, for a worker whose state has ``positions``.
 
         What another worker was about to make final and is not below the positions counts as pending again.
         """
         self.confirm(positions)
-        opened = list(self._open)
-        for entry in self._pending:
-            if entry.settling and not entry.released:
-                entry.settling = False
-                if self._logs and not (entry.logged or entry.writing) and entry.belongs_in_log:
-                    opened.append(entry)
-        self._reopen(sorted(opened, key=lambda entry: entry.order))
+        again = [entry for entry in self._pending if entry.kept_out and not entry.released]
+        for entry in again:
+            entry.kept_out = False
+        self._backlog.take_back(again)
         return Attached(dict(self._confirmed), self._durable)
 
     def confirm(self, positions: Positions, durable: BackupNumber = NO_BACKUP) -> None:
@@ -295,20 +256,20 @@ class Lane:
             self._forget(producer)
         while self._pending and self._pending[0].released:
             self._pending.popleft()
-        self._trim()
+        self._backlog.trim()
         self.listing.advance()
 
     def stop_logging(self, positions: Positions) -> bool:
-        """What is below the positions is not logged any more; whether any of it is in the log."""
+        """Whether any entry below the positions is in the log, to which none of them is written from now on."""
         logged = False
         for producer, position in positions.items():
             session = self._sessions.get(producer)
             for entry in session.pending if session is not None else ():
                 if entry.end > position:
                     break
-                entry.settling = True
+                entry.kept_out = True
                 logged = logged or entry.logged or entry.writing
-        self._reopen(entry for entry in self._open if not entry.settling)
+        self._backlog.leave_kept_out()
         return logged
 
     def handouts(self, after: Positions, nbytes: int) -> list[Handout]:
@@ -338,6 +299,20 @@ class Lane:
     # --- what others look at
 
     @property
+    def allow(self) -> Allowance:
+        """What may be acknowledged without being in the log."""
+        return self._backlog.allow
+
+    @allow.setter
+    def allow(self, allow: Allowance) -> None:
+        self._backlog.allow = allow
+
+    @property
+    def exposed(self) -> int:
+        """Acknowledged items in no log object: what a failure now would lose."""
+        return self._backlog.exposed
+
+    @property
     def sessions(self) -> Mapping[str, ProducerSession]:
         return self._sessions
 
@@ -352,7 +327,7 @@ class Lane:
     @property
     def unacknowledged(self) -> int:
         """Entries that wait for their acknowledgement."""
-        return len(self._waiting)
+        return self._backlog.unacknowledged
 
     def idle(self, producer: str) -> bool:
         """Whether nothing of the session is pending here or kept in the log."""
@@ -397,75 +372,15 @@ class Lane:
         self._pending.append(entry)
         self.pending_bytes += nbytes
         self.pending_items += record.span
-        if stays_open and self._logs:
-            self._open.append(entry)
-            self._urgent += durable
+        if stays_open:
+            self._backlog.open(entry)
         return entry
 
-    def _loggable(self) -> list[LaneEntry]:
-        """What may be written now: all that is open, if no entry before it could turn up as missing.
-
-        A later receiver takes what is below the end of a session's log for received. So nothing is written that
-        comes after an unacknowledged entry which stays out of the log because it settles.
-        """
-        stays_out = next(
-            (
-                entry.order
-                for entry in self._waiting
-                if entry.settling and not (entry.logged or entry.writing or entry.released)
-            ),
-            self._order,
-        )
-        return [entry for entry in self._open if not entry.released and (entry.acked or entry.order < stays_out)]
-
-    def _reopen(self, entries: Iterable[LaneEntry]) -> None:
-        self._open = deque(entries)
-        self._urgent = sum(entry.durable for entry in self._open)
-
-    def _trim(self) -> None:
-        while self._open and self._open[0].released:
-            self._urgent -= self._open.popleft().durable
-
-    def _take(self, chosen: list[LaneEntry]) -> list[tuple[LaneEntry, LaneItems]]:
-        self._writing = chosen
-        for entry in chosen:
-            entry.writing = True
-        self._reopen(entry for entry in self._open if not entry.writing)
+    def _planned(self, chosen: list[LaneEntry]) -> list[tuple[LaneEntry, LaneItems]]:
         for entry in chosen:
             self._sessions[entry.producer].writing += 1
         # Records do not change while they are written, entries do.
         return [(entry, entry.record) for entry in chosen if entry.record is not None]
-
-    def _may_ack(self, entry: LaneEntry, now: float) -> bool:
-        if entry.released:
-            return True
-        if self._late_acks:
-            return False
-        if entry.logged:
-            # Only settling entries can hold the lane over a lowered allowance now; they are confirmed soon.
-            return self.exposed <= self.allow.items
-        return not entry.durable and self._fits(entry, now)
-
-    def _fits(self, entry: LaneEntry, now: float) -> bool:
-        if self.exposed + entry.span > self.allow.items:
-            return False
-        if self.allow.seconds is None or not self._logs:
-            return True
-        self._trim()
-        oldest = min((group[0].arrived for group in (self._writing, self._open) if group), default=entry.arrived)
-        return now - oldest < self.allow.seconds
-
-    def _overdrawn(self, now: float) -> bool:
-        if not self._open:
-            return False
-        if self.exposed > self.allow.items:
-            return True
-        if self.allow.seconds is not None and now - self._open[0].arrived >= self.allow.seconds:
-            return True
-        if not self._waiting:
-            return False
-        head = self._waiting[0]
-        return not (head.released or head.logged or head.durable) and not self._fits(head, now)
 
     def _release(self, entry: LaneEntry) -> None:
         entry.released = True
@@ -473,8 +388,7 @@ class Lane:
         self.pending_bytes -= entry.nbytes
         self.pending_items -= entry.span
         self.counters.released += entry.span
-        if entry.acked and not entry.logged:
-            self.exposed -= entry.span
+        self._backlog.released(entry, entry.span)
         if entry.object:
             self._objects.release(entry.object)
 
@@ -487,8 +401,7 @@ class Lane:
         entry.record, entry.span = rest, rest.span
         self.pending_items -= done
         self.counters.released += done
-        if entry.acked and not entry.logged:
-            self.exposed -= done
+        self._backlog.released(entry, done)
 
     def _hold(self, names: Mapping[LaneEntry, str]) -> None:
         for producer in self._objects.hold(names):

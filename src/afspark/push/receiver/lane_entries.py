@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -51,7 +52,7 @@ class LaneEntry:
     acked: bool = False
     writing: bool = False
     logged: bool = False
-    settling: bool = False
+    kept_out: bool = False  # a worker is about to make it final, so it is not logged any more
     released: bool = False
     object: str = ""
 
@@ -87,9 +88,8 @@ class ProducerSession:
     objects: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Handout:
-    """An entry as a worker gets it."""
+class Handout(NamedTuple):
+    """An entry as a worker gets it. ``logged``: it is in the item log."""
 
     record: LaneItems
     logged: bool

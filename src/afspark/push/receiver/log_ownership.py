@@ -1,9 +1,9 @@
 """Who may acknowledge out of a lane's log: the receiver that took it last.
 
-A receiver that starts writes down that it reigns, and reads the log after that. One that has written to the log looks
-who reigns before it acknowledges. So whatever an older receiver acknowledges out of the log was there when the newer
-one read it: being replaced without knowing it costs no more than dying, the allowance. It takes a store whose listings
-show what was put before.
+A receiver that starts puts a claim with a higher number into the store, and reads the log after that. One that has
+written to the log looks for higher claims before it acknowledges. So whatever an older receiver acknowledges out of
+the log was there when the newer one read it: being replaced without knowing it costs no more than dying, the allowance.
+It takes a store whose listings show what was put before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LogOwnership:
         """From now on nobody else acknowledges out of the log."""
         others = self._store.list(self._folder)
         number = max(map(_number, others), default=-1) + 1
-        # Two that start at the same moment have different names; the higher one reigns.
+        # Two that start at the same moment have different names; the higher one counts.
         self._mine = f"{self._folder}/{number:012d}-{secrets.token_hex(4)}"
         self._store.put(self._mine, b"")
         self._store.delete(others)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from afspark.clock import Clock
 from afspark.push.receiver.acks import Acks
 from afspark.push.receiver.lane_service import LaneService
 from afspark.push.receiver.limits import Limits, Pace
@@ -16,15 +16,15 @@ from afspark.push.wire.push_errors import LimitExceeded
 @dataclass
 class _Peer:
     name: str
+    seen: float
     stream: Acks | None = None
-    seen: float = field(default_factory=time.monotonic)
 
 
 class Registry:
     """Sessions by id. An idle session is forgotten when a new one needs its place."""
 
-    def __init__(self, limits: Limits, lanes: Mapping[int, LaneService]) -> None:
-        self._limits = limits
+    def __init__(self, limits: Limits, lanes: Mapping[int, LaneService], clock: Clock) -> None:
+        self._limits, self._clock = limits, clock
         self._lanes = lanes
         self._lock = threading.Lock()
         self._peers: dict[str, _Peer] = {}
@@ -35,7 +35,7 @@ class Registry:
         with self._lock:
             peer = self._peers.get(producer)
             if peer is not None:
-                peer.seen = time.monotonic()
+                peer.seen = self._clock.monotonic()
                 return
             if len(self._peers) >= self._limits.producers and not self._evict():
                 raise LimitExceeded(
@@ -45,7 +45,7 @@ class Registry:
                     allowed=self._limits.producers,
                     found=len(self._peers) + 1,
                 )
-            self._peers[producer] = _Peer(name)
+            self._peers[producer] = _Peer(name, self._clock.monotonic())
 
     def connect(self, name: str, producer: str, stream: Acks) -> None:
         """Acknowledgements of the session go to this stream from now on."""
@@ -58,7 +58,7 @@ class Registry:
             peer = self._peers.get(producer)
             if peer is not None and peer.stream is stream:
                 peer.stream = None
-                peer.seen = time.monotonic()
+                peer.seen = self._clock.monotonic()
 
     def leave(self, producer: str) -> None:
         """The session is over."""
@@ -87,7 +87,7 @@ class Registry:
             pace = self._paces.get(name)
             if pace is None:
                 pace = self._paces[name] = Pace(self._limits.rows_per_second)
-            return pace.delay(rows=rows, now=time.monotonic())
+            return pace.delay(rows=rows, now=self._clock.monotonic())
 
     def counts(self) -> dict[str, int]:
         with self._lock:

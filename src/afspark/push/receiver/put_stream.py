@@ -16,7 +16,7 @@ from afspark.push.receiver.acks import Acks
 from afspark.push.receiver.call_context import CallContext
 from afspark.push.receiver.footprint import footprint, was_compressed
 from afspark.push.receiver.lane_entries import ENTRY_BYTES, LaneItems
-from afspark.push.receiver.lane_service import GLANCE_SECONDS
+from afspark.push.receiver.lane_signals import GLANCE_SECONDS
 from afspark.push.receiver.soundness import check_batch
 from afspark.push.wire.field_checks import sequence_number
 from afspark.push.wire.messages import BatchTag, PutHeader
@@ -144,7 +144,7 @@ class PutStream:
         return tag.lane, LaneItems(self._header.id, tag.start, 1, punctuation=tag.punctuation)
 
     def _see_off(self) -> None:
-        """The producer has sent all it wants to; the stream ends well only once everything was acknowledged to it."""
+        """Waits until everything was acknowledged to a producer that has sent all: only then the stream ends well."""
         while not self._acks.wait(GLANCE_SECONDS):
             if self._receiver.stopping.is_set():
                 raise ReceiverStopped("The receiver stops.", remedy="Send again what was not acknowledged.")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import math
-import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,20 +11,19 @@ import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.push.receiver.call_context import CallContext
-from afspark.push.receiver.flight_endpoint import FlightEndpoint, sever
+from afspark.push.receiver.calls import ReceiverCalls
 from afspark.push.receiver.item_log import ItemLog
 from afspark.push.receiver.lane import Lane
 from afspark.push.receiver.lane_service import LaneService
 from afspark.push.receiver.limits import Limits
 from afspark.push.receiver.producer_registry import Registry
+from afspark.push.receiver.receiver_environment import Endpoint, ReceiverEnvironment
 from afspark.push.receiver.session_listing import KEPT_AWAY, Listing
 from afspark.push.receiver.sessions import Sessions
 from afspark.push.wire.addresses import bracketed
 from afspark.push.wire.messages import Allowance, Positions
 from afspark.push.wire.security import Access, Security, check_exposure, new_secret
 from afspark.store import Store
-
-_SEVER_SECONDS = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +92,12 @@ class Receiver:
     its own, at the latest before it acknowledges more than the allowance.
     """
 
-    def __init__(self, config: ReceiverConfig) -> None:
+    def __init__(self, config: ReceiverConfig, environment: ReceiverEnvironment | None = None) -> None:
         self._config = config
+        self._environment = environment = environment or ReceiverEnvironment()
+        clock, threads = environment.clock, environment.threads
         self._lanes: dict[int, LaneService] = {}
-        registry = Registry(config.limits, self._lanes)
+        registry = Registry(config.limits, self._lanes, clock)
         sessions = Sessions.open(config.store)
         for number in config.lanes:
             lane = Lane(
@@ -109,16 +107,20 @@ class Receiver:
                 logs=config.store is not None,
                 ack_when_confirmed=config.ack_when_confirmed,
                 log_first=config.log_first,
-                listing=Listing(sessions.restarts, config.listed.get(number), keep=KEPT_AWAY + config.limits.producers),
+                listing=Listing(sessions.start, config.listed.get(number), keep=KEPT_AWAY + config.limits.producers),
             )
             log = None if config.store is None else ItemLog(config.store, number, config.schema)
-            self._lanes[number] = LaneService(lane, log, registry.deliver, self._step_down)
-        self._hub = CallContext(config.schema, self._lanes, registry, sessions, config.limits, config.unacked)
-        self._server: FlightEndpoint | None = None
+            self._lanes[number] = LaneService(
+                lane, log, registry.deliver, self._step_down, clock=clock, threads=threads
+            )
+        self._context = CallContext(
+            config.schema, self._lanes, registry, sessions, config.limits, config.unacked, clock, threads.event()
+        )
+        self._endpoint: Endpoint | None = None
         self._address = ""
         self._port = 0
-        self._started = time.time()
-        self._stop_lock = threading.Lock()
+        self._started = clock.time()
+        self._stop_lock = threads.lock()
 
     @property
     def address(self) -> str:
@@ -133,11 +135,15 @@ class Receiver:
     def worker_access(self) -> Access:
         """What its workers show and trust."""
         security = self._config.security or Security()
-        return Access(root_certs_file=security.cert_file, worker_secret=self._config.worker_secret)
+        return Access(
+            root_certs_file=security.cert_file,
+            worker_secret=self._config.worker_secret,
+            transport=self._environment.transport,
+        )
 
     def start(self, *, reached_at: str = "") -> str:
-        """Loads what the item log holds, then listens. The address, with ``reached_at`` for a host if given."""
-        if self._server is not None:
+        """The address, with ``reached_at`` for a host if given. What the item log holds is loaded, then it listens."""
+        if self._endpoint is not None:
             raise UsageError("A receiver can be started once.", remedy="Make a new one.")
         config = self._config
         security = config.security or Security()
@@ -146,12 +152,11 @@ class Receiver:
         for lane in self._lanes.values():
             lane.start()
         try:
-            self._server = FlightEndpoint(
-                self._hub,
+            self._endpoint = self._environment.listen(
+                ReceiverCalls(self._context, self.stats),
                 f"{scheme}://{host}:{config.port}",
-                self.stats,
-                tls_certificates=security.certificates(),
-                middleware=security.middleware(config.worker_secret),
+                security,
+                config.worker_secret,
             )
         except (pa.ArrowException, OSError) as error:
             self._end_lanes(save=False)
@@ -161,10 +166,10 @@ class Receiver:
                 host=config.host,
                 port=config.port,
             ) from error
-        self._port = self._server.port
+        self._port = self._endpoint.port
         self._address = f"{scheme}://{bracketed(reached_at) or host}:{self._port}"
         # A process with connected producers could not end otherwise.
-        atexit.register(self.stop)
+        self._environment.exits.register(self.stop)
         return self._address
 
     def stop(self, *, save: bool = True, timeout: float = 10.0) -> None:
@@ -174,42 +179,36 @@ class Receiver:
         was stopped already.
         """
         with self._stop_lock:
-            server, self._server = self._server, None
-            if server is None:
+            endpoint, self._endpoint = self._endpoint, None
+            if endpoint is None:
                 return
-            atexit.unregister(self.stop)
-            self._hub.stopping.set()
+            self._environment.exits.unregister(self.stop)
+            self._context.stopping.set()
             self._end_lanes(save=save)
-            shutting = threading.Thread(target=server.shutdown, name="afspark-receiver-stop", daemon=True)
-            shutting.start()
-            deadline = time.monotonic() + timeout
-            shutting.join(_SEVER_SECONDS)
-            while shutting.is_alive() and time.monotonic() < deadline:
-                sever(self._port)
-                shutting.join(_SEVER_SECONDS)
+            endpoint.stop(timeout)
 
     def set_unacked(self, unacked: float) -> None:
         """Changes γ; producers hear of it with their next acknowledgement."""
-        self._hub.unacked = unacked
+        self._context.unacked = unacked
 
     def stats(self) -> dict[str, Any]:
         """Counters as JSON: of the receiver, and per lane under ``lanes``."""
         lanes = {number: lane.stats() for number, lane in self._lanes.items()}
         summed = ("accepted", "acknowledged", "duplicates", "logged", "released", "pending_items", "pending_bytes")
         return {
-            **self._hub.registry.counts(),
+            **self._context.registry.counts(),
             **{name: sum(lane[name] for lane in lanes.values()) for name in summed},
             "blocked_seconds": sum(lane["blocked_seconds"] for lane in lanes.values()),
-            "refused": dict(self._hub.refused),
+            "refused": dict(self._context.refused),
             "torn": [name for lane in lanes.values() for name in lane["torn"]],
             "damaged": [name for lane in lanes.values() for name in lane["damaged"]],
-            "seconds": time.time() - self._started,
+            "seconds": self._environment.clock.time() - self._started,
             "lanes": {str(number): lane for number, lane in lanes.items()},
         }
 
     def _step_down(self) -> None:
         """Another receiver has a lane of this one. Ending all calls makes producers look for it."""
-        threading.Thread(target=self.stop, name="afspark-receiver-replaced", daemon=True).start()
+        self._environment.threads.start(self.stop, "afspark-receiver-replaced")
 
     def _end_lanes(self, *, save: bool) -> None:
         # Also where any loss is allowed: an orderly end is no failure.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +14,7 @@ from afspark.errors import UsageError
 from afspark.push.consumer.certificates import check_certificate, check_reachable
 from afspark.push.receiver.limits import Limits
 from afspark.push.receiver.receiver import Receiver, ReceiverConfig
+from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.push.receiver.restart_count import RestartCount
 from afspark.push.wire.announcements import ADDRESSES, Announced
 from afspark.push.wire.messages import Allowance, Positions
@@ -51,10 +51,10 @@ class ReceiverPlan:
 
 
 class ReceiverProcess:
-    """One receiver, its log and its tenure, below a folder of the backup store."""
+    """One receiver, its log and the count of its restarts, below a folder of the backup store."""
 
-    def __init__(self, plan: ReceiverPlan, store: Store) -> None:
-        self.plan, self._store = plan, store
+    def __init__(self, plan: ReceiverPlan, store: Store, environment: ReceiverEnvironment | None = None) -> None:
+        self.plan, self._store, self._environment = plan, store, environment or ReceiverEnvironment()
         self._restarts = RestartCount(store.below(f"tenure-{plan.number:05d}"))
         self._receiver: Receiver | None = None
         self.announced: Announced | None = None
@@ -81,7 +81,8 @@ class ReceiverProcess:
                 worker_secret=plan.worker_secret,
                 listed=plan.listed,
                 store=item_log(self._store),
-            )
+            ),
+            self._environment,
         )
         address = self._receiver.start(reached_at=plan.reached_at)
         if plan.security is not None and plan.security.tls:
@@ -90,7 +91,7 @@ class ReceiverProcess:
             except UsageError:
                 self.close()
                 raise
-        self.announced = Announced(plan.number, address, plan.lanes, failures, time.time())
+        self.announced = Announced(plan.number, address, plan.lanes, failures, self._environment.clock.time())
         self._announce(self.announced)
         return self.announced
 
@@ -114,7 +115,7 @@ class ReceiverProcess:
     def _announce(self, announced: Announced) -> None:
         folder = f"{ADDRESSES}/{announced.number:05d}"
         before = self._store.list(folder)
-        name = f"{folder}/{time.time_ns():020d}-{secrets.token_hex(4)}"
+        name = f"{folder}/{round(self._environment.clock.time() * 1e9):020d}-{secrets.token_hex(4)}"
         self._store.put(name, seal({"kind": "address", "announced": announced.to_json()}, {}))
         self._store.delete(before)
 

@@ -17,7 +17,7 @@ class RestartCount:
         self._name: str | None = None
 
     def open(self) -> int:
-        """Begins a tenure; the number of those before it that were never closed."""
+        """The number of earlier openings that were never closed. Another one begins."""
         names = self._store.list("")
         opened = {name.partition("/")[2] for name in names if name.startswith(f"{_OPENED}/")}
         closed = {name.partition("/")[2] for name in names if name.startswith(f"{_CLOSED}/")}
@@ -26,7 +26,7 @@ class RestartCount:
         return len(opened - closed)
 
     def close(self) -> None:
-        """Ends it in order: nothing was lost."""
+        """Notes that this opening ended in order: nothing was lost."""
         if self._name is not None:
             self._store.put(f"{_CLOSED}/{self._name}", seal({"kind": _CLOSED}, {}))
             self._name = None

@@ -1,9 +1,9 @@
 """Which sessions of producers a lane's worker lists in its positions, and which it need not list any more. Pure.
 
 Every session is listed by the worker of every lane, in the order in which sessions began, also one that has sent
-nothing there yet. Among the positions is the number of sessions of each tenure that were listed, under the tenure's
-own name. So a session that is not listed, although its number is below that, is over: it has ended, or it was away
-for so long that it was forgotten. Nothing of it is taken any more, hence nothing of it is counted twice.
+nothing there yet. Among the positions is, for each start of a receiver, how many of its sessions were listed, under the
+start's own name. So a session that is not listed, although its number is below that, is over: it has ended, or it was
+away for so long that it was forgotten. Nothing of it is taken any more, hence nothing of it is counted twice.
 
 A receiver that dies takes the last part of the count with it. Of the sessions above it that the worker has not listed
 nobody knows, so those that it has listed stay listed, as do sessions that went away without a good-bye: up to a number.
@@ -14,19 +14,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container
 
-from afspark.push.receiver.sessions import born
+from afspark.push.receiver.sessions import start_and_number
 from afspark.push.wire.messages import Positions
 from afspark.push.wire.push_errors import SessionOver
 
 #: sessions that are not at work and are still recognised, by lane, besides as many as a receiver may have at work
 KEPT_AWAY = 1000
-#: tenures whose sessions are still recognised
-KEPT_TENURES = 64
+#: starts of receivers whose sessions are still recognised
+KEPT_STARTS = 64
 
 
-def tenure_name(restarts: int) -> str:
-    """How a tenure is called among the positions; no producer can be called like that."""
-    return f"/{restarts:08x}"
+def start_name(start: int) -> str:
+    """How a receiver's start is called among the positions; no producer can be called like that."""
+    return f"/{start:08x}"
 
 
 def is_receiver_start(name: str) -> bool:
@@ -36,21 +36,22 @@ def is_receiver_start(name: str) -> bool:
 class Listing:
     """The positions that are ``confirmed`` on a lane, and what is known of their sessions.
 
-    ``restarts``: that of the receiver. ``listed``: the positions of a record, of use until a worker attaches. ``keep``:
-    how many sessions that are not at work are recognised; after a receiver's death that is all of them at first.
+    ``start``: the number of the receiver's start. ``listed``: the positions of a record, of use until a worker
+    attaches. ``keep``: how many sessions that are not at work are recognised; after a receiver's death that is all of
+    them at first.
     """
 
-    def __init__(self, restarts: int = 0, listed: Positions | None = None, keep: int = KEPT_AWAY) -> None:
+    def __init__(self, start: int = 0, listed: Positions | None = None, keep: int = KEPT_AWAY) -> None:
         self.confirmed: dict[str, int] = {}
-        self._restarts, self._listed, self._keep = restarts, listed or {}, keep
+        self._start, self._listed, self._keep = start, listed or {}, keep
         self._begun: deque[str] = deque()
         #: what the positions need not hold any more; True for sessions that said good-bye
         self._over: dict[str, bool] = {}
 
     def open(self, producer: str, *, begins: bool) -> bool:
-        """A session may send from now on; whether the worker has to be told of it.
+        """Whether the worker has to be told of a session, which may send from now on.
 
-        ``begins``: it was named by this receiver just now, after all others.
+        ``begins``: the session was named by this receiver just now, after all others.
         """
         self._over.pop(producer, None)
         if begins:
@@ -66,13 +67,13 @@ class Listing:
         """Whether a session that is not at work here is over."""
         if producer in self._over:
             return self._over[producer]
-        number = born(producer)
+        number = start_and_number(producer)
         if number is None or self._knows(producer):
             return False
-        if number[0] == self._restarts:
+        if number[0] == self._start:
             return True
-        tenures = self._tenures()
-        return self._is_counted(producer) or (len(tenures) >= KEPT_TENURES and tenure_name(number[0]) < tenures[0])
+        starts = self._starts()
+        return self._is_counted(producer) or (len(starts) >= KEPT_STARTS and start_name(number[0]) < starts[0])
 
     def check(self, producer: str) -> None:
         """`SessionOver` if nothing of a session that the lane has nothing of may be taken any more."""
@@ -96,39 +97,39 @@ class Listing:
         for producer in away[: max(0, len(away) - self._keep)]:
             self._over.setdefault(producer, False)
             self._count(producer)
-        old = self._tenures()[:-KEPT_TENURES]
+        old = self._starts()[:-KEPT_STARTS]
         return [name for name in positions if self._is_done(name) or name in old]
 
     def forget(self, positions: Positions) -> None:
         """A worker begins with these positions: what they have dropped is dropped here."""
         self._listed = {}
-        for name in (*self._over, *self._tenures()[:-KEPT_TENURES]):
+        for name in (*self._over, *self._starts()[:-KEPT_STARTS]):
             if name not in positions:
                 self._over.pop(name, None)
                 self.confirmed.pop(name, None)
 
     @property
-    def tenures(self) -> dict[str, int]:
-        """How many sessions of each tenure were listed."""
-        return {name: self.confirmed[name] for name in self._tenures()[-KEPT_TENURES:]}
+    def starts(self) -> dict[str, int]:
+        """How many sessions of each start were listed."""
+        return {name: self.confirmed[name] for name in self._starts()[-KEPT_STARTS:]}
 
     def _knows(self, producer: str) -> bool:
         return producer in self.confirmed or producer in self._listed
 
-    def _tenures(self) -> list[str]:
+    def _starts(self) -> list[str]:
         return sorted(filter(is_receiver_start, self.confirmed))
 
     def _count(self, producer: str) -> None:
-        """From now on those of its tenure up to this one are over if they are not listed."""
-        if (number := born(producer)) is not None:
-            name = tenure_name(number[0])
+        """From now on the sessions of its start up to this one are over if they are not listed."""
+        if (number := start_and_number(producer)) is not None:
+            name = start_name(number[0])
             self.confirmed[name] = max(number[1] + 1, self.confirmed.get(name, 0))
 
     def _is_counted(self, producer: str) -> bool:
-        number = born(producer)
+        number = start_and_number(producer)
         if number is None:
             return True
-        name = tenure_name(number[0])
+        name = start_name(number[0])
         return number[1] < max(self.confirmed.get(name, 0), self._listed.get(name, 0))
 
     def _is_done(self, producer: str) -> bool:

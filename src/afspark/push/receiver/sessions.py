@@ -1,9 +1,9 @@
 """Names of sessions and receipts of acknowledgements: made by receivers, and believed by those of the same source only.
 
-A session's name tells which opening of a receiver (its tenure) has made it, as which one, and carries a code that
-nobody else can make. So does the receipt that goes with an acknowledgement: a producer shows it to a receiver that has
-taken the place of a dead one, and what was acknowledged and is gone is known exactly. The key to both is kept in the
-store, beside the item log.
+Every start of a receiver has a number. A session's name tells in which start the session began, as which one, and
+carries a code that nobody else can make. So does the receipt that goes with an acknowledgement: a producer shows it to
+a receiver that has taken the place of a dead one, and what was acknowledged and is gone is known exactly. The key to
+both is kept in the store, beside the item log.
 """
 
 from __future__ import annotations
@@ -18,28 +18,31 @@ from afspark.push.wire.messages import Ends, Receipts, producer_id
 from afspark.push.wire.push_errors import UnknownSession, Unproven
 from afspark.store import Store, seal, unseal
 
-_KEY, _TENURES = "session-key", "tenures"
+#: folders in the store
+_KEY, _STARTS = "session-key", "tenures"
 _KEY_BYTES, _CODE_DIGITS, _RECEIPT_DIGITS, _NUMBER_DIGITS = 32, 16, 32, 8
 _TRIES = 20
 
 
 class Sessions:
-    """``restarts``: the number of this opening, different from all others of receivers with the same key."""
+    """Names sessions and makes receipts. ``start``: the number of this start of a receiver, which no other start of a
+    receiver with the same key has.
+    """
 
-    def __init__(self, key: bytes, restarts: int = 0) -> None:
-        self._key, self.restarts = key, restarts
+    def __init__(self, key: bytes, start: int = 0) -> None:
+        self._key, self.start = key, start
         self._numbers = itertools.count()
 
     @classmethod
     def open(cls, store: Store | None) -> Self:
-        """Those of another tenure; without a store nobody will believe them after this one."""
+        """The sessions of another start; without a store no later start will believe them."""
         if store is None:
             return cls(secrets.token_bytes(_KEY_BYTES))
-        return cls(session_key(store), _take_tenure(store))
+        return cls(session_key(store), _take_start_number(store))
 
     def begin(self, producer: str) -> str:
         """The name of a new session. Calls must not overlap."""
-        born = f"{self.restarts:0{_NUMBER_DIGITS}x}{next(self._numbers):0{_NUMBER_DIGITS}x}"
+        born = f"{self.start:0{_NUMBER_DIGITS}x}{next(self._numbers):0{_NUMBER_DIGITS}x}"
         return born + self._code(_CODE_DIGITS, "session", producer, born)
 
     def check(self, producer: str, session: str) -> None:
@@ -91,10 +94,10 @@ def session_key(store: Store) -> bytes:
         ) from error
 
 
-def born(producer: str) -> tuple[int, int] | None:
-    """Tenure and number of a session, by its id; None for an id that no receiver has made.
+def start_and_number(producer: str) -> tuple[int, int] | None:
+    """In which start of a receiver a session began and as which one, by its id; None if no receiver has made the id.
 
-    >>> born("sensor/0000000a000000070123456789abcdef"), born("sensor/00112233")
+    >>> start_and_number("sensor/0000000a000000070123456789abcdef"), start_and_number("sensor/00112233")
     ((10, 7), None)
     """
     session = producer.rpartition("/")[2]
@@ -103,15 +106,15 @@ def born(producer: str) -> tuple[int, int] | None:
     return int(session[:_NUMBER_DIGITS], 16), int(session[_NUMBER_DIGITS : 2 * _NUMBER_DIGITS], 16)
 
 
-def _take_tenure(store: Store) -> int:
-    """A number above all that were taken. It takes a store whose listings show what was put before."""
+def _take_start_number(store: Store) -> int:
+    """A number above all that were taken before. It takes a store whose listings show what was put before."""
     for _ in range(_TRIES):
-        taken = store.list(_TENURES)
+        taken = store.list(_STARTS)
         number = max(map(_number, taken), default=0) + 1
-        mine = f"{_TENURES}/{number:0{_NUMBER_DIGITS}x}-{secrets.token_hex(4)}"
+        mine = f"{_STARTS}/{number:0{_NUMBER_DIGITS}x}-{secrets.token_hex(4)}"
         store.put(mine, b"")
         # Of two that take the same number at the same moment, at least one sees the other.
-        if all(_number(name) < number for name in store.list(_TENURES) if name != mine):
+        if all(_number(name) < number for name in store.list(_STARTS) if name != mine):
             store.delete(taken)
             return number
     raise CheckpointError(

@@ -34,9 +34,9 @@ from afspark.push.wire.push_errors import WireError
 
 VERSION = 2
 
-#: names of the actions
+#: names of the actions, as they are on the wire
 HELLO, BYE, WAITING = "hello", "bye", "waiting"
-ATTACH, SETTLE, CONFIRM, STATS = "attach", "settle", "confirm", "stats"
+ATTACH, STOP_LOGGING, CONFIRM, STATS = "attach", "settle", "confirm", "stats"
 
 #: the header that carries a token, as in ``authorization: Bearer <token>``
 AUTHORIZATION, BEARER = b"authorization", b"Bearer "
@@ -179,6 +179,20 @@ class PutHeader(Hello):
 @dataclass(frozen=True)
 class Bye(Hello):
     """A session is over, and ``acked`` is all that it sent. Answered when that is durable."""
+
+
+@dataclass(frozen=True)
+class Done(Message):
+    """The answer to `Bye`: what was asked for is done."""
+
+    versioned = False
+
+    def _fields(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any]) -> Self:
+        return cls()
 
 
 @dataclass(frozen=True)

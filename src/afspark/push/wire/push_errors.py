@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 from pyarrow import flight
 
 from afspark.errors import AfsparkError, from_json
+from afspark.push.wire.unreachable import why_unreachable
 
 # An error goes in the headers of an answer. A client refuses those beyond 8 KiB, and would know nothing then.
 _DOCUMENT_BYTES, _TEXT_LENGTH = 3000, 400
@@ -80,7 +82,11 @@ class Replaced(ReceiverStopped):
 
 
 class ReceiverUnreachable(PushError):
-    """No answer from the receiver. Fields: ``address``."""
+    """No answer from the receiver. Fields: ``address``, ``reason``."""
+
+
+class NotAReceiver(PushError):
+    """What answers is no receiver. Fields: ``address``."""
 
 
 def to_flight(error: AfsparkError) -> Exception:
@@ -106,16 +112,26 @@ def _shortened(value: object) -> str:
 
 
 def from_flight(error: Exception, address: str) -> AfsparkError:
-    """What a Flight call failed with: the receiver's own error if it sent one, else `ReceiverUnreachable`."""
+    """The error of ours that a failed Flight call stands for.
+
+    It is the receiver's own error if the receiver has sent one. Otherwise Flight's error says whether the token was
+    refused (`NotAllowed`), something else than a receiver answers (`NotAReceiver`), or nobody (`ReceiverUnreachable`).
+    """
     extra = getattr(error, "extra_info", b"")
     if extra:
         try:
             return from_json(json.loads(extra))
         except (ValueError, KeyError, TypeError):
             pass
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if isinstance(error, pa.ArrowNotImplementedError):
+        return NotAReceiver(
+            f"What answers at {address} is no receiver of afspark.", remedy="Check the address.", address=address
+        )
+    # Some calls of pyarrow turn every status into a plain error and leave only its name.
+    refused = isinstance(error, flight.FlightUnauthenticatedError | flight.FlightUnauthorizedError)
+    if refused or "Detail: Unauth" in str(error):
+        return NotAllowed(f"The receiver at {address} refused the token.", remedy="Give the token it expects.")
+    reason, remedy = why_unreachable(str(error) or type(error).__name__)
     return ReceiverUnreachable(
-        f"The receiver at {address} cannot be reached: {reason}.",
-        remedy="Check that it runs and that address, token and certificates are right.",
-        address=address,
+        f"The receiver at {address} cannot be reached: {reason}.", remedy=remedy, address=address, reason=reason
     )

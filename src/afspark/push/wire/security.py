@@ -18,8 +18,10 @@ from typing import Any
 from pyarrow import flight
 
 from afspark.errors import UsageError
+from afspark.push.wire.flight_connection import FlightTransport
 from afspark.push.wire.messages import AUTHORIZATION, BEARER
 from afspark.push.wire.push_errors import NotAllowed, to_flight
+from afspark.push.wire.transport import Connection, Transport
 
 _SHORTEST_TOKEN = 16
 
@@ -79,17 +81,20 @@ class Security:
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """What a client shows and trusts: a token or the workers' secret, and the root certificates of the receiver's."""
+    """What a client shows and trusts: a token or the workers' secret, and the root certificates of the receiver's.
+
+    ``transport``: by what it connects.
+    """
 
     token_file: str | None = None
     root_certs_file: str | None = None
     worker_secret: str | None = field(default=None, repr=False)
+    transport: Transport = field(default_factory=FlightTransport, repr=False)
 
-    def connect(self, address: str, **options: Any) -> flight.FlightClient:
-        """A client of the receiver at ``address``; it connects with its first call."""
-        if self.root_certs_file is not None:
-            options["tls_root_certs"] = _read(self.root_certs_file, "root certificates")
-        return flight.connect(address, **options)
+    def connect(self, address: str) -> Connection:
+        """A connection to the receiver at ``address``; nothing is sent before its first call."""
+        roots = None if self.root_certs_file is None else _read(self.root_certs_file, "root certificates")
+        return self.transport.connect(address, root_certs=roots, headers=self.headers())
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """What goes into the ``headers`` of every call's options."""

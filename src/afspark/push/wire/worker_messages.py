@@ -1,11 +1,13 @@
-"""What a worker, or the driver on its behalf, says to a receiver, and what it answers: the worker's part of `wire`."""
+"""What a worker, or the driver on its behalf, says to a receiver, and what the receiver answers."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
-from afspark.push.wire.field_checks import count, flag, is_number, positions, text, wrong
+from afspark.push.wire.field_checks import count, flag, is_number, parse, positions, text, wrong
 from afspark.push.wire.messages import TAG_BYTES, Allowance, Message, Positions, PunctuationMark, punctuation_of
 
 
@@ -196,7 +198,7 @@ class Confirm(StopLogging):
 
 @dataclass(frozen=True)
 class Confirmed(Message):
-    """The answer to `Confirm`: which positions need not be kept, and how many sessions of each tenure are listed.
+    """The answer to `Confirm`: which positions need not be kept, and how many sessions of each start are listed.
 
     See `afspark.push.receiver.session_listing`.
     """
@@ -219,7 +221,7 @@ class Confirmed(Message):
 
 
 @dataclass(frozen=True)
-class Settled(Message):
+class LoggingStopped(Message):
     """The answer to `StopLogging`: whether any of these entries is in the item log."""
 
     logged: bool
@@ -233,6 +235,40 @@ class Settled(Message):
     @classmethod
     def _read(cls, fields: dict[str, Any]) -> Self:
         return cls(flag(fields["logged"], "logged"))
+
+
+@dataclass(frozen=True)
+class Waiting(Message):
+    """The answer to the action of that name: whether the receiver has anything for its workers."""
+
+    waiting: bool
+
+    versioned = False
+    required = frozenset({"waiting"})
+
+    def _fields(self) -> dict[str, Any]:
+        return {"waiting": self.waiting}
+
+    @classmethod
+    def _read(cls, fields: dict[str, Any]) -> Self:
+        return cls(flag(fields["waiting"], "waiting"))
+
+
+@dataclass(frozen=True)
+class Stats(Message):
+    """The receiver's counters, as they are: readers pick what they know."""
+
+    counters: Mapping[str, Any]
+
+    versioned = False
+    limit = sys.maxsize
+
+    def _fields(self) -> dict[str, Any]:
+        return dict(self.counters)
+
+    @classmethod
+    def from_bytes(cls, data: Any) -> Self:
+        return cls(parse(data, cls.limit))
 
 
 def _backup_number(fields: dict[str, Any]) -> BackupNumber:

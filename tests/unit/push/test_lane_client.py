@@ -73,7 +73,7 @@ def test_a_pull_is_cut_by_bytes(receiver: Receiver, stream: Stream) -> None:
     assert len(client.pull({}, max_bytes=5000)) == 2
 
 
-def test_settling_tells_what_is_logged(receiver: Receiver, stream: Stream) -> None:
+def test_stop_logging_tells_what_is_logged(receiver: Receiver, stream: Stream) -> None:
     stream.send(0, 5)
     stream.ack_up_to(5)
     client = worker(receiver)

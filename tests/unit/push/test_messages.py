@@ -29,8 +29,8 @@ from afspark.push.wire.worker_messages import (
     Confirm,
     Confirmed,
     EntryTag,
+    LoggingStopped,
     Pull,
-    Settled,
     StopLogging,
 )
 
@@ -61,7 +61,7 @@ MESSAGES: list[Message] = [
     StopLogging(1, 2, 3, "f00d", {"a/b": 1}),
     Confirm(1, 2, 3, "f00d", {"a/b": 1}, BackupNumber(4, 1, 2)),
     Confirmed(("a/b",), {"/00000001": 7}),
-    Settled(True),
+    LoggingStopped(True),
 ]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from afspark.push.receiver.lane import Lane
 from afspark.push.receiver.lane_entries import LaneItems
-from afspark.push.receiver.session_listing import KEPT_AWAY, KEPT_TENURES, Listing, is_receiver_start
+from afspark.push.receiver.session_listing import KEPT_AWAY, KEPT_STARTS, Listing, is_receiver_start
 from afspark.push.receiver.sessions import Sessions
 from afspark.push.wire.messages import Allowance
 from afspark.push.wire.push_errors import SessionOver
@@ -22,7 +22,7 @@ class Query:
     def __init__(self, store: MemoryStore, positions: Positions | None = None) -> None:
         self.sessions = Sessions.open(store)
         self.positions: Positions = dict(positions or {})
-        self.lane = Lane(0, Allowance(), 1 << 30, listing=Listing(self.sessions.restarts, self.positions))
+        self.lane = Lane(0, Allowance(), 1 << 30, listing=Listing(self.sessions.start, self.positions))
         self.counted: dict[str, int] = {}
         self.gaps: dict[str, int] = {}
 
@@ -61,7 +61,7 @@ class Query:
         self.lane.confirm(positions)
         over = self.lane.listing.forgettable(positions, self.lane.sessions)
         kept = {name: end for name, end in positions.items() if name not in over}
-        self.positions = kept | self.lane.listing.tenures
+        self.positions = kept | self.lane.listing.starts
 
 
 @pytest.fixture
@@ -196,10 +196,10 @@ def test_what_the_log_still_has_of_a_session_that_is_over_is_not_handed_out(stor
     assert later.counted == {alive: 5} and not later.gaps
 
 
-def test_tenures_are_forgotten_as_well_and_their_sessions_refused(store: MemoryStore) -> None:
+def test_starts_are_forgotten_as_well_and_their_sessions_refused(store: MemoryStore) -> None:
     positions: Positions = {}
     first = None
-    for _ in range(KEPT_TENURES + 5):
+    for _ in range(KEPT_STARTS + 5):
         query = Query(store, positions)
         producer = query.begin()
         first = first or producer
@@ -207,7 +207,7 @@ def test_tenures_are_forgotten_as_well_and_their_sessions_refused(store: MemoryS
         query.batch()
         query.batch()
         positions = query.positions
-    assert len(positions) == KEPT_TENURES
+    assert len(positions) == KEPT_STARTS
     assert first is not None
     with pytest.raises(SessionOver):
         query.come_back(first)
