@@ -46,7 +46,7 @@ class Node:
     emits: bool = False
     #: keeps what it sends, for a sink in append mode
     appends: bool = False
-    #: inserted by the runtime: no operator of the user's, so without a part of the budget
+    #: added by a rewrite: no operator of the user's, so without a part of the budget
     internal: bool = False
     #: what happens to bad items; None: as the operator or the source has it
     on_bad: OnBad | None = None
@@ -84,7 +84,7 @@ class Node:
             for spec in specs.values():
                 check_decayable(spec)
         refuse_if_unfit(self.operator, self.tolerance)
-        _check_picklable(self.name, self.operator)
+        _check_picklable(self)
 
     def settings(self) -> dict[str, Any]:
         """What the checkpoint is bound to, besides where the items come from."""
@@ -97,11 +97,13 @@ class Node:
         }
 
 
-def _check_picklable(name: str, operator: Operator) -> None:
+def _check_picklable(node: Node) -> None:
+    if node.internal:
+        return
     try:
-        cloudpickle.dumps(operator)  # type: ignore[no-untyped-call]
+        cloudpickle.dumps(node.operator)  # type: ignore[no-untyped-call]
     except (TypeError, AttributeError, pickle.PicklingError) as error:
         raise UsageError(
-            f"Operator {name!r} cannot be sent to the workers: {error}.",
+            f"Operator {node.name!r} cannot be sent to the workers: {error}.",
             remedy="Open files, connections and locks in begin(), and keep only plain values as attributes.",
         ) from error
