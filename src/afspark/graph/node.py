@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyspark import cloudpickle
 from afspark.errors import UsageError
 from afspark.model.onbad import OnBad, check_on_bad
 from afspark.model.operator import Operator, Transform
+from afspark.model.states import StateSpec
 from afspark.model.windows import Decaying, Sliding, Window, WindowProgress, check_decayable
 from afspark.policies import MiniBatch, Tolerance, refuse_if_unfit
 from afspark.protocol.bad_items import BAD_LIMIT
@@ -73,18 +75,10 @@ class Node:
                 raise UsageError(f"{state!r} cannot be the name of a state.", remedy="Use letters, digits and _.")
         if self.window is not None:
             WindowProgress.start(self.window, workers=self.workers)
-        if isinstance(self.window, Sliding):
-            for state, spec in specs.items():
-                if not spec.mergeable:
-                    raise UsageError(
-                        f"The panes of a sliding window cannot be added up for the state {state!r}.",
-                        remedy="Use one of the primitives, or a hopping window.",
-                    )
-        if isinstance(self.window, Decaying):
-            for spec in specs.values():
-                check_decayable(spec)
+            _check_window(self.window, specs)
         refuse_if_unfit(self.operator, self.tolerance)
-        _check_picklable(self)
+        if not self.internal:
+            _check_picklable(self.name, self.operator)
 
     def settings(self) -> dict[str, Any]:
         """What the checkpoint is bound to, besides where the items come from."""
@@ -97,13 +91,24 @@ class Node:
         }
 
 
-def _check_picklable(node: Node) -> None:
-    if node.internal:
-        return
+def _check_window(window: Window, specs: Mapping[str, StateSpec]) -> None:
+    if isinstance(window, Sliding):
+        for state, spec in specs.items():
+            if not spec.mergeable:
+                raise UsageError(
+                    f"The panes of a sliding window cannot be added up for the state {state!r}.",
+                    remedy="Use one of the primitives, or a hopping window.",
+                )
+    if isinstance(window, Decaying):
+        for spec in specs.values():
+            check_decayable(spec)
+
+
+def _check_picklable(name: str, operator: Operator) -> None:
     try:
-        cloudpickle.dumps(node.operator)  # type: ignore[no-untyped-call]
+        cloudpickle.dumps(operator)  # type: ignore[no-untyped-call]
     except (TypeError, AttributeError, pickle.PicklingError) as error:
         raise UsageError(
-            f"Operator {node.name!r} cannot be sent to the workers: {error}.",
+            f"Operator {name!r} cannot be sent to the workers: {error}.",
             remedy="Open files, connections and locks in begin(), and keep only plain values as attributes.",
         ) from error
