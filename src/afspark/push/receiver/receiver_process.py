@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from afspark.push.wire.announcements import ADDRESSES, Announced
 from afspark.push.wire.messages import Allowance, Positions
 from afspark.push.wire.security import Security, new_secret
 from afspark.store import Store, seal
+from afspark.store.claims import Claim, Claims
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,11 +112,8 @@ class ReceiverProcess:
         return self._receiver.stats() if self._receiver is not None else {}
 
     def _announce(self, announced: Announced) -> None:
-        folder = f"{ADDRESSES}/{announced.number:05d}"
-        before = self._store.list(folder)
-        name = f"{folder}/{time.time_ns():020d}-{secrets.token_hex(4)}"
-        self._store.put(name, seal({"kind": "address", "announced": announced.to_json()}, {}))
-        self._store.delete(before)
+        claims = Claims(self._store, f"{ADDRESSES}/{announced.number:05d}", Claim, who="receivers")
+        claims.take(seal({"kind": "address", "announced": announced.to_json()}, {}), drop_older=True)
 
 
 def item_log(store: Store) -> Store:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
-
 from afspark.store import Store, seal
+from afspark.store.claims import Claim, Claims
 
 _OPENED, _CLOSED = "opened", "closed"
 
@@ -14,19 +13,19 @@ class RestartCount:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._name: str | None = None
+        self._opened, self._closed = (Claims(store, folder, Claim, who="receivers") for folder in (_OPENED, _CLOSED))
+        self._mine: Claim | None = None
 
     def open(self) -> int:
-        """Begins a tenure; the number of those before it that were never closed."""
-        names = self._store.list("")
-        opened = {name.partition("/")[2] for name in names if name.startswith(f"{_OPENED}/")}
-        closed = {name.partition("/")[2] for name in names if name.startswith(f"{_CLOSED}/")}
-        self._name = f"{len(opened):08d}-{secrets.token_hex(4)}"
-        self._store.put(f"{_OPENED}/{self._name}", seal({"kind": _OPENED}, {}))
-        return len(opened - closed)
+        """How many openings before this one were never closed; notes this one.
+
+        Of two processes that open the same receiver at once, one may count twice: too many failures allow too little.
+        """
+        self._mine = self._opened.take(seal({"kind": _OPENED}, {}))
+        return len(self._opened.present() - self._closed.present() - {self._mine})
 
     def close(self) -> None:
-        """Ends it in order: nothing was lost."""
-        if self._name is not None:
-            self._store.put(f"{_CLOSED}/{self._name}", seal({"kind": _CLOSED}, {}))
-            self._name = None
+        """Notes that the receiver has ended in order: nothing was lost."""
+        if self._mine is not None:
+            self._store.put(f"{_CLOSED}/{self._mine}", seal({"kind": _CLOSED}, {}))
+            self._mine = None

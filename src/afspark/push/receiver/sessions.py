@@ -17,10 +17,20 @@ from afspark.errors import CheckpointError, StoreError
 from afspark.push.wire.messages import Ends, Receipts, producer_id
 from afspark.push.wire.push_errors import UnknownSession, Unproven
 from afspark.store import Store, seal, unseal
+from afspark.store.claims import Claim, Claims
 
 _KEY, _TENURES = "session-key", "tenures"
 _KEY_BYTES, _CODE_DIGITS, _RECEIPT_DIGITS, _NUMBER_DIGITS = 32, 16, 32, 8
-_TRIES = 20
+
+
+class StartNumber(Claim):
+    """The number of a start of receivers, of which no two have the same; names of sessions begin with it."""
+
+    BASE = 16
+
+
+def _starts(store: Store) -> Claims[StartNumber]:
+    return Claims(store, _TENURES, StartNumber, who="receivers")
 
 
 class Sessions:
@@ -35,7 +45,7 @@ class Sessions:
         """Those of another tenure; without a store nobody will believe them after this one."""
         if store is None:
             return cls(secrets.token_bytes(_KEY_BYTES))
-        return cls(session_key(store), _take_tenure(store))
+        return cls(session_key(store), _starts(store).take(drop_older=True).number)
 
     def begin(self, producer: str) -> str:
         """The name of a new session. Calls must not overlap."""
@@ -101,25 +111,3 @@ def born(producer: str) -> tuple[int, int] | None:
     if len(session) != 2 * _NUMBER_DIGITS + _CODE_DIGITS:
         return None
     return int(session[:_NUMBER_DIGITS], 16), int(session[_NUMBER_DIGITS : 2 * _NUMBER_DIGITS], 16)
-
-
-def _take_tenure(store: Store) -> int:
-    """A number above all that were taken. It takes a store whose listings show what was put before."""
-    for _ in range(_TRIES):
-        taken = store.list(_TENURES)
-        number = max(map(_number, taken), default=0) + 1
-        mine = f"{_TENURES}/{number:0{_NUMBER_DIGITS}x}-{secrets.token_hex(4)}"
-        store.put(mine, b"")
-        # Of two that take the same number at the same moment, at least one sees the other.
-        if all(_number(name) < number for name in store.list(_TENURES) if name != mine):
-            store.delete(taken)
-            return number
-    raise CheckpointError(
-        f"Other receivers keep starting on {store.path}.",
-        remedy="Let only one query use this checkpoint at a time.",
-        path=store.path,
-    )
-
-
-def _number(name: str) -> int:
-    return int(name.rpartition("/")[2].partition("-")[0], 16)
