@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from afspark.bounds.general import times
 from afspark.errors import UsageError
 
 
@@ -82,13 +83,14 @@ def failures_in_force(kind: Windowing | str, failures: Iterable[Failure], pane: 
 def decayed(losses: Iterable[tuple[float, float]], decay: float) -> float:
     """What is left of losses under a decaying window: Σ decay^age · θ over pairs of (age, θ in force).
 
-    A loss of a later tick (of negative age) weighs more in the units of this one.
+    A loss of a later tick (of negative age) weighs more in the units of this one. Of an infinite loss that has faded
+    to nothing, nothing is left.
 
     >>> decayed([(0, 100.0), (2, 100.0)], decay=0.5)
     125.0
     """
     _check_decay(decay)
-    return math.fsum(theta * _faded(decay, age) for age, theta in losses if theta)
+    return math.fsum(times(theta, _faded(decay, age)) for age, theta in losses)
 
 
 def _faded(decay: float, age: float) -> float:
