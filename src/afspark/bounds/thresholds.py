@@ -107,6 +107,6 @@ def divides_among_copies(*, keyed: bool, divergence: str) -> bool:
 
 
 def realised(losses: Iterable[float], *, adds_up: bool = True) -> float:
-    """Bound after these losses have happened: each entry is the θ in force when the failure struck."""
+    """Bound after these losses have happened: each entry is the θ in force when the failure happened."""
     values = list(losses)
     return math.fsum(values) if adds_up else max(values, default=0.0)

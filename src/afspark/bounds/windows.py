@@ -1,12 +1,12 @@
 """Which failures count for a window: when thresholds that were halved may grow again.
 
-The stream is cut into panes, numbered in order; a worker holds the state of the *open* ones. A failure strikes
+The stream is cut into panes, numbered in order; a worker holds the state of the *open* ones. A failure hits
 every pane that was open at its moment, and no other. AF-Stream, section 3.5.2:
 
-- hopping: a window is one pane. It counts the failures that struck it, so a new window starts with the full
+- hopping: a window is one pane. It counts the failures that hit it, so a new window starts with the full
   threshold.
 - sliding: a window is the last ``panes`` panes and its error the sum of theirs, so each pane gets 1/``panes``
-  of a window's threshold (`Place.panes`). A failure counts while the window reaches back to a pane it struck.
+  of a window's threshold (`Place.panes`). A failure counts while the window reaches back to a pane it hit.
 - decaying: old errors fade, nothing is halved. The promise is then Σ decay^age · θ over the failures.
 - none: one window that never closes; every failure counts.
 """
@@ -53,7 +53,7 @@ class Failure:
         if self.first_open > self.newest:
             raise ValueError(f"panes {self.first_open} to {self.newest} are no range")
 
-    def struck(self, first: int, last: int) -> bool:
+    def hits(self, first: int, last: int) -> bool:
         """Whether any of the panes ``first`` to ``last`` was open."""
         return self.first_open <= last and first <= self.newest
 
@@ -72,10 +72,10 @@ def failures_in_force(kind: Windowing | str, failures: Iterable[Failure], pane: 
         case Windowing.NONE:
             return sum(1 for _ in failures)
         case Windowing.HOPPING:
-            return sum(failure.struck(pane, pane) for failure in failures)
+            return sum(failure.hits(pane, pane) for failure in failures)
         case Windowing.SLIDING:
             oldest = pane - _length(panes) + 1
-            return sum(failure.struck(oldest, pane) for failure in failures)
+            return sum(failure.hits(oldest, pane) for failure in failures)
         case Windowing.DECAYING:
             return 0
 

@@ -65,7 +65,7 @@ class RecordLog:
     def open_epoch(self, upto: int) -> CommitRecord | None:
         """Builds the epoch on the newest sound record with batch <= ``upto``; returns that record.
 
-        ``upto`` is the last batch the engine has committed (-1: none). A record of a later batch may exist if
+        ``upto`` is the last batch that Spark has committed (-1: none). A record of a later batch may exist if
         the driver died before that commit; the batch will run again, so the record is never used again.
         """
         if not self.is_open:
