@@ -22,11 +22,11 @@ _TEXT = re.compile(r"([0-9a-f]{8,})-([0-9a-f]{8,})")
 
 
 @dataclass(frozen=True, order=True)
-class Claim:
+class ClaimId:
     """One claim, ordered by number and then by the random token; its text is part of an object's name.
 
-    >>> Claim.parse("00000012-0123456789abcdef")
-    Claim(number=12, token='0123456789abcdef')
+    >>> ClaimId.parse("00000012-0123456789abcdef")
+    ClaimId(number=12, token='0123456789abcdef')
     """
 
     #: how the number is written
@@ -53,7 +53,7 @@ class Claim:
         return cls(number + 1, secrets.token_hex(8))
 
 
-C = TypeVar("C", bound=Claim)
+C = TypeVar("C", bound=ClaimId)
 
 
 class Claims(Generic[C]):

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from afspark.errors import UsageError
-from afspark.store.claims import Claim
+from afspark.store.claims import ClaimId
 
 EPOCHS = "epochs"
 OBJECTS = "objects"
@@ -35,7 +35,7 @@ _EPOCH_ENTRY = re.compile(r"epochs/([^/]+)/(?:driver|start|records/(\d{12,})-(\d
 _OBJECT = re.compile(r"objects/([^/]+)/([^/]+)/(\d{5,})-(\d{5,})-(\d{12,})-(\d{4,})")
 
 
-class EpochId(Claim):
+class EpochId(ClaimId):
     """One opening of a query by one driver."""
 
 

@@ -9,25 +9,25 @@ from hypothesis import strategies as st
 from afspark.errors import CheckpointError
 from afspark.push.receiver.sessions import StartNumber
 from afspark.store.base import Names, Store
-from afspark.store.claims import Claim, Claims
+from afspark.store.claims import ClaimId, Claims
 from afspark.store.naming import EpochId
 from tests.property.store.faulty_store import MemoryStore
 
-KINDS = st.sampled_from([Claim, EpochId, StartNumber])
+KINDS = st.sampled_from([ClaimId, EpochId, StartNumber])
 TOKENS = st.text("0123456789abcdef", min_size=8, max_size=16)
 
 
 class Interrupted(MemoryStore):
     """Before and after every request another process may claim the same, and be interrupted in turn."""
 
-    def __init__(self, interruptions: list[int], kind: type[Claim], *, drop_older: bool) -> None:
+    def __init__(self, interruptions: list[int], kind: type[ClaimId], *, drop_older: bool) -> None:
         super().__init__()
         self.interruptions, self.kind, self.drop_older = interruptions, kind, drop_older
         #: when a claim was asked for, when it was given, and the claim
-        self.taken: list[tuple[int, int, Claim]] = []
+        self.taken: list[tuple[int, int, ClaimId]] = []
         self.clock = 0
 
-    def claims(self) -> Claims[Claim]:
+    def claims(self) -> Claims[ClaimId]:
         return Claims(self, "folder", self.kind, who="processes")
 
     def claim(self) -> None:
@@ -55,7 +55,7 @@ class Interrupted(MemoryStore):
 
 @given(st.lists(st.integers(0, 1), max_size=40), KINDS, st.booleans(), st.integers(1, 4))
 def test_numbers_differ_and_who_comes_later_has_the_newer_claim(
-    interruptions: list[int], kind: type[Claim], drop_older: bool, processes: int
+    interruptions: list[int], kind: type[ClaimId], drop_older: bool, processes: int
 ) -> None:
     store = Interrupted(interruptions, kind, drop_older=drop_older)
     for _ in range(processes):
@@ -75,13 +75,13 @@ def test_numbers_differ_and_who_comes_later_has_the_newer_claim(
 
 
 @given(KINDS, st.integers(0, 2**40), TOKENS)
-def test_a_claim_is_known_by_its_text(kind: type[Claim], number: int, token: str) -> None:
+def test_a_claim_is_known_by_its_text(kind: type[ClaimId], number: int, token: str) -> None:
     claim = kind(number, token)
     assert kind.parse(str(claim)) == claim
 
 
 @given(st.lists(st.tuples(st.integers(1, 10**20), TOKENS), min_size=1, max_size=5), KINDS)
-def test_claims_of_any_width_are_ordered_by_number(others: list[tuple[int, str]], kind: type[Claim]) -> None:
+def test_claims_of_any_width_are_ordered_by_number(others: list[tuple[int, str]], kind: type[ClaimId]) -> None:
     """Checkpoints of earlier versions have numbers of 12 and 20 digits beside those of 8."""
     store = MemoryStore()
     for number, token in others:
@@ -96,30 +96,30 @@ def test_claims_of_any_width_are_ordered_by_number(others: list[tuple[int, str]]
 
 @pytest.mark.parametrize("text", ["", "1-x", "00000001", "00000001-", "0000000g-01234567", "-0000001-01234567"])
 def test_other_texts_are_no_claims(text: str) -> None:
-    assert Claim.parse(text) is None
+    assert ClaimId.parse(text) is None
 
 
 def test_a_number_in_another_base_is_no_claim() -> None:
-    assert Claim.parse("0000000a-01234567") is None
+    assert ClaimId.parse("0000000a-01234567") is None
     assert StartNumber.parse("0000000a-01234567") == StartNumber(10, "01234567")
 
 
 def test_with_an_entry_the_claim_is_the_folder_around_it() -> None:
     store = MemoryStore()
-    claims = Claims(store, "folder", Claim, who="processes", entry="driver")
+    claims = Claims(store, "folder", ClaimId, who="processes", entry="driver")
     mine = claims.take(b"data")
     assert store.get(f"folder/{mine}/driver") == b"data"
-    store.put(f"folder/{Claim(7, '0' * 16)}/records/1", b"")
-    assert claims.newer(mine) == Claim(7, "0" * 16)
+    store.put(f"folder/{ClaimId(7, '0' * 16)}/records/1", b"")
+    assert claims.newer(mine) == ClaimId(7, "0" * 16)
 
 
 def test_who_never_comes_alone_gives_up() -> None:
     class Crowded(MemoryStore):
         def put(self, name: str, data: bytes) -> None:
             super().put(name, data)
-            super().put(f"folder/{Claim.after(0)}", data)
+            super().put(f"folder/{ClaimId.after(0)}", data)
 
     store: Store = Crowded()
     with pytest.raises(CheckpointError) as caught:
-        Claims(store, "folder", Claim, who="processes").take()
+        Claims(store, "folder", ClaimId, who="processes").take()
     assert caught.value.path == store.path

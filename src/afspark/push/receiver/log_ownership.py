@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from afspark.push.wire.push_errors import Replaced
 from afspark.store import Store
-from afspark.store.claims import Claim, Claims
+from afspark.store.claims import ClaimId, Claims
 
 
 class LogOwnership:
@@ -18,8 +18,8 @@ class LogOwnership:
 
     def __init__(self, store: Store, lane: int) -> None:
         self._lane = lane
-        self._claims = Claims(store, f"reign-{lane:05d}", Claim, who="receivers")
-        self._mine: Claim | None = None
+        self._claims = Claims(store, f"reign-{lane:05d}", ClaimId, who="receivers")
+        self._mine: ClaimId | None = None
 
     def take(self) -> None:
         """From now on nobody else acknowledges out of the log."""

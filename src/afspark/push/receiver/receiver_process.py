@@ -19,7 +19,7 @@ from afspark.push.wire.announcements import ADDRESSES, Announced
 from afspark.push.wire.messages import Allowance, Positions
 from afspark.push.wire.security import Security, new_secret
 from afspark.store import Store, seal
-from afspark.store.claims import Claim, Claims
+from afspark.store.claims import ClaimId, Claims
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ class ReceiverProcess:
         return self._receiver.stats() if self._receiver is not None else {}
 
     def _announce(self, announced: Announced) -> None:
-        claims = Claims(self._store, f"{ADDRESSES}/{announced.number:05d}", Claim, who="receivers")
+        claims = Claims(self._store, f"{ADDRESSES}/{announced.number:05d}", ClaimId, who="receivers")
         claims.take(seal({"kind": "address", "announced": announced.to_json()}, {}), drop_older=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from afspark.store import Store, seal
-from afspark.store.claims import Claim, Claims
+from afspark.store.claims import ClaimId, Claims
 
 _OPENED, _CLOSED = "opened", "closed"
 
@@ -13,8 +13,8 @@ class RestartCount:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._opened, self._closed = (Claims(store, folder, Claim, who="receivers") for folder in (_OPENED, _CLOSED))
-        self._mine: Claim | None = None
+        self._opened, self._closed = (Claims(store, folder, ClaimId, who="receivers") for folder in (_OPENED, _CLOSED))
+        self._mine: ClaimId | None = None
 
     def open(self) -> int:
         """How many openings before this one were never closed; notes this one.

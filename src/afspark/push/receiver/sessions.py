@@ -17,13 +17,13 @@ from afspark.errors import CheckpointError, StoreError
 from afspark.push.wire.messages import Ends, Receipts, producer_id
 from afspark.push.wire.push_errors import UnknownSession, Unproven
 from afspark.store import Store, seal, unseal
-from afspark.store.claims import Claim, Claims
+from afspark.store.claims import ClaimId, Claims
 
 _KEY, _TENURES = "session-key", "tenures"
 _KEY_BYTES, _CODE_DIGITS, _RECEIPT_DIGITS, _NUMBER_DIGITS = 32, 16, 32, 8
 
 
-class StartNumber(Claim):
+class StartNumber(ClaimId):
     """The number of a start of receivers, of which no two have the same; names of sessions begin with it."""
 
     BASE = 16
