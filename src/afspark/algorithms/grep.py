@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from afspark.algorithms.bad_rows import SKIPPED, refuse_bad, skipped_state
+from afspark.algorithms.texts import is_block, is_text, text_column
 from afspark.errors import UsageError
 from afspark.model.kernels.lines import all_lines, count_lines, lines_with, pieces_of, rows_with
 from afspark.model.onbad import check_on_bad
@@ -62,28 +63,15 @@ class Grep(Operator):
     def check(self, schema: pa.Schema | None) -> None:
         if schema is None:
             return
-        if self.column not in schema.names:
-            raise UsageError(
-                f"There is no column {self.column!r}; the stream has {', '.join(schema.names)}.",
-                remedy="Name the column that holds the text.",
-                column=self.column,
-            )
-        kind = schema.field(self.column).type
-        if not (_is_text(kind) or _is_blocks(kind)):
-            raise UsageError(
-                f"Column {self.column!r} is {kind}, not text.",
-                remedy="Name the column that holds the text.",
-                column=self.column,
-            )
         # A row of text is one line, sent or not; a block may have any number of them.
-        self.alpha = 1.0 if _is_text(kind) else None
+        self.alpha = 1.0 if is_text(text_column(schema, self.column)) else None
 
     def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> pa.RecordBatch:
         bad = items.column(self.column).null_count
         refuse_bad(bad, f"have no {self.column!r}", self.on_bad)
         if bad:
             items = items.filter(items.column(self.column).is_valid())
-        found = self._lines(items) if _is_blocks(items.schema.field(self.column).type) else self._rows(items)
+        found = self._lines(items) if is_block(items.schema.field(self.column).type) else self._rows(items)
         if self.count:
             states["seen"].add(self._seen(items))
             states["matched"].add(found.num_rows)
@@ -121,7 +109,7 @@ class Grep(Operator):
         return pa.record_batch({self.column: _as_text(lines).cast(pa.string())})
 
     def _seen(self, items: pa.RecordBatch) -> int:
-        blocks = _is_blocks(items.schema.field(self.column).type)
+        blocks = is_block(items.schema.field(self.column).type)
         return count_lines(items.column(self.column)) if blocks else items.num_rows
 
     @property
@@ -153,14 +141,6 @@ class Grep(Operator):
 
 
 _SUMS = ("seen", "matched", SKIPPED)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_blocks(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _as_text(lines: pa.Array) -> pa.Array:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from afspark.algorithms.texts import text_column
 from afspark.errors import UsageError
 from afspark.model.kernels.words import WordCounter
 from afspark.model.operator import Combiner, Operator
@@ -67,22 +68,8 @@ class WordCount(Operator):
         return {"counts": HashTable(key="string", value="int64", divergence="max", operator_key=True)}
 
     def check(self, schema: pa.Schema | None) -> None:
-        if schema is None:
-            return
-        if self.column not in schema.names:
-            raise UsageError(
-                f"There is no column {self.column!r}; the stream has {', '.join(schema.names)}.",
-                remedy="Name the column that holds the text.",
-                column=self.column,
-            )
-        kind = schema.field(self.column).type
-        texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-        if not any(is_text(kind) for is_text in texts):
-            raise UsageError(
-                f"Column {self.column!r} is {kind}, not text.",
-                remedy="Name the column that holds the text.",
-                column=self.column,
-            )
+        if schema is not None:
+            text_column(schema, self.column)
 
     def combiner(self) -> WordCombiner:
         return WordCombiner(self.column, self.lower, self.longest)

@@ -1,4 +1,4 @@
-"""From the streams a user has composed to a pipeline the runtime can run."""
+"""Makes a pipeline that can run of the streams that a user has composed."""
 
 from __future__ import annotations
 
@@ -9,29 +9,40 @@ from pyspark.sql import DataFrame
 
 from afspark.api.stream import StatefulStream
 from afspark.errors import UsageError
+from afspark.graph.fusing import MapStep
+from afspark.graph.graph import Graph, unused_name
 from afspark.graph.node import SOURCE, Edge, Node
 from afspark.graph.pipeline import Pipeline
-from afspark.graph.relay import with_relays
+from afspark.graph.rewrites import rewritten
 from afspark.sources import Pushed, Source
 
 
 def assemble(sinks: Sequence[tuple[StatefulStream, str | None]], *, batch_bytes: int) -> Pipeline:
     """The pipeline of all operators that the sinks reach. ``sinks``: operators with their output modes, or None."""
+    pipeline = rewritten(composed(sinks))
+    readers = dict.fromkeys(pipeline.sources, 1)
+    for node in pipeline.nodes:
+        for edge in node.inputs:
+            if edge.origin in readers:
+                readers[edge.origin] = max(readers[edge.origin], node.workers)
+    sized = {name: _sized(source, batch_bytes, readers[name]) for name, source in pipeline.sources.items()}
+    return replace(pipeline, sources=sized)
+
+
+def composed(sinks: Sequence[tuple[StatefulStream, str | None]]) -> Graph:
+    """The graph as the user has composed it: a node for every operator, and one for every stateless step."""
     found: dict[int, StatefulStream] = {}
     for stateful, _ in sinks:
         _collect(stateful, found)
     modes = {stateful.name: mode for stateful, mode in sinks}
-    names = _source_names(found.values())
-    nodes = tuple(_node(stateful, modes.get(stateful.name), names) for stateful in found.values())
-    by_name = {name: source for source, name in _by_name(found.values(), names)}
-    nodes = with_relays(nodes, {name for name, source in by_name.items() if isinstance(source, Pushed)})
-    readers = dict.fromkeys(names.values(), 1)
-    for node in nodes:
-        for edge in node.inputs:
-            if edge.origin in readers:
-                readers[edge.origin] = max(readers[edge.origin], node.workers)
-    sources = {name: _sized(source, batch_bytes, readers[name]) for source, name in _by_name(found.values(), names)}
-    return Pipeline(sources=sources, nodes=nodes)
+    sources = _sources(found.values())
+    names = {key: f"source{number}" if number > 1 else SOURCE for number, key in enumerate(sources, start=1)}
+    taken = {stateful.name for stateful in found.values()} | set(names.values())
+    nodes: list[Node] = []
+    for stateful in found.values():
+        steps, inputs = _inputs(stateful, names, taken)
+        nodes += [*steps, _node(stateful, modes.get(stateful.name), inputs)]
+    return Graph(sources={names[key]: source for key, source in sources.items()}, nodes=tuple(nodes))
 
 
 def _collect(stateful: StatefulStream, found: dict[int, StatefulStream]) -> None:
@@ -44,26 +55,14 @@ def _collect(stateful: StatefulStream, found: dict[int, StatefulStream]) -> None
     found[id(stateful)] = stateful
 
 
-def _source_names(operators: Iterable[StatefulStream]) -> dict[int, str]:
-    names: dict[int, str] = {}
-    for source in _sources(operators):
-        if id(source) not in names:
-            names[id(source)] = SOURCE if not names else f"source{len(names) + 1}"
-    return names
-
-
-def _sources(operators: Iterable[StatefulStream]) -> list[Source | DataFrame]:
-    return [
-        inflow.origin
+def _sources(operators: Iterable[StatefulStream]) -> dict[int, Source | DataFrame]:
+    """Each source once, by its identity, in the order of its first reader."""
+    return {
+        id(inflow.origin): inflow.origin
         for stateful in operators
         for inflow in stateful.inputs.inflows
         if not isinstance(inflow.origin, StatefulStream)
-    ]
-
-
-def _by_name(operators: Iterable[StatefulStream], names: dict[int, str]) -> list[tuple[Source | DataFrame, str]]:
-    unique = {id(source): source for source in _sources(operators)}
-    return [(source, names[key]) for key, source in unique.items()]
+    }
 
 
 def _sized(source: Source | DataFrame, batch_bytes: int, workers: int) -> Source | DataFrame:
@@ -74,15 +73,26 @@ def _sized(source: Source | DataFrame, batch_bytes: int, workers: int) -> Source
     return source
 
 
-def _node(stateful: StatefulStream, mode: str | None, names: dict[int, str]) -> Node:
+def _inputs(stateful: StatefulStream, names: dict[int, str], taken: set[str]) -> tuple[list[Node], tuple[Edge, ...]]:
+    """Nodes for the stateless steps in front of an operator, and the edges that lead to it."""
+    steps: list[Node] = []
+    edges = []
+    for inflow in stateful.inputs.inflows:
+        origin = inflow.origin.name if isinstance(inflow.origin, StatefulStream) else names[id(inflow.origin)]
+        for transform in inflow.transforms:
+            name = unused_name(f"{stateful.name}-map", taken)
+            taken.add(name)
+            inputs = (Edge(origin),)
+            steps.append(
+                Node(name=name, operator=MapStep(transform), inputs=inputs, workers=stateful.workers, internal=True)
+            )
+            origin = name
+        edges.append(Edge(origin))
+    return steps, tuple(edges)
+
+
+def _node(stateful: StatefulStream, mode: str | None, inputs: tuple[Edge, ...]) -> Node:
     operator = stateful.operator
-    inputs = tuple(
-        Edge(
-            inflow.origin.name if isinstance(inflow.origin, StatefulStream) else names[id(inflow.origin)],
-            inflow.transforms,
-        )
-        for inflow in stateful.inputs.inflows
-    )
     emits = mode == "update"
     if emits and stateful.window is not None:
         raise UsageError(
@@ -91,7 +101,7 @@ def _node(stateful: StatefulStream, mode: str | None, names: dict[int, str]) -> 
         )
     keyed = stateful.keyed
     if keyed is None:
-        from_operators = any(edge.origin not in names.values() for edge in inputs)
+        from_operators = any(isinstance(inflow.origin, StatefulStream) for inflow in stateful.inputs.inflows)
         keyed = emits or (from_operators and bool(operator.key))
     return Node(
         name=stateful.name,

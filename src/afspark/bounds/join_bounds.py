@@ -6,29 +6,9 @@ within z/√n of the truth, with a probability that z stands for; failures take 
 
 from __future__ import annotations
 
-import math
-
 from afspark.bounds.general import times
 
 
 def lost_samples(*, theta: float = 0.0, items: float = 0.0, unacked: float = 0.0, fan_out: float = 1.0) -> float:
     """Most samples that failures take: Θ (in numbers of items, so α = 1) + L·β + Γ."""
     return theta + times(items, fan_out) + unacked
-
-
-def join_error(
-    samples: float,
-    *,
-    z: float = 1.0,
-    theta: float = 0.0,
-    items: float = 0.0,
-    unacked: float = 0.0,
-    fan_out: float = 1.0,
-) -> float:
-    """Half width of the interval that holds the true aggregate; infinite if no sample is sure to be left.
-
-    >>> join_error(10_000)
-    0.01
-    """
-    left = samples - lost_samples(theta=theta, items=items, unacked=unacked, fan_out=fan_out)
-    return z / math.sqrt(left) if left > 0 else math.inf

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from afspark.bounds.general import times
 from afspark.errors import UsageError
@@ -59,20 +60,10 @@ def regret_bound(
     return skipped + breadth**2 * failures * root + (height**2 + breadth**2) * root
 
 
-def average_regret_bound(
-    risk: Risk,
-    *,
-    steps: int,
-    failures: int = 0,
-    theta: float = 0.0,
-    items: float = 0.0,
-    alpha: float = 0.0,
-    constant: float = 1.0,
-) -> float:
-    """Most regret per item; goes to 0 with the number of steps, which is the whole promise.
+def average_regret_bound(risk: Risk, *, steps: int, **limits: Any) -> float:
+    """Most regret per item; goes to 0 with the number of steps, which is the whole promise. ``limits``: as before.
 
     >>> average_regret_bound(Risk(gradient=1, diameter=2), steps=1_000_000, failures=3)
     0.017
     """
-    total = regret_bound(risk, steps=steps, failures=failures, theta=theta, items=items, alpha=alpha, constant=constant)
-    return total / steps
+    return regret_bound(risk, steps=steps, **limits) / steps

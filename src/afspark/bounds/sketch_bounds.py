@@ -42,7 +42,10 @@ class HeavyKeys:
 
     @property
     def columns(self) -> int:
-        """Counters per row as lemma 1 has them: U/(ε·φ), rounded up. See :func:`false_report_chance`."""
+        """Counters per row as lemma 1 has them: U/(ε·φ), rounded up.
+
+        Markov's inequality alone, by which the lemma is proved, needs twice as many.
+        """
         return math.ceil(self.total / (self.epsilon * self.threshold))
 
     def light_below(self, *, theta: float = 0.0, items: float = 0.0, alpha: float = 0.0) -> float:
@@ -52,31 +55,3 @@ class HeavyKeys:
         300.0
         """
         return (1 - self.epsilon) * self.threshold - state_bound(theta, items=items, alpha=alpha)
-
-
-def false_report_chance(*, excess: float, total: float, rows: int, columns: int) -> float:
-    """Most that Markov's inequality allows for the chance that a sketch overestimates a key by ``excess``.
-
-    One row does so with a chance of at most U/(w·excess). That is the 1/2 that lemma 1 counts on for each row
-    only with *twice* its number of columns; at just that number the inequality says nothing.
-
-    >>> false_report_chance(excess=500, total=1e6, rows=4, columns=4000)
-    0.0625
-    """
-    if excess <= 0:
-        return 1.0
-    return min(1.0, total / (columns * excess)) ** rows
-
-
-def provably_light_below(
-    keys: HeavyKeys, *, columns: int, theta: float = 0.0, items: float = 0.0, alpha: float = 0.0
-) -> float:
-    """Keys below this are reported with a chance of at most δ, for a sketch of ``keys.rows`` rows of ``columns``.
-
-    φ - e - Θ - α·L, where e is the overestimate whose chance is δ by Markov's inequality alone.
-
-    >>> provably_light_below(HeavyKeys(total=1e6, threshold=1000), columns=4000, theta=100)
-    400.0
-    """
-    own = keys.total / columns / keys.delta ** (1 / keys.rows)
-    return keys.threshold - own - state_bound(theta, items=items, alpha=alpha)

@@ -83,7 +83,17 @@ def threshold(
         raise ValueError(f"a number of failures is >= 0, not {failures}")
     panes = 1 if divergence is None else place.panes
     share = place.weight * limit / (place.copies(divergence) * panes * place.amplification)
-    return share if decaying else math.ldexp(share, -failures - 1)
+    # Halved once before any failure, so that all of them together cannot take more than the whole.
+    return share if decaying else halved(share, failures + 1)
+
+
+def halved(amount: float, times: int) -> float:
+    """``amount``, halved so many times.
+
+    >>> halved(10_000.0, 2)
+    2500.0
+    """
+    return math.ldexp(amount, -times)
 
 
 def divides_among_copies(*, keyed: bool, divergence: str) -> bool:
@@ -97,6 +107,6 @@ def divides_among_copies(*, keyed: bool, divergence: str) -> bool:
 
 
 def realised(losses: Iterable[float], *, adds_up: bool = True) -> float:
-    """Bound after these losses have happened: each entry is the θ in force when the failure struck."""
+    """Bound after these losses have happened: each entry is the θ in force when the failure happened."""
     values = list(losses)
     return math.fsum(values) if adds_up else max(values, default=0.0)

@@ -1,12 +1,12 @@
 """Which failures count for a window: when thresholds that were halved may grow again.
 
-The stream is cut into panes, numbered in order; a worker holds the state of the *open* ones. A failure strikes
+The stream is cut into panes, numbered in order; a worker holds the state of the *open* ones. A failure hits
 every pane that was open at its moment, and no other. AF-Stream, section 3.5.2:
 
-- hopping: a window is one pane. It counts the failures that struck it, so a new window starts with the full
+- hopping: a window is one pane. It counts the failures that hit it, so a new window starts with the full
   threshold.
 - sliding: a window is the last ``panes`` panes and its error the sum of theirs, so each pane gets 1/``panes``
-  of a window's threshold (`Place.panes`). A failure counts while the window reaches back to a pane it struck.
+  of a window's threshold (`Place.panes`). A failure counts while the window reaches back to a pane it hit.
 - decaying: old errors fade, nothing is halved. The promise is then Σ decay^age · θ over the failures.
 - none: one window that never closes; every failure counts.
 """
@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from afspark.bounds.general import times
 from afspark.errors import UsageError
 
 
@@ -52,7 +53,7 @@ class Failure:
         if self.first_open > self.newest:
             raise ValueError(f"panes {self.first_open} to {self.newest} are no range")
 
-    def struck(self, first: int, last: int) -> bool:
+    def hits(self, first: int, last: int) -> bool:
         """Whether any of the panes ``first`` to ``last`` was open."""
         return self.first_open <= last and first <= self.newest
 
@@ -71,10 +72,10 @@ def failures_in_force(kind: Windowing | str, failures: Iterable[Failure], pane: 
         case Windowing.NONE:
             return sum(1 for _ in failures)
         case Windowing.HOPPING:
-            return sum(failure.struck(pane, pane) for failure in failures)
+            return sum(failure.hits(pane, pane) for failure in failures)
         case Windowing.SLIDING:
             oldest = pane - _length(panes) + 1
-            return sum(failure.struck(oldest, pane) for failure in failures)
+            return sum(failure.hits(oldest, pane) for failure in failures)
         case Windowing.DECAYING:
             return 0
 
@@ -82,13 +83,14 @@ def failures_in_force(kind: Windowing | str, failures: Iterable[Failure], pane: 
 def decayed(losses: Iterable[tuple[float, float]], decay: float) -> float:
     """What is left of losses under a decaying window: Σ decay^age · θ over pairs of (age, θ in force).
 
-    A loss of a later tick (of negative age) weighs more in the units of this one.
+    A loss of a later tick (of negative age) weighs more in the units of this one. Of an infinite loss that has faded
+    to nothing, nothing is left.
 
     >>> decayed([(0, 100.0), (2, 100.0)], decay=0.5)
     125.0
     """
     _check_decay(decay)
-    return math.fsum(theta * _faded(decay, age) for age, theta in losses if theta)
+    return math.fsum(times(theta, _faded(decay, age)) for age, theta in losses)
 
 
 def _faded(decay: float, age: float) -> float:

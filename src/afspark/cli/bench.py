@@ -7,7 +7,7 @@ from pathlib import Path
 from afspark.bench.catalogue import chosen
 from afspark.bench.command import bench
 from afspark.bench.rig import Rig
-from afspark.cli.benchoptions import BenchOptions
+from afspark.cli.bench_options import BenchOptions
 from afspark.errors import UsageError
 
 

@@ -13,8 +13,7 @@ from afspark.algorithms import Grep
 from afspark.api.query import Query
 from afspark.api.stream import StatefulStream
 from afspark.api.writer import StreamWriter
-from afspark.cli.grepoptions import GrepOptions
-from afspark.cli.options import GREP
+from afspark.cli.algorithm_options import GREP, GrepOptions
 from afspark.cli.tasks import CountedTask, Judgement, Shares
 from afspark.report.recount import count_matches
 from afspark.sources import ParquetFiles, Source, TextFiles, ZipfWords

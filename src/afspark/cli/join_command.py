@@ -14,8 +14,7 @@ from afspark.algorithms.bad_rows import skipped_rows
 from afspark.algorithms.online_join import LEFT, RIGHT
 from afspark.api.query import Query
 from afspark.api.stream import StatefulStream, Stream, read_stream
-from afspark.cli.joinoptions import JoinOptions
-from afspark.cli.options import JOIN
+from afspark.cli.algorithm_options import JOIN, JoinOptions
 from afspark.cli.tasks import CountedTask, Judgement, Shares
 from afspark.errors import UsageError
 from afspark.policies import Tolerance

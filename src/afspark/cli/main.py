@@ -10,10 +10,11 @@ import signal
 import sys
 import traceback
 
-from afspark.cli.benchoptions import BenchOptions
+from afspark.cli.algorithm_options import CommandOptions
+from afspark.cli.bench_options import BenchOptions
 from afspark.cli.failures import GOES_ON, one_line, own_error
-from afspark.cli.options import CommandOptions, DemoOptions, InspectOptions, parse
-from afspark.cli.sendoptions import SendOptions
+from afspark.cli.options import DemoOptions, InspectOptions, parse
+from afspark.cli.send_options import SendOptions
 from afspark.errors import AfsparkError
 
 

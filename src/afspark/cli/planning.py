@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from afspark.cli.options import DEFAULT_BATCH_BYTES
+from afspark.cli.algorithm_options import DEFAULT_BATCH_BYTES
 from afspark.sources import Chunk, Source
 
 

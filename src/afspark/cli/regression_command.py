@@ -13,9 +13,8 @@ from afspark.algorithms import Features, LocalRegression, logistic_regression
 from afspark.algorithms.logistic_regression import LOCAL
 from afspark.api.query import Query
 from afspark.api.stream import StatefulStream, Stream
-from afspark.cli.options import REGRESSION
+from afspark.cli.algorithm_options import CLICKS, DEFAULT_ROWS, LIBSVM, PARQUET, REGRESSION, RegressionOptions
 from afspark.cli.planning import MemoryLog, Plan
-from afspark.cli.regressionoptions import CLICKS, DEFAULT_ROWS, LIBSVM, PARQUET, RegressionOptions
 from afspark.cli.tasks import Judgement, Task
 from afspark.model.onbad import SKIP
 from afspark.policies import Tolerance

@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from afspark.cli.algorithm_options import CommandOptions
 from afspark.cli.assignment import Assignment, TaskOutcome, finished
-from afspark.cli.options import CommandOptions
 from afspark.cli.places import RunFolders, check_checkpoint, check_file, check_output
 from afspark.cli.planning import plan
 from afspark.cli.progressbar import display_for

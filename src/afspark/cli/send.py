@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from afspark.cli.progressbar import Display, Snapshot, display_for
 from afspark.cli.pumping import Pump
-from afspark.cli.sendoptions import SendOptions
+from afspark.cli.send_options import SendOptions
 from afspark.cli.sendsources import SendSource, counted, source_of
 from afspark.cli.signals import heeding_stops
 from afspark.errors import AfsparkError

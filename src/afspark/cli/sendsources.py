@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from afspark.cli.sendoptions import SendOptions
+from afspark.cli.send_options import SendOptions
 from afspark.errors import InputError
 from afspark.push.adapters.datagrams import Datagram, Datagrams
 from afspark.push.adapters.framing import LineFrames, SyslogFrames

@@ -18,7 +18,15 @@ from afspark.algorithms.bad_rows import skipped_rows
 from afspark.api.query import Query
 from afspark.api.stream import StatefulStream, Stream
 from afspark.api.writer import StreamWriter
-from afspark.cli.options import DEFAULT_THETA, GREP, HEAVY_HITTERS, JOIN, REGRESSION, WORDCOUNT, CommandOptions
+from afspark.cli.algorithm_options import (
+    DEFAULT_THETA,
+    GREP,
+    HEAVY_HITTERS,
+    JOIN,
+    REGRESSION,
+    WORDCOUNT,
+    CommandOptions,
+)
 from afspark.cli.planning import Plan
 from afspark.cli.verify import recount
 from afspark.errors import UsageError
@@ -186,24 +194,24 @@ def task_of(options: CommandOptions) -> Task:
 
 
 def _regression(options: CommandOptions) -> Task:
+    from afspark.cli.algorithm_options import RegressionOptions
     from afspark.cli.regression_command import regression_task
-    from afspark.cli.regressionoptions import RegressionOptions
 
     assert isinstance(options, RegressionOptions)
     return regression_task(options)
 
 
 def _grep(options: CommandOptions) -> Task:
+    from afspark.cli.algorithm_options import GrepOptions
     from afspark.cli.grep_command import grep_task
-    from afspark.cli.grepoptions import GrepOptions
 
     assert isinstance(options, GrepOptions)
     return grep_task(options)
 
 
 def _join(options: CommandOptions) -> Task:
+    from afspark.cli.algorithm_options import JoinOptions
     from afspark.cli.join_command import join_task
-    from afspark.cli.joinoptions import JoinOptions
 
     assert isinstance(options, JoinOptions)
     return join_task(options)

@@ -469,7 +469,7 @@ class Coordinator:
 
     def _hear_of_receivers(self) -> None:
         for name, run in self._drained():
-            run.hear_of_receivers(self.receivers.failures(name))
+            run.hear_of_receivers(self.receivers.lost(name))
 
     def _let_go(self, batch: int) -> None:
         for name, run in self._drained():

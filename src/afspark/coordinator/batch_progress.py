@@ -108,7 +108,7 @@ def summarise(
             "bytes": sum(report.memory for report in reports),
         },
         receivers=receivers,
-        workers=[entry for run in runs for entry in _workers(run)],
+        workers=[entry for run in runs if not run.node.internal for entry in _workers(run)],
     )
 
 
@@ -124,7 +124,6 @@ def _worker(run: OperatorRun, report: TaskReport) -> dict[str, Any]:
     member = run.group.members[report.worker]
     return {
         "operator": run.name,
-        "internal": run.node.internal,
         "worker": report.worker,
         "host": report.host,
         "incarnation": member.incarnation,

@@ -39,8 +39,8 @@ class OperatorRun:
     entrances: Sequence[OperatorRun] = ()
     #: pushed items that failures have taken off its lanes: (batch, worker) -> items
     gaps: dict[tuple[int, int], int] = field(default_factory=dict)
-    #: by lane, the most that its receivers were ever allowed to hold without backup, and how many have failed
-    receivers: dict[int, tuple[float, int]] = field(default_factory=dict)
+    #: by lane, how many items failures of its receivers can have taken; infinite where no number limits it
+    receivers: dict[int, float] = field(default_factory=dict)
     bad_so_far: BadTally = field(default_factory=BadTally)
 
     @property
@@ -85,19 +85,17 @@ class OperatorRun:
     def _lost_by_lane(self) -> dict[int, int]:
         """More than receivers can have lost is missing only where the state went with them, and is counted there."""
         missing = self._missing_by_lane()
-        # Each failure takes at most what was allowed before it, and halves what the next one can take.
-        possible = {lane: math.floor(2 * most * (1 - 0.5**failed)) for lane, (most, failed) in self.receivers.items()}
+        possible = {lane: math.floor(most) for lane, most in self.receivers.items() if math.isfinite(most)}
         state_goes_too = self.config.stepped and not self.config.exact
         return {
             lane: possible[lane] if state_goes_too and lane in possible else max(missing[lane], possible.get(lane, 0))
             for lane in {*missing, *possible}
         }
 
-    def hear_of_receivers(self, receivers: Mapping[int, tuple[float, int]]) -> None:
-        """What their failures can have taken never becomes less, also if the limits are lowered at a restart."""
-        for lane, (most, failed) in receivers.items():
-            known = self.receivers.get(lane, (0.0, 0))
-            self.receivers[lane] = max(most, known[0]), max(failed, known[1])
+    def hear_of_receivers(self, lost: Mapping[int, float]) -> None:
+        """Notes how many items failures of receivers can have taken, by lane; never less than was known before."""
+        for lane, most in lost.items():
+            self.receivers[lane] = max(most, self.receivers.get(lane, 0.0))
 
     def _missing_by_lane(self) -> Counter[int]:
         missing: Counter[int] = Counter()
@@ -222,5 +220,5 @@ class OperatorRun:
                     operator=self.name,
                 )
             self.window_progress = WindowProgress.from_json(found["agenda"])
-            self.hear_of_receivers({int(lane): tuple(known) for lane, known in found.get("receivers", {}).items()})
+            self.hear_of_receivers({int(lane): most for lane, most in found.get("receivers", {}).items()})
             self.counters = OperatorCounters.from_json(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyspark import cloudpickle
 from afspark.errors import UsageError
 from afspark.model.onbad import OnBad, check_on_bad
 from afspark.model.operator import Operator, Transform
+from afspark.model.states import StateSpec
 from afspark.model.windows import Decaying, Sliding, Window, WindowProgress, check_decayable
 from afspark.policies import MiniBatch, Tolerance, refuse_if_unfit
 from afspark.protocol.bad_items import BAD_LIMIT
@@ -46,7 +48,7 @@ class Node:
     emits: bool = False
     #: keeps what it sends, for a sink in append mode
     appends: bool = False
-    #: inserted by the runtime: no operator of the user's, so without a part of the budget
+    #: added by a rewrite: no operator of the user's, so without a part of the budget
     internal: bool = False
     #: what happens to bad items; None: as the operator or the source has it
     on_bad: OnBad | None = None
@@ -73,18 +75,10 @@ class Node:
                 raise UsageError(f"{state!r} cannot be the name of a state.", remedy="Use letters, digits and _.")
         if self.window is not None:
             WindowProgress.start(self.window, workers=self.workers)
-        if isinstance(self.window, Sliding):
-            for state, spec in specs.items():
-                if not spec.mergeable:
-                    raise UsageError(
-                        f"The panes of a sliding window cannot be added up for the state {state!r}.",
-                        remedy="Use one of the primitives, or a hopping window.",
-                    )
-        if isinstance(self.window, Decaying):
-            for spec in specs.values():
-                check_decayable(spec)
+            _check_window(self.window, specs)
         refuse_if_unfit(self.operator, self.tolerance)
-        _check_picklable(self.name, self.operator)
+        if not self.internal:
+            _check_picklable(self.name, self.operator)
 
     def settings(self) -> dict[str, Any]:
         """What the checkpoint is bound to, besides where the items come from."""
@@ -95,6 +89,19 @@ class Node:
             "window": self.window.to_json() if self.window else None,
             "feeds_back": list(self.feeds_back),
         }
+
+
+def _check_window(window: Window, specs: Mapping[str, StateSpec]) -> None:
+    if isinstance(window, Sliding):
+        for state, spec in specs.items():
+            if not spec.mergeable:
+                raise UsageError(
+                    f"The panes of a sliding window cannot be added up for the state {state!r}.",
+                    remedy="Use one of the primitives, or a hopping window.",
+                )
+    if isinstance(window, Decaying):
+        for spec in specs.values():
+            check_decayable(spec)
 
 
 def _check_picklable(name: str, operator: Operator) -> None:

@@ -1,4 +1,4 @@
-"""A pipeline as it is given to the runtime: a checked graph of plain values."""
+"""A pipeline as the coordinator runs it: a checked graph of plain values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from afspark.bounds import Place, weights
 from afspark.errors import UsageError
+from afspark.graph.graph import Graph
 from afspark.graph.node import SOURCE, Edge, Node
 from afspark.model.onbad import SKIP, STOP, OnBad
 from afspark.model.operator import Operator
@@ -25,11 +26,8 @@ from afspark.sources.pushed_source import PLACE_OF_RECEIVER
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pipeline:
-    """Sources and operators; ``nodes`` come in an order in which every operator follows its inputs."""
-
-    sources: Mapping[str, Source | DataFrame]
-    nodes: tuple[Node, ...]
+class Pipeline(Graph):
+    """A graph that can run; its ``nodes`` come in an order in which every node follows its inputs."""
 
     def __post_init__(self) -> None:
         if not self.nodes:
@@ -107,6 +105,10 @@ class Pipeline:
         return [node for node in self.nodes if not node.internal]
 
     @cached_property
+    def _internal(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes if node.internal}
+
+    @cached_property
     def _weights(self) -> dict[str, float]:
         found = weights([node.weight for node in self.operators])
         return {node.name: weight for node, weight in zip(self.operators, found, strict=True)}
@@ -115,8 +117,8 @@ class Pipeline:
         """What divides the budget of an operator; an internal node has none that could be divided."""
         if node.internal:
             return Place(workers=node.workers)
-        below = self.downstream_of(node.name)
-        fan_out = max([self.node(name).operator.fan_out for name in below] + [node.operator.fan_out])
+        below = [one for one in self.operators if node.name in self.ancestors[one.name]]
+        fan_out = max(one.operator.fan_out for one in [node, *below])
         return Place(
             workers=node.workers,
             keyed=node.keyed,
@@ -128,8 +130,12 @@ class Pipeline:
     # --- pushed items ---------------------------------------------------------------------------------------
 
     def readers(self, node: Node) -> list[Node]:
-        """The user's operators that a node takes items off the lanes for: itself, or those behind a relay."""
-        return [one for one in self.nodes if node.name in _origins(one)] if node.internal else [node]
+        """The user's operators that a node takes items off the lanes for: itself, or those behind internal nodes."""
+        if not node.internal:
+            return [node]
+        behind = [one for one in self.nodes if node.name in _origins(one)]
+        found = {reader.name: reader for one in behind for reader in self.readers(one)}
+        return list(found.values())
 
     def entrances(self, node: Node) -> list[Node]:
         """The nodes that take pushed items off the lanes for an operator: itself, or relays; none for other items.
@@ -138,8 +144,8 @@ class Pipeline:
         """
         if any(isinstance(self.sources.get(origin), Pushed) for origin in _origins(node)):
             return [node]
-        relays = {one.name: one for one in self.nodes if one.internal}
-        return [relays[edge.origin] for edge in node.inputs if edge.origin in relays]
+        origins = [self._internal[edge.origin] for edge in node.inputs if edge.origin in self._internal]
+        return [entrance for origin in origins for entrance in self.entrances(origin)]
 
     def item_limits(self, entrance: Node) -> ItemLimits:
         """What the receiver may hold of the items that ``entrance`` takes, by the tolerance of all their readers."""
@@ -172,24 +178,26 @@ class Pipeline:
         return total if math.isfinite(total) and not isinstance(node.window, Decaying) else 0.0
 
     def _depth(self, name: str) -> int:
-        """Operators on the longest way from ``name`` to a sink."""
-        followers = [node.name for node in self.nodes if name in _origins(node)]
-        return max((1 + self._depth(follower) for follower in followers), default=0)
+        """The user's operators on the longest way from ``name`` to a sink."""
+        followers = [node for node in self.nodes if name in _origins(node)]
+        return max(((not node.internal) + self._depth(node.name) for node in followers), default=0)
 
     def settings(self) -> dict[str, Any]:
         """What a checkpoint is bound to: other values need another checkpoint."""
         return {
             "sources": {name: _source_settings(source) for name, source in self.sources.items()},
             "operators": {
-                node.name: node.settings() | {"inputs": [self._written_origin(edge) for edge in node.inputs]}
-                for node in self.operators
+                node.name: node.settings() | {"inputs": self._written_origins(node)} for node in self.operators
             },
         }
 
-    def _written_origin(self, edge: Edge) -> str:
-        """Where the user has an operator read from."""
-        internal = [node for node in self.nodes if node.internal and node.name == edge.origin]
-        return internal[0].inputs[0].origin if internal else edge.origin
+    def _written_origins(self, node: Node) -> list[str]:
+        """Where the user has a node read from: internal nodes stand for what they read from themselves."""
+        written: list[str] = []
+        for edge in node.inputs:
+            inserted = self._internal.get(edge.origin)
+            written += self._written_origins(inserted) if inserted else [edge.origin]
+        return written
 
     def fingerprint(self) -> str:
         text = json.dumps(self.settings(), sort_keys=True)

@@ -9,14 +9,16 @@ budget, and what its lanes lose is lost to the operators that read from it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from afspark.graph.graph import Graph, unused_name
 from afspark.graph.node import Edge, Node
 from afspark.model.operator import Operator
+from afspark.sources import Pushed
 
 
 class Relay(Operator):
@@ -26,17 +28,18 @@ class Relay(Operator):
         return items
 
 
-def with_relays(nodes: tuple[Node, ...], pushed: set[str]) -> tuple[Node, ...]:
-    """The nodes, with a relay for every pushed source that its readers cannot take themselves."""
-    readers = Counter(edge.origin for node in nodes for edge in node.inputs)
-    names = {node.name for node in nodes}
+def add_relays(graph: Graph) -> Graph:
+    """The graph with a relay for every pushed source that its readers cannot take themselves."""
+    pushed = {name for name, source in graph.sources.items() if isinstance(source, Pushed)}
+    readers = Counter(edge.origin for node in graph.nodes for edge in node.inputs)
+    names = {node.name for node in graph.nodes}
     relays: dict[str, Node] = {}
     changed = []
-    for node in nodes:
+    for node in graph.nodes:
         inputs = []
         for edge in node.inputs:
             if edge.origin in pushed and _needs_relay(node, readers[edge.origin]):
-                name = _relay_name(edge.origin, names)
+                name = unused_name(f"relay-{edge.origin}" if edge.origin else "relay", names)
                 workers = max(node.workers, relays[name].workers if name in relays else 0)
                 relays[name] = Node(
                     name=name,
@@ -49,14 +52,7 @@ def with_relays(nodes: tuple[Node, ...], pushed: set[str]) -> tuple[Node, ...]:
             else:
                 inputs.append(edge)
         changed.append(replace(node, inputs=tuple(inputs)))
-    return (*relays.values(), *changed)
-
-
-def _relay_name(source: str, taken: Collection[str]) -> str:
-    name = f"relay-{source}" if source else "relay"
-    while name in taken:
-        name += "-"
-    return name
+    return replace(graph, nodes=(*relays.values(), *changed))
 
 
 def _needs_relay(node: Node, readers: int) -> bool:

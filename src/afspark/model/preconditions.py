@@ -105,7 +105,7 @@ def check_operator(
     """Tries ``operator`` on ``batches``, which should be typical and reach the levels it reacts to, if any.
 
     - *determinism*: the same items give the same state;
-    - *nothing but items*: a fresh instance for every batch, as the runtime uses, and one for all agree;
+    - *nothing but items*: a fresh instance for every batch, as tasks use, and one for all agree;
     - *bounded*: no item changes a state by more than ``alpha`` (where it is declared);
     - *non-expansive*: a state and one that misses some items do not move apart when both see the same item.
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from afspark.algorithms import OnlineJoin
-from afspark.model.twins.lines_twin import all_lines
 from afspark.sources import Chunk, Source, TextFiles
 from afspark.sources.file_source import open_file
 
@@ -151,3 +150,12 @@ def text_of_range(path: str, start: int, stop: int, size: int) -> bytes:
             parts.append(more[: blank.start()] if blank else more)
             inside_word = blank is None
     return b"".join(parts)
+
+
+def all_lines(blocks: Iterable[bytes]) -> list[bytes]:
+    """Lines without their ends: a newline, or a carriage return and a newline; the last may have none."""
+    lines = []
+    for block in blocks:
+        *whole, rest = block.split(b"\n")
+        lines += [line.removesuffix(b"\r") for line in whole] + ([rest] if rest else [])
+    return lines

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,11 +38,6 @@ class Packets(Source, kind="packets"):
                 f"{self} cannot be generated.",
                 remedy="Needs rows >= 0, 1 to 2**24 pairs, an exponent of 0 to 8.",
             )
-
-    @classmethod
-    def of_traffic(cls, traffic_bytes: int, **options: Any) -> Packets:
-        """Packets whose payloads add up to about ``traffic_bytes``; options as for the class."""
-        return cls(rows=traffic_bytes // MEAN_PAYLOAD, **options)
 
     def schema(self) -> pa.Schema:
         return PACKETS

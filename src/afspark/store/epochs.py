@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from afspark.store.base import Store
+from afspark.store.claims import Claims
 from afspark.store.commits import CommitRecord
 from afspark.store.format import Sealed, seal
-from afspark.store.naming import EPOCHS, EpochEntry, EpochId
+from afspark.store.naming import DRIVER, EPOCHS, EpochEntry, EpochId
 from afspark.store.reading import Damage, read_sealed
 
 
@@ -28,9 +29,9 @@ class History:
     damaged: list[Damage] = field(default_factory=list)
 
 
-def present_epochs(store: Store) -> frozenset[EpochId]:
-    """All epochs anybody has opened and nobody has swept."""
-    return frozenset(entry.epoch for entry in _entries(store))
+def epoch_claims(store: Store) -> Claims[EpochId]:
+    """The epochs that drivers have opened and nobody has swept."""
+    return Claims(store, EPOCHS, EpochId, who="drivers", entry=DRIVER)
 
 
 def seal_start(epoch: EpochId, visible: list[str]) -> bytes:

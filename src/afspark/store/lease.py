@@ -16,7 +16,7 @@ from dataclasses import replace
 from afspark.errors import StoreError, UsageError
 from afspark.store.base import Store
 from afspark.store.drivers import Driver, Notice, read_notice, still_running
-from afspark.store.epochs import present_epochs
+from afspark.store.epochs import epoch_claims
 from afspark.store.naming import EpochId, driver_name
 from afspark.store.records import RecordLog
 
@@ -91,7 +91,7 @@ class Lease:
             self._log.refuse_if_superseded()
             self._store.put(driver_name(self._log.epoch), notice.to_bytes())
         else:
-            before = max(present_epochs(self._store), default=None)
+            before = epoch_claims(self._store).newest()
             if before is not None and not takeover:
                 self._refuse_if_alive(before)
             self._log.announce(notice)

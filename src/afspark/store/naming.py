@@ -16,43 +16,27 @@ name                                                      object
 from __future__ import annotations
 
 import re
-import secrets
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from afspark.errors import UsageError
+from afspark.store.claims import ClaimId
 
 EPOCHS = "epochs"
 OBJECTS = "objects"
 LEDGER = "ledger"
+DRIVER = "driver"
+"""What an epoch says of its driver, below its folder."""
 IDENTITY = "identity"
 FOLDER = "afspark"
 """Where all of it is in a checkpoint that is Spark's as well."""
 
-_EPOCH = re.compile(r"(\d{8,})-([0-9a-f]{16})")
 _EPOCH_ENTRY = re.compile(r"epochs/([^/]+)/(?:driver|start|records/(\d{12,})-(\d{4,}))")
 _OBJECT = re.compile(r"objects/([^/]+)/([^/]+)/(\d{5,})-(\d{5,})-(\d{12,})-(\d{4,})")
 
 
-@dataclass(frozen=True, order=True)
-class EpochId:
-    """One opening of a query by one driver. Ordered by number, then by the random token."""
-
-    number: int
-    token: str
-
-    def __str__(self) -> str:
-        return f"{self.number:08d}-{self.token}"
-
-    @classmethod
-    def parse(cls, text: str) -> EpochId | None:
-        match = _EPOCH.fullmatch(text)
-        return cls(int(match[1]), match[2]) if match else None
-
-    @classmethod
-    def after(cls, number: int) -> EpochId:
-        """The epoch following ``number``; two drivers that ask at the same time get different ones."""
-        return cls(number + 1, secrets.token_hex(8))
+class EpochId(ClaimId):
+    """One opening of a query by one driver."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +70,7 @@ class ObjectOrigin:
 
 
 def driver_name(epoch: str) -> str:
-    return f"{EPOCHS}/{epoch}/driver"
+    return f"{EPOCHS}/{epoch}/{DRIVER}"
 
 
 def start_name(epoch: str) -> str:

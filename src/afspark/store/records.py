@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from afspark.errors import CheckpointError, UsageError
+from afspark.errors import UsageError
 from afspark.store.base import Store
 from afspark.store.commits import CommitRecord, ObjectRef, WorkerRecord
 from afspark.store.compaction import garbage
 from afspark.store.drivers import Driver, Notice, another_driver
-from afspark.store.epochs import present_epochs, read_history, seal_record, seal_start
+from afspark.store.epochs import epoch_claims, read_history, seal_record, seal_start
 from afspark.store.naming import (
     EPOCHS,
     OBJECTS,
     EpochEntry,
     EpochId,
-    driver_name,
     parse_object_name,
     record_name,
     start_name,
@@ -22,20 +21,14 @@ from afspark.store.reading import Damage
 
 __all__ = ["CommitRecord", "ObjectRef", "RecordLog", "WorkerRecord"]
 
-_OPEN_TRIES = 5
-
 
 class RecordLog:
     """Commit records of one query, written by one driver at a time.
 
-    Every driver opens an *epoch*: a folder of its own, numbered one above all present ones plus a random token, that
-    fences off older drivers which may still be alive. It is announced before the history is read, and a driver looks
-    for newer epochs after each record it has written, before the engine commits the batch. So of two drivers either
-    the older one finds the newer epoch and its batch is not committed, or the newer one finds the older one's record.
-
-    Two drivers that announce at the same moment may get the same number; their folders differ by the token. Each
-    looks again after its announcement is durable and takes a higher number if another epoch has appeared. If two
-    epochs of one number remain, the one with the larger token is the newer one.
+    Every driver opens an *epoch*: a folder of its own, named by its claim on the query, that fences off older drivers
+    which may still be alive. A driver claims it before it reads the history, and looks for newer epochs after each
+    record it has written, before Spark commits the batch. So of two drivers either the older one finds the newer epoch
+    and its batch is not committed, or the newer one finds the older one's record.
 
     The store is listed when an epoch is opened, with each record, when old records are pruned and by `sweep`; all
     else is in memory. ``damaged`` lists what the last `open_epoch` passed over to reach a sound record.
@@ -43,6 +36,7 @@ class RecordLog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._epochs = epoch_claims(store)
         self._epoch: EpochId | None = None
         self._records: dict[int, tuple[str, CommitRecord]] = {}
         self._replaced: list[tuple[str, CommitRecord | None]] = []
@@ -66,23 +60,12 @@ class RecordLog:
 
     def announce(self, notice: Notice) -> None:
         """Takes a new epoch, above all others: from here on no older driver commits anything."""
-        for _ in range(_OPEN_TRIES):
-            present = present_epochs(self._store)
-            epoch = EpochId.after(max((one.number for one in present), default=0))
-            self._store.put(driver_name(str(epoch)), notice.to_bytes())
-            if present_epochs(self._store) - {epoch} == present:
-                self._epoch = epoch
-                return
-        raise CheckpointError(
-            f"Other drivers keep opening the checkpoint {self._store.path}.",
-            remedy="Let only one query use this checkpoint at a time.",
-            path=self._store.path,
-        )
+        self._epoch = self._epochs.take(notice.to_bytes())
 
     def open_epoch(self, upto: int) -> CommitRecord | None:
         """Builds the epoch on the newest sound record with batch <= ``upto``; returns that record.
 
-        ``upto`` is the last batch the engine has committed (-1: none). A record of a later batch may exist if
+        ``upto`` is the last batch that Spark has committed (-1: none). A record of a later batch may exist if
         the driver died before that commit; the batch will run again, so the record is never used again.
         """
         if not self.is_open:
@@ -131,8 +114,8 @@ class RecordLog:
 
     def refuse_if_superseded(self) -> None:
         """`AnotherDriver`, naming it, if another driver has opened the query since; one listing."""
-        newer = max(present_epochs(self._store), default=self._opened())
-        if newer > self._opened():
+        newer = self._epochs.newer(self._opened())
+        if newer is not None:
             raise another_driver(self._store, newer, expected=self.epoch)
 
     def prune(self, keep: int = 8, slack: int = 8) -> list[str]:

@@ -17,8 +17,8 @@ import pytest
 from afspark.algorithms import OnlineJoin
 from afspark.algorithms.ripple import Sample, quantile
 from afspark.model.kernels.sampling import bernoulli, sequence_key
-from afspark.model.twins import sampling_twin as twin
 from afspark.policies import Nothing
+from tests.twins import sampling_twin as twin
 from tests.unit.algorithms.alone import Alone
 
 SEEDS = 400

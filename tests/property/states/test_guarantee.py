@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from afspark.model.divergence import Divergence
 from afspark.model.states import HashTable, HeapColumns, Matrix, Numeric, Set, StateSpec, Vector
 from afspark.model.states.conformance import image, present
-from afspark.model.twins.states_twin import PlainState, separation
+from tests.twins.states_twin import PlainState, separation
 
 WHOLE = st.one_of(st.integers(-20, 20), st.integers(-(2**40), 2**40))
 REAL = st.one_of(st.integers(-20, 20).map(float), st.floats(-1e12, 1e12))

@@ -15,9 +15,9 @@ from afspark.model.kernels import matrix_kernels as matrix
 from afspark.model.kernels import table_kernels as table
 from afspark.model.kernels.arrow import byte_buffers
 from afspark.model.kernels.hashing import Secret, secret_spans
-from afspark.model.twins import cells_twin as cell_twin
-from afspark.model.twins import matrix_twin
-from afspark.model.twins.table_twin import Numbering
+from tests.twins import cells_twin as cell_twin
+from tests.twins import matrix_twin
+from tests.twins.table_twin import Numbering
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 SMALL = st.integers(-1000, 1000)

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from afspark.graph.graph import Graph
 from afspark.graph.node import SOURCE, Edge, Node
 from afspark.graph.pipeline import Pipeline
-from afspark.graph.relay import with_relays
+from afspark.graph.rewrites import rewritten
 from afspark.model.operator import Operator
 from afspark.model.states import StateSpec
 from afspark.policies import Tolerance
@@ -67,4 +68,4 @@ def pipeline(schedule: PushedSchedule, tolerance: Tolerance) -> Pipeline:
         window=schedule.window,
         emits=schedule.emits,
     )
-    return Pipeline(sources={SOURCE: _source(schedule.lanes, schedule.seconds)}, nodes=with_relays((node,), {SOURCE}))
+    return rewritten(Graph(sources={SOURCE: _source(schedule.lanes, schedule.seconds)}, nodes=(node,)))

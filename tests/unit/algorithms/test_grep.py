@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from afspark.algorithms import Grep
 from afspark.errors import UsageError
 from afspark.model.preconditions import check_operator
-from afspark.model.twins.lines_twin import all_lines
 from afspark.policies import Approximate, MiniBatch
+from tests.twins.lines_twin import all_lines
 from tests.unit.algorithms.alone import Alone
 
 LINES = st.lists(st.text(st.sampled_from("abAB .\u00e9"), max_size=12), max_size=30)

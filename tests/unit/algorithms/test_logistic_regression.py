@@ -20,9 +20,9 @@ from afspark.model.operator import Outbox, WorkerContext
 from afspark.model.preconditions import Flaw, check_operator
 from afspark.model.states import Own
 from afspark.model.states.conformance import check_all
-from afspark.model.twins import logistic_twin as twin
 from afspark.policies import Approximate, MiniBatch, Nothing, refuse_if_unfit
 from afspark.sources import Clicks, Higgs, Source
+from tests.twins import logistic_twin as twin
 from tests.unit.algorithms.alone import Alone
 from tests.unit.sources.conftest import DictStore
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from afspark.algorithms import OnlineJoin
 from afspark.algorithms.bad_rows import skipped_rows
-from afspark.bounds import join_error
 from afspark.errors import UsageError
 from afspark.model.preconditions import check_operator
 from afspark.policies import Approximate, MiniBatch, Tolerance
 from tests.unit.algorithms.alone import Alone
+from tests.unit.bounds.papers import join_error
 
 Item = tuple[int, int, int]
 """Key, second, value."""

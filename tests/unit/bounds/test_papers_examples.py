@@ -7,9 +7,10 @@ import math
 import pytest
 
 from afspark.bounds.general import state_bound
-from afspark.bounds.join_bounds import join_error, lost_samples
-from afspark.bounds.sketch_bounds import HeavyKeys, false_report_chance, provably_light_below
+from afspark.bounds.join_bounds import lost_samples
+from afspark.bounds.sketch_bounds import HeavyKeys
 from afspark.errors import UsageError
+from tests.unit.bounds.papers import false_report_chance, join_error, provably_light_below
 
 MB, GB = 2**20, 2**30
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from afspark.model.kernels.hashing import hash_columns
 from afspark.model.kernels.sketch import ROW_FACTORS
-from afspark.model.twins import sketch_twin as twin
 from afspark.report.accuracy import WordErrors, exact_sketch, hitter_errors, word_errors
+from tests.twins import sketch_twin as twin
 
 COUNTS = st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.integers(1, 100))
 

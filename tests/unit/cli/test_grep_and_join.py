@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from afspark.cli.grepoptions import GrepOptions
-from afspark.cli.joinoptions import JoinOptions
+from afspark.cli.algorithm_options import GrepOptions, JoinOptions
 from afspark.cli.main import main
 from afspark.cli.options import parse
 from afspark.cli.planning import plan

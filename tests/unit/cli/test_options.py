@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from afspark._version import __version__
+from afspark.cli.algorithm_options import CommandOptions
 from afspark.cli.main import main
-from afspark.cli.options import CommandOptions, DemoOptions, parse
+from afspark.cli.options import DemoOptions, parse
 from afspark.errors import UsageError
 
 

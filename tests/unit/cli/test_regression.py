@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from afspark.cli.algorithm_options import RegressionOptions
 from afspark.cli.main import main
 from afspark.cli.options import parse
 from afspark.cli.regression_command import RegressionTask
-from afspark.cli.regressionoptions import RegressionOptions
 from afspark.cli.tasks import task_of, tolerance_of
 from afspark.errors import UsageError
 from afspark.policies import Approximate, MiniBatch, UpstreamBackup

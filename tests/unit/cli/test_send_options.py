@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from afspark.cli.options import parse
-from afspark.cli.sendoptions import SendOptions
+from afspark.cli.send_options import SendOptions
 from afspark.errors import UsageError
 
 

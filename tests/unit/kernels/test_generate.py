@@ -20,7 +20,7 @@ from afspark.model.kernels.generate import (
     spell_words,
     zipf_cells,
 )
-from afspark.model.twins.hashing_twin import combine, hash_int64, mix
+from tests.twins.hashing_twin import combine, hash_int64, mix
 
 GOLDEN = 0x9E3779B97F4A7C15
 MASK = 2**64 - 1

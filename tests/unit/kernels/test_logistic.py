@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afspark.model.kernels.logistic import Lesson, Workspace, learn_dense, place_hashes, place_integers
-from afspark.model.twins import logistic_twin as twin
-from afspark.model.twins.hashing_twin import hash_int64
+from tests.twins import logistic_twin as twin
+from tests.twins.hashing_twin import hash_int64
 
 seeds = st.integers(0, 2**32)
 

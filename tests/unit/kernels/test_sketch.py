@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from afspark.errors import UsageError
 from afspark.model.kernels import sketch
-from afspark.model.twins import sketch_twin as twin
+from tests.twins import sketch_twin as twin
 
 GOLDEN_COLUMNS = [[0, 2945], [1, 6090], [2, 545], [3, 4105]]
 FACTORS = [int(factor) for factor in sketch.ROW_FACTORS]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from afspark.errors import UsageError
 from afspark.model.kernels.hashing import Secret, hash_strings
 from afspark.model.kernels.words import WordCounter, split_words, tally_words
-from afspark.model.twins.words_twin import count_words
+from tests.twins.words_twin import count_words
 
 KINDS = [pa.binary(), pa.large_binary(), pa.string(), pa.large_string(), pa.string_view(), pa.binary_view()]
 # Few different bytes, so that words repeat, share prefixes and meet every kind of white space.

@@ -22,9 +22,10 @@ import pytest
 
 import afspark as af
 from afspark.api.query import Query
+from afspark.graph.graph import Graph
 from afspark.graph.node import SOURCE, Edge, Node
 from afspark.graph.pipeline import Pipeline
-from afspark.graph.relay import with_relays
+from afspark.graph.rewrites import rewritten
 from afspark.sources import Pushed
 from afspark.task.warmup import warm_up
 from tests.soak.zygote import Zygote, children_of
@@ -64,7 +65,7 @@ def pipeline(port: int) -> Pipeline:
         )
         for name, alpha, workers in (("ones", 1.0, 2), ("threes", 3.0, 1))
     )
-    return Pipeline(sources={SOURCE: source}, nodes=with_relays(nodes, {SOURCE}))
+    return rewritten(Graph(sources={SOURCE: source}, nodes=nodes))
 
 
 class Process:

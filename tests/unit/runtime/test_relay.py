@@ -11,9 +11,10 @@ import pytest
 
 from afspark.coordinator.receivers.receivers import receiver_plans
 from afspark.coordinator.recovery.error_budget import ErrorBudget
+from afspark.graph.graph import Graph
 from afspark.graph.node import SOURCE, Edge, Node
 from afspark.graph.pipeline import Pipeline
-from afspark.graph.relay import with_relays
+from afspark.graph.rewrites import rewritten
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, UpstreamBackup
@@ -40,7 +41,7 @@ def node(name: str, *origins: str, **settings: Any) -> Node:
 
 def relayed(*nodes: Node, sources: tuple[str, ...] = (SOURCE,)) -> Pipeline:
     pushed = {name: Pushed.of(SCHEMA, lanes=2) for name in sources}
-    return Pipeline(sources=pushed, nodes=with_relays(nodes, set(sources)))
+    return rewritten(Graph(sources=pushed, nodes=nodes))
 
 
 def allowed(pipeline: Pipeline, relay: str = "relay") -> tuple[float, float]:

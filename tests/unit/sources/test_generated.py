@@ -51,7 +51,7 @@ def test_words_follow_zipf():
 
 
 def test_packets_are_skewed_enough_for_heavy_pairs():
-    source = Packets.of_traffic(10**9, seed=9)
+    source = Packets(10**9 // MEAN_PAYLOAD, seed=9)
     assert source.rows == 10**9 // MEAN_PAYLOAD
     table = pa.Table.from_batches([batch for chunk in chunks_of(source) for batch in source.read(chunk)])
     assert table.schema == source.schema()

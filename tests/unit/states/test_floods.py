@@ -17,7 +17,7 @@ from afspark.model.kernels.sketch import SeenKeys, update_and_find
 from afspark.model.kernels.words import WordCounter
 from afspark.model.states import HashTable, HeapColumns, Set
 from afspark.model.states.scalars import Scalars, Slot
-from afspark.model.twins import hashing_twin as twin
+from tests.twins import hashing_twin as twin
 
 MASK = 2**64 - 1
 NUMBER = 20_000

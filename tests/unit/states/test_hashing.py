@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from afspark.errors import UsageError
 from afspark.model.kernels import hashing
 from afspark.model.kernels.arrow import byte_buffers
-from afspark.model.twins import hashing_twin as twin
+from tests.twins import hashing_twin as twin
 
 GOLDEN_BYTES = {
     b"": 0xE220A8397B1DCDAF,

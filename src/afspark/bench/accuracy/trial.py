@@ -1,7 +1,7 @@
-"""One stream that ten system failures strike, its results scored before every next failure.
+"""One stream with ten system failures, its results scored before every next failure.
 
 The input is generated and the same for all trials, so that what a batch's results should be is known: failures are
-what differs. They strike at random moments drawn from the trial's seed, one in every second batch.
+what differs. They happen at random moments drawn from the trial's seed, one in every second batch.
 """
 
 from __future__ import annotations
@@ -96,9 +96,10 @@ def injected_failures(seed: int, failures: int = FAILURES) -> list[InjectedFailu
 
 
 def failures_before(results_of: int, plan: Sequence[InjectedFailure]) -> int:
-    """How many failures had struck when the results of a batch were handed out."""
+    """How many failures had happened when the results of a batch were handed out."""
     return sum(
-        strike.batch < results_of or (strike.batch == results_of and strike.phase in _BEFORE_RESULTS) for strike in plan
+        failure.batch < results_of or (failure.batch == results_of and failure.phase in _BEFORE_RESULTS)
+        for failure in plan
     )
 
 

@@ -105,9 +105,9 @@ class Receivers:
             found |= receiver_hosts.stats()
         return found
 
-    def failures(self, name: str) -> dict[int, tuple[float, int]]:
-        """By lane of a source: what it may hold without backup before any failure, and its receiver's failures."""
-        return self._hosts[name].failures() if name in self._hosts else {}
+    def lost(self, name: str) -> dict[int, float]:
+        """By lane of a source: how many items its receiver's failures can have taken."""
+        return self._hosts[name].lost() if name in self._hosts else {}
 
     def damaged(self, name: str) -> list[str]:
         """Objects of the item log that could not be read."""

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from afspark.bounds import Failure, Place, decayed, failures_in_force, realised
+from afspark.bounds import Failure, Place, Windowing, decayed, failures_in_force, halved, realised
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.model.states import StateSpec
-from afspark.model.windows import Decaying, Sliding, Window, scale
+from afspark.model.windows import Decaying, Sliding, Window
 from afspark.policies import Thresholds, Tolerance, losses_add_up, thresholds_in_force
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.losses import CountedLoss, LossEvidence
@@ -117,13 +117,12 @@ class ErrorBudget:
         return self.tolerance.items_allowance(failures=len(counted_failures), place=self.place, decaying=self.decaying)
 
     def _counted(self, counted_failures: CountedFailures, pane: int | None) -> int:
-        if not self.paned:
-            return 0 if self.decaying else len(counted_failures)
-        if pane is None:
+        if self.paned and pane is None:
             return 0
-        failures = [Failure(*failure.panes) for failure in counted_failures if failure.panes is not None]
-        assert self.window is not None
-        return failures_in_force(self.window.kind, failures, pane, self._panes)
+        # Without panes all there is counts as one that never closes.
+        ranges = [failure.panes if self.paned else (0, 0) for failure in counted_failures]
+        failures = [Failure(*panes) for panes in ranges if panes is not None]
+        return failures_in_force(self.window.kind if self.window else Windowing.NONE, failures, pane or 0, self._panes)
 
     def _affected(self, counted_failures: CountedFailures) -> list[int]:
         """Panes that were struck, and those whose windows reach back to one."""
@@ -169,12 +168,13 @@ class ErrorBudget:
         """What the loss of an incarnation is counted for already, by label; of a decaying state, what is left of that
         at ``tick``.
         """
+        decay = self.window.decay if isinstance(self.window, Decaying) else 1.0
         found: dict[str, float] = {}
         for failure in counted_failures:
             if failure.incarnation == incarnation:
-                left = min(1.0, scale(self.window, tick, failure.tick)) if isinstance(self.window, Decaying) else 1.0
+                age = max(0, tick - failure.tick)
                 for name, most in failure.taken.items():
-                    found[name] = found.get(name, 0.0) + (most * left if left else 0.0)
+                    found[name] = found.get(name, 0.0) + decayed([(age, most)], decay)
         return found
 
     def _taken(
@@ -185,7 +185,7 @@ class ErrorBudget:
             return dict.fromkeys(self.states, 0.0)
         halvings = self._counted(counted_failures, pane) if self.paned else 0
         theta = self.theta(counted_failures, pane)
-        return {name: max(most, older.get(name, 0.0) * 0.5**halvings) for name, most in theta.items()}
+        return {name: max(most, halved(older.get(name, 0.0), halvings)) for name, most in theta.items()}
 
     def last_loss(self, counted_failures: CountedFailures) -> dict[str, float]:
         """What the newest failure may have taken, by state."""

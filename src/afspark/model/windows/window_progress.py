@@ -1,7 +1,7 @@
 """What the driver knows of an operator's windows between two batches, and which of them have ended.
 
-Order for every batch: ``closings`` are delivered and ``expired`` panes dropped, ``closed`` is the agenda under
-which the batch's items are judged late or not, and ``after`` the one that goes into the commit record.
+For every batch the driver delivers ``closings`` and drops ``expired`` panes; ``closed`` is the progress by which the
+batch's items are judged late or not, and ``after`` the one that goes into the commit record.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class WindowProgress:
 
     @classmethod
     def start(cls, window: Window, *, workers: int) -> WindowProgress:
-        """The agenda before the first batch; ``UsageError`` if the workers cannot share a pane by count."""
+        """The progress before the first batch; ``UsageError`` if the workers cannot share a pane by count."""
         if window.by != "count":
             return cls()
         window.quota(workers)
@@ -55,7 +55,7 @@ class WindowProgress:
         return PaneReport(worker=worker, seen=self.seen[worker] if self.seen else 0)
 
     def after(self, window: Window, reports: Iterable[PaneReport]) -> WindowProgress:
-        """The agenda after a batch that the workers reported on; a worker without a report took nothing."""
+        """The progress after a batch that the workers reported on; a worker without a report took nothing."""
         touched, latest, seen = set(self.touched), self.latest, list(self.seen)
         for report in reports:
             touched |= {pane for pane in report.panes if self._is_open(pane)}
@@ -71,7 +71,7 @@ class WindowProgress:
         return [] if bound is None else self._ending(window, bound, operator)
 
     def closed(self, window: Window, *, now: float) -> WindowProgress:
-        """The agenda once the closings were delivered and the expired panes dropped."""
+        """The progress once the closings were delivered and the expired panes dropped."""
         first_open = self._first_open(window, now)
         latest = self.clock(now) if window.by == "processing" else self.latest
         needed = self.touched - self._unneeded(window, first_open)
@@ -118,8 +118,8 @@ class WindowProgress:
             return None if self.latest is None else window.pane(self.latest - window.patience)
         if not self.seen:
             raise UsageError(
-                "The agenda of a window by count must know the number of workers.",
-                remedy="Begin with Agenda.start(window, workers=...).",
+                "The progress of a window by count must know the number of workers.",
+                remedy="Begin with WindowProgress.start(window, workers=...).",
                 by=window.by,
             )
         return min(self.seen) // window.quota(len(self.seen))
@@ -148,16 +148,16 @@ class WindowProgress:
         return punctuations
 
 
-def late(window: Window, agenda: WindowProgress, parts: Iterable[Part]) -> tuple[list[Part], int]:
+def late(window: Window, progress: WindowProgress, parts: Iterable[Part]) -> tuple[list[Part], int]:
     """The parts whose panes are open, and the number of items in the others.
 
-    ``agenda`` is the one after ``closed``. Items of a decaying window are never late.
+    ``progress`` is the one after ``closed``. Items of a decaying window are never late.
     """
-    if agenda.first_open is None or isinstance(window, Decaying):
+    if progress.first_open is None or isinstance(window, Decaying):
         return list(parts), 0
     kept, dropped = [], 0
     for part in parts:
-        if part.pane >= agenda.first_open:
+        if part.pane >= progress.first_open:
             kept.append(part)
         else:
             dropped += part.items.num_rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +19,7 @@ from afspark.push.wire.announcements import ADDRESSES, Announced
 from afspark.push.wire.messages import Allowance, Positions
 from afspark.push.wire.security import Security, new_secret
 from afspark.store import Store, seal
+from afspark.store.claims import ClaimId, Claims
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,8 @@ class ReceiverProcess:
         """Starts to receive, and says where. `UsageError` if workers could not connect to it."""
         plan = self.plan
         check_certificate(plan.security, plan.reached_at or plan.host)
-        failures = self._restarts.open()
+        ended = self._restarts.open(lambda failures: plan.allow(failures).items)
+        failures = ended.failures
         allow = plan.allow(failures)
         self._receiver = Receiver(
             ReceiverConfig(
@@ -91,7 +92,9 @@ class ReceiverProcess:
             except UsageError:
                 self.close()
                 raise
-        self.announced = Announced(plan.number, address, plan.lanes, failures, self._environment.clock.time())
+        self.announced = Announced(
+            plan.number, address, plan.lanes, failures, ended.lost, self._environment.clock.time()
+        )
         self._announce(self.announced)
         return self.announced
 
@@ -113,11 +116,8 @@ class ReceiverProcess:
         return self._receiver.stats() if self._receiver is not None else {}
 
     def _announce(self, announced: Announced) -> None:
-        folder = f"{ADDRESSES}/{announced.number:05d}"
-        before = self._store.list(folder)
-        name = f"{folder}/{round(self._environment.clock.time() * 1e9):020d}-{secrets.token_hex(4)}"
-        self._store.put(name, seal({"kind": "address", "announced": announced.to_json()}, {}))
-        self._store.delete(before)
+        claims = Claims(self._store, f"{ADDRESSES}/{announced.number:05d}", ClaimId, who="receivers")
+        claims.take(seal({"kind": "address", "announced": announced.to_json()}, {}), drop_older=True)
 
 
 def item_log(store: Store) -> Store:

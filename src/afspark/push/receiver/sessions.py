@@ -17,11 +17,21 @@ from afspark.errors import CheckpointError, StoreError
 from afspark.push.wire.messages import Ends, Receipts, producer_id
 from afspark.push.wire.push_errors import UnknownSession, Unproven
 from afspark.store import Store, seal, unseal
+from afspark.store.claims import ClaimId, Claims
 
 #: folders in the store
 _KEY, _STARTS = "session-key", "tenures"
 _KEY_BYTES, _CODE_DIGITS, _RECEIPT_DIGITS, _NUMBER_DIGITS = 32, 16, 32, 8
-_TRIES = 20
+
+
+class StartNumber(ClaimId):
+    """The number of a start of receivers, of which no two have the same; names of sessions begin with it."""
+
+    BASE = 16
+
+
+def _starts(store: Store) -> Claims[StartNumber]:
+    return Claims(store, _STARTS, StartNumber, who="receivers")
 
 
 class Sessions:
@@ -38,7 +48,7 @@ class Sessions:
         """The sessions of another start; without a store no later start will believe them."""
         if store is None:
             return cls(secrets.token_bytes(_KEY_BYTES))
-        return cls(session_key(store), _take_start_number(store))
+        return cls(session_key(store), _starts(store).take(drop_older=True).number)
 
     def begin(self, producer: str) -> str:
         """The name of a new session. Calls must not overlap."""
@@ -104,25 +114,3 @@ def start_and_number(producer: str) -> tuple[int, int] | None:
     if len(session) != 2 * _NUMBER_DIGITS + _CODE_DIGITS:
         return None
     return int(session[:_NUMBER_DIGITS], 16), int(session[_NUMBER_DIGITS : 2 * _NUMBER_DIGITS], 16)
-
-
-def _take_start_number(store: Store) -> int:
-    """A number above all that were taken before. It takes a store whose listings show what was put before."""
-    for _ in range(_TRIES):
-        taken = store.list(_STARTS)
-        number = max(map(_number, taken), default=0) + 1
-        mine = f"{_STARTS}/{number:0{_NUMBER_DIGITS}x}-{secrets.token_hex(4)}"
-        store.put(mine, b"")
-        # Of two that take the same number at the same moment, at least one sees the other.
-        if all(_number(name) < number for name in store.list(_STARTS) if name != mine):
-            store.delete(taken)
-            return number
-    raise CheckpointError(
-        f"Other receivers keep starting on {store.path}.",
-        remedy="Let only one query use this checkpoint at a time.",
-        path=store.path,
-    )
-
-
-def _number(name: str) -> int:
-    return int(name.rpartition("/")[2].partition("-")[0], 16)

@@ -20,6 +20,8 @@ class Announced:
     address: str
     lanes: tuple[int, ...]
     failures: int
+    #: how many items each of its lanes can have lost by them
+    lost: float
     at: float
 
     def to_json(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from afspark.model.twins.hashing_twin import hash_bytes
+from tests.twins.hashing_twin import hash_bytes
 
 
 def count_words(rows: Iterable[bytes | None], *, lower: bool = False) -> list[tuple[bytes, int, int]]:

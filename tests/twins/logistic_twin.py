@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from afspark.model.twins.hashing_twin import hash_int64, mix
+from tests.twins.hashing_twin import hash_int64, mix
 
 _MASK, _GOLDEN = (1 << 64) - 1, 0x9E3779B97F4A7C15
 

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-
-def all_lines(blocks: Iterable[bytes]) -> list[bytes]:
-    """Lines without their ends: a newline, or a carriage return and a newline; the last may have none."""
-    lines = []
-    for block in blocks:
-        *whole, rest = block.split(b"\n")
-        lines += [line.removesuffix(b"\r") for line in whole] + ([rest] if rest else [])
-    return lines
+from afspark.report.recount import all_lines
 
 
 def lines_with(blocks: Iterable[bytes], needle: bytes) -> list[bytes]:

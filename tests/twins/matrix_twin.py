@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from afspark.model.twins.cells_twin import Array
+from tests.twins.cells_twin import Array
 
 
 def touched_by(deltas: Array, start: int, stamps: Array, attempt: int) -> list[int]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Iterable, Mapping
 
 from afspark.model.divergence import Divergence
-from afspark.model.twins.cells_twin import distance
+from tests.twins.cells_twin import distance
 
 Number = int | float
 

@@ -1,0 +1,282 @@
+"""The options of the algorithms behind ``afspark run``, as tables."""
+
+from __future__ import annotations
+
+from afspark.cli import values
+from afspark.cli.algorithm_options import (
+    CLICKS,
+    CSV,
+    DEFAULT_ROWS,
+    DEFAULT_THETA,
+    GREP,
+    HEAVY_HITTERS,
+    HIGGS,
+    JOIN,
+    LIBSVM,
+    PARQUET,
+    REGRESSION,
+    WORDCOUNT,
+    CommandOptions,
+    GrepOptions,
+    JoinOptions,
+    RegressionOptions,
+    check,
+    check_heavy_hitters,
+    check_join,
+    check_regression,
+)
+from afspark.cli.option_table import ON_BAD, SEED, SPARK, TALK, Command, Group, Option
+
+RUN_EXAMPLES = """\
+examples:
+  afspark run wordcount --input books/ --lower --top 20
+  afspark run wordcount --generate 1GB --tolerance approximate --theta 10000 --kill 4 --verify
+  afspark run heavy-hitters --generate 500MB --json run.json
+  afspark run heavy-hitters --input flows/ --keys src,dst --weight bytes --threshold 1e9 --output heavy/
+  afspark run heavy-hitters --input captures/ --format pcap --keys dst --weight bytes --threshold 1e7
+  afspark run grep whale --input books/ --output found/
+  afspark run grep "colou?r$" --regex --ignore-case --generate 200MB --kill 2 --verify
+  afspark run join --generate 500MB --rate 0.1 --kill 2 --verify
+  afspark run join --input monday.pcap --with tuesday.pcap --format pcap --on dst,second --value bytes
+  afspark run regression --generate clicks --rows 2000000 --kill 4 --verify
+  afspark run regression --input adult.csv --label income --positive ">50K" --numeric age --categorical job,sex
+"""
+
+_FILES = Option("--input", "a file, a folder with files, or a glob", "DIR")
+_COLUMN = Option("--column", "text column of Parquet (default: value)", "NAME")
+_ON_BAD = Option(
+    "--on-bad", "rows with missing or unparsable values: count and skip them, or stop (default: skip)", kind=ON_BAD
+)
+_ONE_OF_TWO = "input (one of the first two)"
+
+
+def _generated(what: str) -> Option:
+    return Option("--generate", f"make {what}", "SIZE", values.size)
+
+
+def _common(algorithm: str) -> tuple[Group, ...]:
+    """What all algorithms are asked."""
+    return (
+        Group(
+            "fault tolerance",
+            (
+                Option(
+                    "--tolerance",
+                    "none: no backups; approximate: error of at most --theta; minibatch: exact; "
+                    "upstream: exact, and pushed items stay with their sender until then (default: approximate)",
+                    kind=("none", "approximate", "minibatch", "upstream"),
+                ),
+                Option(
+                    "--theta",
+                    "error that all failures together may cause with --tolerance approximate "
+                    f"(default: {DEFAULT_THETA[algorithm]})",
+                    "N",
+                    values.amount,
+                ),
+                Option("--checkpoint", "where backups go and a later run goes on (default: temporary)", "DIR"),
+                Option("--takeover", "go on with a checkpoint that another run uses; that one has to stop"),
+                Option("--kill", "let K system failures strike (default: 0)", "K", values.count_or_zero),
+            ),
+        ),
+        Group(
+            "run",
+            (
+                Option("--workers", "workers with state (default: 2)", "N", values.count),
+                Option(
+                    "--batch-size",
+                    "input of one batch (default: 40MB; with --kill K less, for at least 2K+2 batches)",
+                    "SIZE",
+                    values.size,
+                ),
+                SEED,
+                *SPARK,
+            ),
+        ),
+        Group(
+            "output",
+            (
+                Option("--top", "results shown (default: 10)", "N", values.count_or_zero),
+                Option("--output", "write all results as Parquet", "DIR"),
+                Option("--json", "write a report of the run", "FILE"),
+                Option("--verify", "count exactly afterwards and show the error made"),
+                *TALK,
+            ),
+        ),
+    )
+
+
+def _texts(purpose: str, algorithm: str) -> dict[str, str]:
+    """Name and help texts of an algorithm's command; its examples are those of ``run`` that name it."""
+    examples = [line for line in RUN_EXAMPLES.splitlines() if f"run {algorithm}" in line]
+    return {
+        "name": algorithm,
+        "help": purpose,
+        "description": f"{purpose[:1].upper()}{purpose[1:]}.",
+        "epilog": "\n".join(["examples:", *examples]),
+    }
+
+
+_WORDCOUNT = Command(
+    **_texts("count how often each word occurs", WORDCOUNT),
+    options=CommandOptions,
+    check=check,
+    groups=(
+        Group(
+            _ONE_OF_TWO,
+            (
+                _FILES,
+                _generated("bytes of text of this size, like 500MB or 2GB"),
+                Option("--format", "format of --input (default: text)", kind=("text", "parquet")),
+            ),
+            one_of=2,
+        ),
+        Group("words", (Option("--lower", "fold ASCII capitals"), _COLUMN)),
+        *_common(WORDCOUNT),
+    ),
+)
+
+_HEAVY_HITTERS = Command(
+    **_texts("find keys with a large total weight", HEAVY_HITTERS),
+    options=CommandOptions,
+    check=check_heavy_hitters,
+    groups=(
+        Group(
+            _ONE_OF_TWO,
+            (
+                _FILES,
+                _generated("packets of 24 bytes of this size, like 500MB or 2GB"),
+                Option("--format", "format of --input (default: parquet)", kind=("text", "parquet", "pcap")),
+            ),
+            one_of=2,
+        ),
+        Group(
+            "heavy hitters",
+            (
+                Option("--keys", "columns that make up a key (generated packets: src,dst)", "A,B", values.names),
+                Option("--weight", "column that is summed (generated packets: bytes)", "C"),
+                Option(
+                    "--threshold",
+                    "total weight from which a key is heavy (generated packets: 1/500 of all traffic)",
+                    "N",
+                    values.positive_amount,
+                ),
+                Option("--rows", "rows of the sketch (default: 4)", "N", values.count),
+                Option("--columns", "counters in a row (default: 8000)", "N", values.count),
+                _ON_BAD,
+            ),
+        ),
+        *_common(HEAVY_HITTERS),
+    ),
+)
+
+_GREP = Command(
+    **_texts("find the lines that hold a text or match a regular expression", GREP),
+    options=GrepOptions,
+    check=check,
+    groups=(
+        Group("", (Option("pattern", "what to look for", "PATTERN"),)),
+        Group(
+            _ONE_OF_TWO,
+            (
+                _FILES,
+                _generated("text of this size, like 500MB or 2GB; synthetic"),
+                Option("--format", "format of --input (default: text)", kind=("text", "parquet")),
+                _COLUMN,
+                _ON_BAD,
+            ),
+            one_of=2,
+        ),
+        Group(
+            "lines",
+            (
+                Option("--regex", "PATTERN is a regular expression (RE2's syntax)"),
+                Option("--ignore-case", "capitals and small letters are the same"),
+                Option("--invert", "the lines without a match"),
+            ),
+        ),
+        *_common(GREP),
+    ),
+)
+
+_JOIN = Command(
+    **_texts("estimate how many pairs of two streams agree, from samples", JOIN),
+    options=JoinOptions,
+    check=check_join,
+    groups=(
+        Group(
+            "input (--input and --with, or --generate)",
+            (
+                Option("--input", "left stream: a file, a folder with files, or a glob", "DIR"),
+                _generated("two streams of packets of 24 bytes, together of this size, like 500MB; synthetic"),
+                Option("--with", "right stream", "DIR", field="other"),
+                Option("--format", "format of both (default: parquet)", kind=("parquet", "pcap")),
+                Option("--overlap", "share of hosts that generated streams share (default: 0.5)", "P", values.amount),
+                _ON_BAD,
+            ),
+            one_of=2,
+        ),
+        Group(
+            "join",
+            (
+                Option("--on", "columns in which a pair agrees (packets: dst,second)", "A,B", values.names),
+                Option("--value", "column of the left stream for SUM and AVG (generated: bytes)", "C"),
+                Option("--rate", "share of items that is sampled (default: 0.1)", "P", values.amount),
+                Option("--confidence", "chance that an interval holds the truth (default: 0.95)", "P", values.amount),
+            ),
+        ),
+        *_common(JOIN),
+    ),
+)
+
+_REGRESSION = Command(
+    **_texts("learn to predict a label, online, by logistic regression", REGRESSION),
+    options=RegressionOptions,
+    check=check_regression,
+    groups=(
+        Group(
+            _ONE_OF_TWO,
+            (
+                _FILES,
+                Option(
+                    "--generate",
+                    "make items: clicks with 11 categorical features, or collisions with 28 numbers; both synthetic",
+                    kind=(CLICKS, HIGGS),
+                    field="data",
+                ),
+                Option("--rows", f"items to generate (default: {DEFAULT_ROWS:,})", "N", values.count, field="count"),
+                Option("--format", f"format of --input (default: {CSV})", kind=(LIBSVM, CSV, PARQUET)),
+                Option("--label", "column of labels, 1 and 0 or -1 (default: label)", "C"),
+                Option("--positive", "the label that counts as 1, where there are others", "TEXT"),
+                Option("--numeric", "feature columns of numbers", "A,B", values.names),
+                Option("--categorical", "feature columns of anything, hashed", "A,B", values.names),
+                Option("--names", "columns of CSV files whose first line is a row", "A,B", values.names),
+                Option("--delimiter", "of CSV files (default: a comma)", "CHAR"),
+                _ON_BAD,
+            ),
+            one_of=2,
+        ),
+        Group(
+            "learning",
+            (
+                Option("--slots", "cells for hashed features (default: 1000000)", "N", values.count),
+                Option("--norm", "longer rows are shortened (default: 32)", "N", values.positive_amount),
+                Option("--rate", "first learning rate (default: 1)", "N", values.positive_amount),
+                Option("--merge-every", "items between merges (default: every batch)", "N", values.count),
+            ),
+        ),
+        *_common(REGRESSION),
+        Group(
+            "",
+            (
+                Option(
+                    "--items",
+                    "items, here merged models on their way back, that failures may lose (default: 1000)",
+                    "N",
+                    values.amount,
+                ),
+            ),
+        ),
+    ),
+)
+
+ALGORITHMS = (_WORDCOUNT, _HEAVY_HITTERS, _GREP, _JOIN, _REGRESSION)

@@ -1,0 +1,30 @@
+"""A graph of sources and nodes: what a user has composed, and what each rewrite makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from afspark.graph.node import Node
+from afspark.sources import Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph:
+    """Sources by name, and the nodes that read from them and from each other. Nothing about it is checked yet."""
+
+    sources: Mapping[str, Source | DataFrame]
+    nodes: tuple[Node, ...]
+
+
+def unused_name(wanted: str, taken: Collection[str]) -> str:
+    """A name for a node that a user has not written, as close to ``wanted`` as the names of the others allow.
+
+    >>> unused_name("relay", {"count"}), unused_name("relay", {"relay", "relay-"})
+    ('relay', 'relay--')
+    """
+    while wanted in taken:
+        wanted += "-"
+    return wanted

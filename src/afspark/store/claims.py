@@ -1,0 +1,104 @@
+"""Claims: of all processes that have claimed something in a store, the one with the newest claim has it.
+
+A claim is an object whose name carries a number, one above all that are present, and a random token. Nothing is
+compared and set: a process puts its claim and looks again, and where another claim has appeared meanwhile it claims
+anew. So claims differ in their numbers as long as listings show what was put before; where listings are late and two
+have the same number, the larger token is the newer one. Whoever has claimed something asks `Claims.newer` before it
+acts: of two processes, the older one sees the newer one's claim, or the newer one sees what the older one has done.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from typing import ClassVar, Generic, Self, TypeVar
+
+from afspark.errors import CheckpointError
+from afspark.store.base import Store
+
+_TRIES = 20
+_TEXT = re.compile(r"([0-9a-f]{8,})-([0-9a-f]{8,})")
+
+
+@dataclass(frozen=True, order=True)
+class ClaimId:
+    """One claim, ordered by number and then by the random token; its text is part of an object's name.
+
+    >>> ClaimId.parse("00000012-0123456789abcdef")
+    ClaimId(number=12, token='0123456789abcdef')
+    """
+
+    #: how the number is written
+    BASE: ClassVar[int] = 10
+
+    number: int
+    token: str
+
+    def __str__(self) -> str:
+        return f"{self.number:08{'x' if self.BASE == 16 else 'd'}}-{self.token}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """The claim of that text; None for a text that no claim has."""
+        match = _TEXT.fullmatch(text)
+        try:
+            return cls(int(match[1], cls.BASE), match[2]) if match else None
+        except ValueError:
+            return None
+
+    @classmethod
+    def after(cls, number: int) -> Self:
+        """A claim that follows ``number``; two processes that ask at the same time get different ones."""
+        return cls(number + 1, secrets.token_hex(8))
+
+
+C = TypeVar("C", bound=ClaimId)
+
+
+class Claims(Generic[C]):
+    """The claims in one folder of a store, made by ``who`` (for messages).
+
+    A claim is the object ``<folder>/<claim>``, or with an ``entry`` the object of that name below it.
+    """
+
+    def __init__(self, store: Store, folder: str, kind: type[C], *, who: str, entry: str = "") -> None:
+        self._store, self._folder, self._kind = store, folder, kind
+        self._who, self._entry = who, f"/{entry}" if entry else ""
+
+    def present(self) -> frozenset[C]:
+        """All claims that nobody has deleted; one listing."""
+        return self._among(self._store.list(self._folder))
+
+    def newest(self) -> C | None:
+        """The claim that holds; one listing."""
+        return max(self.present(), default=None)
+
+    def newer(self, mine: C) -> C | None:
+        """The newest claim, if it is newer than ``mine``; one listing."""
+        newest = self.newest()
+        return newest if newest is not None and newest > mine else None
+
+    def take(self, data: bytes = b"", *, drop_older: bool = False) -> C:
+        """A claim newer than all before it, with ``data`` as its object; durable when this returns.
+
+        ``drop_older`` deletes the objects of those; else one that this process gave up for a newer one remains as well.
+        `CheckpointError` if others keep claiming the same.
+        """
+        for _ in range(_TRIES):
+            names = self._store.list(self._folder)
+            before = self._among(names)
+            mine = self._kind.after(max((claim.number for claim in before), default=0))
+            self._store.put(f"{self._folder}/{mine}{self._entry}", data)
+            if self.present() - {mine} <= before:
+                self._store.delete(names if drop_older else ())
+                return mine
+        raise CheckpointError(
+            f"Other {self._who} keep starting on {self._store.path}.",
+            remedy="Let only one query use this checkpoint at a time.",
+            path=self._store.path,
+        )
+
+    def _among(self, names: list[str]) -> frozenset[C]:
+        texts = {name.removeprefix(f"{self._folder}/").partition("/")[0] for name in names}
+        return frozenset(claim for text in texts if (claim := self._kind.parse(text)))
