@@ -122,7 +122,7 @@ def nothing_named_is_missing(engine: Coordinator, world: World) -> None:
     record = engine.log.newest()
     if record is None:
         return
-    for workers in record.operators.values():
-        for one in workers:
+    for operator in record.operators.values():
+        for one in operator.workers:
             damaged = {damage.name for damage in load_chain(engine.store, one.chain, one.previous).damaged}
             assert damaged <= world.destroyed, f"{damaged - world.destroyed} of worker {one.worker} is damaged"

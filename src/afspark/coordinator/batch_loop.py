@@ -31,7 +31,7 @@ from afspark.coordinator.receivers.receivers import Receivers
 from afspark.coordinator.recovery.coverage import declare_damaged_log, declare_unread_records
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.run_options import RunOptions
-from afspark.coordinator.told_bounds import told_facts
+from afspark.coordinator.told_bounds import operator_record
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.coordinator.worker_state import digests_agree
 from afspark.errors import CheckpointError, UsageError, WorkerFailed
@@ -43,7 +43,16 @@ from afspark.protocol.punctuation_plan import punctuation_plans
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.sources import Planner, Source
-from afspark.store import CommitRecord, Ledger, LedgerEntry, QueryIdentity, RecordLog, Store, ThrottledStore
+from afspark.store import (
+    CommitRecord,
+    Ledger,
+    LedgerEntry,
+    QueryIdentity,
+    RecordLog,
+    Store,
+    StreamEnd,
+    ThrottledStore,
+)
 from afspark.store.epochs import newest_batch
 from afspark.store.identity import attached
 from afspark.store.itemlosses import ItemLosses
@@ -87,7 +96,9 @@ class Coordinator:
         self.runs: list[OperatorRun] = []
         #: an earlier start has begun a batch; Spark may run that one again
         self.resumed = newest_of(checkpoint, "offsets") is not None
-        self.totals = {"items": 0, "bytes": 0}
+        #: taken from all sources since the checkpoint was made
+        self.items = 0
+        self.bytes = 0
         #: every operator was told that the stream has ended
         self.told = False
         self._committed: int | None = None
@@ -205,8 +216,8 @@ class Coordinator:
         for run in self.runs:
             run.group.advance(run.reports)
         entrances = [run for run in self.runs if self.inputs.reads_source(run.node)]
-        for name in self.totals:
-            self.totals[name] += sum(getattr(report, name) for run in entrances for report in run.reports)
+        self.items += sum(report.items for run in entrances for report in run.reports)
+        self.bytes += sum(report.bytes for run in entrances for report in run.reports)
         committing = time.perf_counter()
         self.told = self.told or last
         self._take_note(batch)
@@ -367,23 +378,24 @@ class Coordinator:
         self._refuse_if_rewound(batch)
         record = self.log.open_epoch(batch - 1)
         passed_over = self._passed_over(batch, record)
-        extra = record.extra if record is not None else {}
-        self.ledger.expect(extra.get("ledger", ()))
+        self.ledger.expect(record.ledger_heads if record else ())
+        operators = record.operators if record else {}
         runs = [self._make_run(node) for node in self.pipeline.nodes]
         for run in runs:
-            run.restore(extra.get("operators", {}).get(run.name))
+            run.restore(operators.get(run.name))
             run.begin_batch(0.0)
             run.group.gather(batch, record, passed_over)
             declare_unread_records(self.ledger, run, batch, passed_over)
-        self.totals = {name: int(extra.get(name, 0)) for name in self.totals}
-        self.told = bool(extra.get("told", False))
-        self.receivers.restore(extra.get("lanes", {}))
+        if record is not None:
+            self.items, self.bytes = record.items, record.bytes
+            self.told = record.end is StreamEnd.TOLD
+        self.receivers.restore(record.lanes if record else {})
         self.runs = runs
         for run in runs:
             run.entrances = [self.run_of(node.name) for node in self.pipeline.entrances(run.node)]
             # A batch that runs again finds its own once more.
             run.gaps = self.item_losses.by_batch_and_worker(run.name, before=batch)
-            run.recount(extra.get("operators", {}).get(run.name))
+            run.recount(operators.get(run.name))
         self._hear_of_receivers()
         for name, run in self._drained():
             declare_damaged_log(self.ledger, run, batch, self.receivers.damaged(name))
@@ -430,18 +442,18 @@ class Coordinator:
         if not self.pipeline.keeps_records:
             self.log.refuse_if_superseded()
             return
-        operators = {
-            run.name: tuple(member.record(run.group.budget) for member in run.group.members) for run in self.runs
-        }
-        extra = {
-            **self.totals,
-            "operators": {run.name: run.to_json() | told_facts(run) for run in self.runs},
-            "ending": ending,
-            "told": self.told,
-            "lanes": self.receivers.to_json(),
-            "ledger": self.ledger.heads,
-        }
-        self.log.write(CommitRecord(batch, self.log.epoch, operators, extra))
+        end = StreamEnd.CLOSING if ending else StreamEnd.OPEN
+        record = CommitRecord(
+            batch=batch,
+            epoch=self.log.epoch,
+            operators={run.name: operator_record(run) for run in self.runs},
+            items=self.items,
+            bytes=self.bytes,
+            end=StreamEnd.TOLD if self.told else end,
+            lanes=self.receivers.recorded(),
+            ledger_heads=tuple(self.ledger.heads),
+        )
+        self.log.write(record)
         if self._committed is None:
             # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
             self.log.sweep()

@@ -14,29 +14,6 @@ if TYPE_CHECKING:
     from afspark.coordinator.operator_run import OperatorRun
 
 
-@dataclass
-class OperatorCounters:
-    """What an operator has left out since its checkpoint was made."""
-
-    late: int = 0
-    unplaced: int = 0
-    #: items that the operator could not take, and how many bytes of them were kept
-    bad: tuple[Count, ...] = ()
-    quarantined: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> OperatorCounters:
-        return cls(
-            late=int(found.get("late", 0)),
-            unplaced=int(found.get("unplaced", 0)),
-            bad=tuple(Count(**one) for one in found.get("bad", ())),
-            quarantined=int(found.get("quarantined", 0)),
-        )
-
-
 @dataclass(frozen=True, kw_only=True)
 class BatchProgress:
     """One committed batch."""

@@ -7,19 +7,16 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from afspark.coordinator.bad_items_noted import BadTally
-from afspark.coordinator.batch_progress import OperatorCounters
 from afspark.coordinator.worker_group import WorkerGroup
-from afspark.errors import CheckpointError
 from afspark.graph.node import Node
 from afspark.model.windows import Decaying, Punctuation, WindowProgress
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import TaskReport
 from afspark.resident.residents import Residents
-from afspark.store import LedgerEntry
+from afspark.store import LaneExposure, LedgerEntry, OperatorCounters, OperatorRecord
 from afspark.store.quarantine import BadBatch, sum_counts
 from afspark.task.stage_inputs import UserCode
 
@@ -39,8 +36,8 @@ class OperatorRun:
     entrances: Sequence[OperatorRun] = ()
     #: pushed items that failures have taken off its lanes: (batch, worker) -> items
     gaps: dict[tuple[int, int], int] = field(default_factory=dict)
-    #: by lane, the most that its receivers were ever allowed to hold without backup, and how many have failed
-    receivers: dict[int, tuple[float, int]] = field(default_factory=dict)
+    #: by lane, what failures of its receivers can have taken
+    receivers: dict[int, LaneExposure] = field(default_factory=dict)
     bad_so_far: BadTally = field(default_factory=BadTally)
 
     @property
@@ -86,18 +83,18 @@ class OperatorRun:
         """More than receivers can have lost is missing only where the state went with them, and is counted there."""
         missing = self._missing_by_lane()
         # Each failure takes at most what was allowed before it, and halves what the next one can take.
-        possible = {lane: math.floor(2 * most * (1 - 0.5**failed)) for lane, (most, failed) in self.receivers.items()}
+        possible = {lane: math.floor(2 * one.most * (1 - 0.5**one.failed)) for lane, one in self.receivers.items()}
         state_goes_too = self.config.stepped and not self.config.exact
         return {
             lane: possible[lane] if state_goes_too and lane in possible else max(missing[lane], possible.get(lane, 0))
             for lane in {*missing, *possible}
         }
 
-    def hear_of_receivers(self, receivers: Mapping[int, tuple[float, int]]) -> None:
+    def hear_of_receivers(self, receivers: Mapping[int, LaneExposure]) -> None:
         """What their failures can have taken never becomes less, also if the limits are lowered at a restart."""
-        for lane, (most, failed) in receivers.items():
-            known = self.receivers.get(lane, (0.0, 0))
-            self.receivers[lane] = max(most, known[0]), max(failed, known[1])
+        for lane, one in receivers.items():
+            known = self.receivers.get(lane, one)
+            self.receivers[lane] = LaneExposure(max(one.most, known.most), max(one.failed, known.failed))
 
     def _missing_by_lane(self) -> Counter[int]:
         missing: Counter[int] = Counter()
@@ -137,11 +134,14 @@ class OperatorRun:
     def end_batch(self) -> None:
         """After the batch was committed."""
         self.counters = self._counted()
-        window, batch_time = self.node.window, self.group.batch_time
-        if window is None:
-            return
+        self.window_progress = self._progress_after() or self.window_progress
+
+    def _progress_after(self) -> WindowProgress | None:
+        """The windows with the batch at work; None without windows."""
+        if self.node.window is None:
+            return None
         seen = [report.panes for report in self.reports if report.panes is not None]
-        self.window_progress = batch_time.window_progress.after(window, seen)
+        return self.group.batch_time.window_progress.after(self.node.window, seen)
 
     def _counted(self) -> OperatorCounters:
         """The counters with the batch at work."""
@@ -182,24 +182,20 @@ class OperatorRun:
 
     # --- what is kept in the commit record ------------------------------------------------------------------
 
-    def to_json(self) -> dict[str, Any]:
-        batch_time, window = self.group.batch_time, self.node.window
-        window_progress = self.window_progress
-        if window is not None:
-            window_progress = batch_time.window_progress.after(
-                window, [one.panes for one in self.reports if one.panes is not None]
-            )
-        return {
-            "agenda": window_progress.to_json(),
-            "receivers": {str(lane): known for lane, known in sorted(self.receivers.items())},
-            "items_lost": {str(lane): items for lane, items in sorted(self._missing_by_lane().items())},
-            **self._counted().to_json(),
-        }
+    def record(self) -> OperatorRecord:
+        """The operator after the batch at work."""
+        return OperatorRecord(
+            workers=tuple(member.record(self.group.budget) for member in self.group.members),
+            window_progress=self._progress_after(),
+            counters=self._counted(),
+            lane_exposure=dict(self.receivers),
+            missing_items=dict(self._missing_by_lane()),
+        )
 
-    def recount(self, found: Mapping[str, Any] | None) -> None:
+    def recount(self, found: OperatorRecord | None) -> None:
         """Lost items that the record knows and their ledger does not are lost all the same."""
         known = self._missing_by_lane()
-        recorded = Counter({int(lane): items for lane, items in (found or {}).get("items_lost", {}).items()})
+        recorded = Counter(found.missing_items if found else {})
         for lane, items in (recorded - known).items():
             self.gaps[-1, lane] = items
         if not recorded <= known:
@@ -210,17 +206,11 @@ class OperatorRun:
                 recorded.total(),
             )
 
-    def restore(self, found: Mapping[str, Any] | None) -> None:
-        window = self.node.window
-        if window is not None:
-            self.window_progress = WindowProgress.start(window, workers=self.node.workers)
+    def restore(self, found: OperatorRecord | None) -> None:
+        """Takes up what the newest record says."""
+        if self.node.window is not None:
+            self.window_progress = WindowProgress.start(self.node.window, workers=self.node.workers)
         if found is not None:
-            if isinstance(window, Decaying) and found.get("base") is not None:
-                raise CheckpointError(
-                    f"The decaying states of {self.name!r} were written by an earlier release, in units of its own.",
-                    remedy="Use the release that wrote them, or a new checkpoint folder.",
-                    operator=self.name,
-                )
-            self.window_progress = WindowProgress.from_json(found["agenda"])
-            self.hear_of_receivers({int(lane): tuple(known) for lane, known in found.get("receivers", {}).items()})
-            self.counters = OperatorCounters.from_json(found)
+            self.window_progress = found.window_progress or self.window_progress
+            self.hear_of_receivers(found.lane_exposure)
+            self.counters = found.counters

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from pyspark import SparkContext
 
@@ -23,7 +22,7 @@ from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.punctuation_plan import PunctuationPlan
 from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.store import CommitRecord, Ledger, LedgerEntry, Loss
+from afspark.store import CommitRecord, Ledger, LedgerEntry, Loss, Recovery
 
 LOG = logging.getLogger("afspark")
 
@@ -67,7 +66,8 @@ class WorkerGroup:
         the last one is not covered by any bound, and the ledger says so.
         """
         name = self.config.operator_name
-        records = record.operators.get(name) if record else None
+        recorded = record.operators.get(name) if record else None
+        records = recorded.workers if recorded else None
         slots = self._with_hosts({one.host for one in records or ()})
         survivors = find_survivors(
             self.sc,
@@ -231,22 +231,19 @@ class WorkerGroup:
                 report.worker,
                 ", ".join(damaged),
             )
-        details: dict[str, Any] = {
-            "gap_seconds": time.time() - loss.at,
-            "host": report.host,
-            "items_behind": report.behind,
-        }
-        if damaged and self.budget.paned:
-            # What was taken off a lane within a batch, or in batches whose records are lost, may have opened any pane.
-            known = not self.config.pushed and damaged == report.damaged
-            details["panes"] = self.batch_time.panes_at_risk(known=known)
-        return self.ledger.complete(
-            loss.sequence,
-            recovery_seconds=restored.seconds.get("recovery", 0.0),
+        # What was taken off a lane within a batch, or in batches whose records are lost, may have opened any pane.
+        known = not self.config.pushed and damaged == report.damaged
+        at_risk = damaged and self.budget.paned
+        recovery = Recovery(
+            seconds=restored.seconds.get("recovery", 0.0),
             restored_cells=restored.restored_cells,
             damaged=damaged,
-            details=details,
+            gap_seconds=time.time() - loss.at,
+            host=report.host,
+            items_behind=report.behind,
+            panes=self.batch_time.panes_at_risk(known=known) if at_risk else (None, None),
         )
+        return self.ledger.complete(loss.sequence, recovery)
 
     def _declare(self, member: WorkerState, batch: int, cause: str, trace: LossEvidence | None = None) -> None:
         slots = slots_by_host(self.sc)
@@ -266,10 +263,10 @@ class WorkerGroup:
             cause=cause,
             theta=self.budget.theta(member.counted_failures) | dict(member.older_theta or {}),
             failures=member.failures,
-            counted_failure=successor.counted_failures[-1].to_json() if counted else {},
+            counted_failure=successor.counted_failures[-1] if counted else None,
             # Items of an incarnation that completed nothing are in the entry of the one before it.
             items=member.waiting if member.completed else 0,
-            details=self.budget.thresholds(member.counted_failures).to_json(),
+            thresholds=self.budget.thresholds(member.counted_failures),
         )
         self._recovering[member.worker] = self.ledger.declare(loss)
         self._passed_over[member.worker] = self._gap

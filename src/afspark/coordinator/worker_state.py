@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from afspark.coordinator.recovery.error_budget import CountedFailure, ErrorBudget
+from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.policies import counts_as_failure
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import LossEvidence
 from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.store import ObjectRef, WorkerRecord, extend
+from afspark.store import CountedFailure, ObjectRef, WorkerRecord, extend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ class WorkerState:
             theta=budget.theta(self.counted_failures) | dict(self.older_theta or {}),
             chain=self.chain,
             previous=self.previous,
-            counted_failures=tuple(failure.to_json() for failure in self.counted_failures),
+            counted_failures=self.counted_failures,
             waiting=self.waiting,
         )
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from afspark.model.operator import Operator, WorkerContext
+from afspark.model.state_label import Pane
 from afspark.model.states import HashTableState
 from afspark.model.windows import Decaying, PaneReport, Part, Punctuation, Sliding, Split, late, split
 from afspark.protocol.operator_config import OperatorConfig
@@ -21,7 +22,6 @@ from afspark.protocol.parcels import Packet, pack_packets, pack_parts
 from afspark.protocol.ports import ALL, WINDOWS, feedback_for
 from afspark.protocol.punctuation_plan import Step
 from afspark.protocol.requests import TaskRequest
-from afspark.protocol.state_labels import Pane
 from afspark.task.feed import Feed, Sign
 from afspark.task.outbox import CollectingOutbox, Output
 from afspark.task.pane_states import PaneStates, merged

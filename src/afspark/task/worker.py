@@ -19,21 +19,22 @@ from pyspark import cloudpickle
 
 from afspark.errors import NoSpace, SegmentError
 from afspark.model.operator import Operator
+from afspark.model.state_label import StateLabel
 from afspark.model.windows import Decaying, PaneReport
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.lifecycle import MOST_STEPS, Action, Identity, Wanted, decide
 from afspark.protocol.losses import LossEvidence
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.parcels import Packet, digest_of, pack_packets, pack_schema
-from afspark.protocol.ports import ROWS, WINDOWS, feedback_for
+from afspark.protocol.ports import ROWS, WINDOWS
 from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.protocol.state_labels import label
 from afspark.push.wire.worker_messages import BackupNumber
 from afspark.resident import SegmentAddress, SegmentRoot
 from afspark.resident.spark_host import spark_host
 from afspark.resident.storage import StateAddress, StateStorage
 from afspark.store import ObjectRef, extend, load_chain, object_name, seal
+from afspark.store.images import FeedbackPart, ImageKey
 from afspark.task.backup_writes import BackupWrites
 from afspark.task.bad_item_search import as_failure
 from afspark.task.batch_processor import BatchProcessor
@@ -321,7 +322,9 @@ class _Task:
         if self.progress.writing:
             # The state takes a backup for durable that may not be. A whole image of what it takes for durable
             # makes that true, before any item that counts on it is confirmed.
-            images = {label(name, pane): panes.stamped(state.dump()) for name, pane, state in panes.named()}
+            images: dict[ImageKey, pa.RecordBatch] = {
+                StateLabel(name, pane): panes.stamped(state.dump()) for name, pane, state in panes.named()
+            }
             self._write(home, images, full=True, seen=self.progress.panes)
             self.writes.wait()
 
@@ -404,20 +407,20 @@ class _Task:
             # Pairs would follow backups in other units.
             full = min(request.theta.values()) < math.inf
         tick = self._tick(output)
-        images: dict[str, pa.RecordBatch] = {}
+        images: dict[ImageKey, pa.RecordBatch] = {}
         for name, pane, state in panes.named():
             state.settle()
             pairs = state.issue(self._theta(name, pane, panes, tick), everything=request.recheck)
             if full:
-                images[label(name, pane)] = panes.stamped(state.dump())
+                images[StateLabel(name, pane)] = panes.stamped(state.dump())
             elif pairs is not None:
-                images[label(name, pane)] = panes.stamped(pairs)
+                images[StateLabel(name, pane)] = panes.stamped(pairs)
         waiting = sum(batch.num_rows for sent in output.feedback.values() for batch in sent)
         durable = waiting > request.items
         if durable:
             for target, sent in output.feedback.items():
                 for number, batch in enumerate(sent):
-                    images[f"{feedback_for(target)}@{request.batch}@{number}"] = batch
+                    images[FeedbackPart(target, request.batch, number)] = batch
         if images or self._step_needs_backup(output):
             self._write(home, images, full=full, seen=output.panes)
         return durable or waiting == 0
@@ -453,7 +456,7 @@ class _Task:
         return seen.panes <= (named | self.request.batch_time.exposed)
 
     def _write(
-        self, home: StateStorage, images: Mapping[str, pa.RecordBatch], *, full: bool, seen: PaneReport | None
+        self, home: StateStorage, images: Mapping[ImageKey, pa.RecordBatch], *, full: bool, seen: PaneReport | None
     ) -> None:
         # It names those before it, so they have to be durable.
         self._settled(None)

@@ -27,7 +27,7 @@ from afspark.push.receiver.session_listing import is_receiver_start
 from afspark.push.wire.push_errors import SessionOver, from_flight
 from afspark.push.wire.worker_messages import BackupNumber
 from afspark.sources import Pushed
-from afspark.store import open_store
+from afspark.store import LaneExposure, open_store
 from afspark.task.intake import Intake, Start
 from afspark.task.remote_lane import open_lane
 from afspark.task.step_progress import StepProgress
@@ -187,14 +187,14 @@ def test_items_stay_with_their_receiver_until_spark_has_committed_their_batch(ti
 
 def test_what_a_receivers_death_can_have_taken_is_told_even_if_no_producer_comes_back(ticks: Ticks) -> None:
     lanes = range(WORKERS)
-    assert ticks.receivers.failures(ticks.name) == dict.fromkeys(lanes, (250.0, 0))
+    assert ticks.receivers.failures(ticks.name) == dict.fromkeys(lanes, LaneExposure(250.0, 0))
     with Producer(ticks.address, "p", SCHEMA, batch_rows=1) as producer:
         producer.send(pa.record_batch({"n": [1, 2, 3]}, schema=SCHEMA))
         producer.flush(10)
         for failed in (1, 2):
             ticks.receivers.crash()
             # l = 1000 / (2 · 2 workers)
-            assert ticks.receivers.failures(ticks.name) == dict.fromkeys(lanes, (250.0, failed))
+            assert ticks.receivers.failures(ticks.name) == dict.fromkeys(lanes, LaneExposure(250.0, failed))
 
 
 def test_however_often_a_receiver_dies_no_more_than_the_limit_is_lost_and_all_of_it_is_told(ticks: Ticks) -> None:
@@ -207,7 +207,7 @@ def test_however_often_a_receiver_dies_no_more_than_the_limit_is_lost_and_all_of
             producer.flush(10)
             ticks.receivers.crash()
             told = ticks.receivers.failures(ticks.name)
-            possible = {lane: 2 * most * (1 - 0.5**failed) for lane, (most, failed) in told.items()}
+            possible = {lane: 2 * one.most * (1 - 0.5**one.failed) for lane, one in told.items()}
         producer.send(pa.record_batch({"n": [1, 2]}, schema=SCHEMA))
         producer.flush(10)
         ticks.go()
@@ -225,7 +225,7 @@ def test_items_that_went_with_a_state_are_counted_there(stepped: bool, exact: bo
     run = OperatorRun(cast("Any", SimpleNamespace(keyed=False, workers=1)), cast("Any", SimpleNamespace(config=config)))
     run.entrances = [run]
     run.gaps = {(1, 0): 30, (4, 0): 10}
-    run.hear_of_receivers({0: (10.0, 0)})
+    run.hear_of_receivers({0: LaneExposure(10.0, 0)})
     # The first failure was that of a receiver with the limit of then; a lower one at the restart takes nothing back.
-    run.hear_of_receivers({0: (4.0, 1)})
+    run.hear_of_receivers({0: LaneExposure(4.0, 1)})
     assert run.lost_items() == told

@@ -27,7 +27,7 @@ from afspark.push.wire.messages import Allowance, Positions
 from afspark.push.wire.push_errors import PushError
 from afspark.push.wire.security import Access, is_wildcard
 from afspark.resident.spark_host import spark_host
-from afspark.store import Store, seal
+from afspark.store import LaneExposure, Store, seal
 
 LOG = logging.getLogger("afspark")
 
@@ -81,11 +81,11 @@ class ReceiverHosts(ABC):
             raise WorkerFailed(f"Receiver {number} is not there.", remedy="See the executors' logs.", receiver=number)
         return found, self.plans[number].allow(found.failures)
 
-    def failures(self) -> dict[int, tuple[float, int]]:
+    def failures(self) -> dict[int, LaneExposure]:
         """By lane, how many items it may hold without backup before any failure, and its receiver's failures so far."""
         found = {one.number: one.failures for one in self.announced()}
         return {
-            lane: (plan.items, found[plan.number])
+            lane: LaneExposure(plan.items, found[plan.number])
             for plan in self.plans
             if plan.number in found and math.isfinite(plan.items)
             for lane in plan.lanes

@@ -25,7 +25,8 @@ from afspark.push.receiver.limits import Limits
 from afspark.push.receiver.receiver_process import ReceiverPlan
 from afspark.push.wire.security import Security, new_secret
 from afspark.sources import Chunk, Pushed
-from afspark.store import Store
+from afspark.store import LaneExposure, Store
+from afspark.store.commits import LanePositions
 from afspark.store.epochs import read_history
 from afspark.task.intake import LaneAway
 from afspark.task.remote_lane import RemoteLane, open_lane
@@ -50,7 +51,7 @@ class Receivers:
 
     # --- life -----------------------------------------------------------------------------------------------
 
-    def open(self, recorded: Mapping[str, Any] | None = None) -> None:
+    def open(self, recorded: Mapping[str, LanePositions] | None = None) -> None:
         """Starts the receivers. ``recorded``: the positions of the newest record, as `recorded_lanes` finds them."""
         self.restore(recorded or {})
         for name, source in self.sources.items():
@@ -92,7 +93,7 @@ class Receivers:
             found |= receiver_hosts.stats()
         return found
 
-    def failures(self, name: str) -> dict[int, tuple[float, int]]:
+    def failures(self, name: str) -> dict[int, LaneExposure]:
         """By lane of a source: what it may hold without backup before any failure, and its receiver's failures."""
         return self._hosts[name].failures() if name in self._hosts else {}
 
@@ -113,14 +114,15 @@ class Receivers:
 
     # --- batches --------------------------------------------------------------------------------------------
 
-    def restore(self, found: Mapping[str, Any]) -> None:
-        """The positions of a commit record."""
+    def restore(self, found: Mapping[str, LanePositions]) -> None:
+        """Takes up the positions of a commit record."""
         self.positions = {
-            name: {int(lane): dict(positions) for lane, positions in lanes.items()} for name, lanes in found.items()
+            name: {lane: dict(positions) for lane, positions in lanes.items()} for name, lanes in found.items()
         }
 
-    def to_json(self) -> dict[str, Any]:
-        return {name: {str(lane): ends for lane, ends in lanes.items()} for name, lanes in self.positions.items()}
+    def recorded(self) -> dict[str, LanePositions]:
+        """The positions for a commit record."""
+        return {name: dict(lanes) for name, lanes in self.positions.items()}
 
     def claim(self, name: str, chunk: Chunk) -> Chunk:
         """The chunk with all that its worker needs to take the lane."""
@@ -184,14 +186,13 @@ class Receivers:
         return {lane: found[lane] for lane in lanes if lane in found}
 
 
-def recorded_lanes(store: Store) -> dict[str, Any]:
+def recorded_lanes(store: Store) -> Mapping[str, LanePositions]:
     """The positions in the newest record of a query that is not running, as `Receivers.open` takes them."""
     records = read_history(store, sys.maxsize).records
     if not records:
         return {}
     _, newest = records[max(records)]
-    found: dict[str, Any] = newest.extra.get("lanes", {})
-    return found
+    return newest.lanes
 
 
 def receiver_plans(source: Pushed, reader: Node, pipeline: Pipeline, worker_secret: str) -> list[ReceiverPlan]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from afspark.coordinator.operator_run import OperatorRun
-from afspark.store import Ledger, LedgerEntry, Loss
+from afspark.store import Ledger, LedgerEntry, Loss, Recovery
 
 #: The worker of an entry that is about an operator as a whole.
 ALL_WORKERS = -1
@@ -67,8 +67,8 @@ def _declare(ledger: Ledger, run: OperatorRun, batch: int, damaged: Sequence[str
             failures=0,
         )
     )
-    details = {"panes": run.group.batch_time.panes_at_risk(known=False)} if run.group.budget.paned else {}
-    ledger.complete(loss.sequence, recovery_seconds=0.0, restored_cells=0, damaged=damaged, details=details)
+    panes = run.group.batch_time.panes_at_risk(known=False) if run.group.budget.paned else (None, None)
+    ledger.complete(loss.sequence, Recovery(seconds=0.0, restored_cells=0, damaged=tuple(damaged), panes=panes))
 
 
 def _is_covered(entry: LedgerEntry) -> bool:
@@ -78,7 +78,7 @@ def _is_covered(entry: LedgerEntry) -> bool:
 def _concerns(entry: LedgerEntry, first: int | None, last: int | None) -> bool:
     """Whether the entry's panes have one in common with those from ``first`` to ``last``; None: no limit."""
     assert entry.recovery is not None
-    lowest, highest = entry.recovery.details.get("panes", (None, None))
+    lowest, highest = entry.recovery.panes
     return not (
         (first is not None and highest is not None and highest < first)
         or (last is not None and lowest is not None and lowest > last)

@@ -9,12 +9,12 @@ from pyspark import SparkContext
 
 from afspark.cluster.spark.stages import run_on_workers
 from afspark.coordinator.placement import spread
-from afspark.coordinator.recovery.error_budget import CountedFailure, ErrorBudget
+from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import WorkerState
 from afspark.protocol.lifecycle import Hint
 from afspark.resident import SegmentRoot, Survivor
 from afspark.resident.spark_host import spark_host
-from afspark.store import Loss, WorkerRecord
+from afspark.store import CountedFailure, Loss, WorkerRecord
 
 CENSUS_TRIES = 5
 
@@ -122,11 +122,11 @@ def _housed(members: Sequence[WorkerState], slots: Mapping[str, int], taken: Seq
 
 def _counted_failures(record: WorkerRecord | None, losses: Sequence[Loss]) -> tuple[CountedFailure, ...]:
     """The counted failures: as the ledger says, or as the record and what came after it say if the ledger has gaps."""
-    told = [CountedFailure.from_json(loss.counted_failure) for loss in losses if loss.counted]
+    told = [loss.counted_failure for loss in losses if loss.counted_failure]
     if record is None:
         return tuple(told)
-    later = [loss.counted_failure for loss in losses if loss.counted and loss.incarnation >= record.incarnation]
-    kept = [CountedFailure.from_json(counted_failure) for counted_failure in (*record.counted_failures, *later)]
+    later = [one.counted_failure for one in losses if one.counted_failure and one.incarnation >= record.incarnation]
+    kept = [*record.counted_failures, *later]
     return tuple(told if len(told) > len(kept) else kept)
 
 
@@ -136,6 +136,6 @@ def _changed(record: WorkerRecord | None, budget: ErrorBudget) -> tuple[bool, bo
     """
     if record is None:
         return False, False
-    theta = budget.theta([CountedFailure.from_json(counted_failure) for counted_failure in record.counted_failures])
+    theta = budget.theta(record.counted_failures)
     both = [(most, record.theta.get(name, most)) for name, most in theta.items()]
     return any(now < then for now, then in both), any(now > then for now, then in both)

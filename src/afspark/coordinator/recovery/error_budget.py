@@ -9,55 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from afspark.bounds import Failure, Place, decayed, failures_in_force, realised
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
+from afspark.model.state_label import StateLabel
 from afspark.model.states import StateSpec
 from afspark.model.windows import Decaying, Sliding, Window, scale
 from afspark.policies import Thresholds, Tolerance, losses_add_up, thresholds_in_force
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.losses import CountedLoss, LossEvidence
-from afspark.protocol.state_labels import label, parse_label
-from afspark.store import CompactionRule
+from afspark.store import CompactionRule, CountedFailure
 
-CountedFailures = Sequence["CountedFailure"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CountedFailure:
-    """A counted failure: what it may have taken, by state (``state@pane`` where there are panes).
-
-    ``panes`` is the range that was open, None without panes. For decaying states ``tick`` says when it was.
-    ``incarnation`` is the one that was lost, -1 where an earlier version did not say; ``theta`` are the thresholds
-    that its loss was reckoned with, those of an unstruck pane.
-    """
-
-    taken: Mapping[str, float]
-    panes: tuple[int, int] | None = None
-    tick: int = 0
-    incarnation: int = -1
-    theta: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def affected(self) -> frozenset[int]:
-        """The panes that it may have taken something from."""
-        return frozenset(pane for pane in map(_pane, self.taken) if pane is not None)
-
-    def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "taken": dict(self.taken), "theta": dict(self.theta)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> CountedFailure:
-        panes = data.get("panes")
-        return cls(
-            taken=data["taken"],
-            panes=(panes[0], panes[1]) if panes else None,
-            tick=data.get("tick", 0),
-            incarnation=data.get("incarnation", -1),
-            theta=data.get("theta", {}),
-        )
+CountedFailures = Sequence[CountedFailure]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,32 +113,34 @@ class ErrorBudget:
         higher = {name: max((older or {}).get(name, 0.0), trace.theta.get(name, 0.0)) for name in self.states}
         tick = (batch_time.tick(self.window, trace.seen) or 0) if isinstance(self.window, Decaying) else 0
         known = self._known(counted_failures, trace.incarnation, tick)
-        touched = trace.panes | batch_time.exposed if self.paned else {None}
-        taken = {
-            label(name, pane): max(0.0, most - known.get(label(name, pane), 0.0))
-            for pane in touched
-            for name, most in self._taken(before, higher, pane).items()
-            if not self.paned or most > known.get(label(name, pane), -1.0)
-        }
-        panes = [pane for pane in map(_pane, taken) if pane is not None]
+        theta = {name: max(most, higher[name]) for name, most in self.theta(before).items()}
+        if not self.paned:
+            taken = {
+                name: max(0.0, most - known.get(StateLabel(name), 0.0))
+                for name, most in self._taken(before, higher, None).items()
+            }
+            return CountedFailure(taken=taken, tick=tick, incarnation=trace.incarnation, theta=theta)
+        by_pane: dict[int, dict[str, float]] = {}
+        for pane in trace.panes | batch_time.exposed:
+            for name, most in self._taken(before, higher, pane).items():
+                already = known.get(StateLabel(name, pane), -1.0)
+                if most > already:
+                    by_pane.setdefault(pane, {})[name] = most - max(0.0, already)
         return CountedFailure(
-            taken=taken,
-            panes=(min(panes), max(panes)) if panes else None,
-            tick=tick,
+            pane_taken=by_pane,
+            panes=(min(by_pane), max(by_pane)) if by_pane else None,
             incarnation=trace.incarnation,
-            theta={name: max(most, higher[name]) for name, most in self.theta(before).items()},
+            theta=theta,
         )
 
-    def _known(self, counted_failures: CountedFailures, incarnation: int, tick: int) -> dict[str, float]:
-        """What the loss of an incarnation is counted for already, by label; of a decaying state, what is left of that
-        at ``tick``.
-        """
-        found: dict[str, float] = {}
+    def _known(self, counted_failures: CountedFailures, incarnation: int, tick: int) -> dict[StateLabel, float]:
+        """What the loss of an incarnation is counted for already; of a decaying state, what is left at ``tick``."""
+        found: dict[StateLabel, float] = {}
         for failure in counted_failures:
             if failure.incarnation == incarnation:
                 left = min(1.0, scale(self.window, tick, failure.tick)) if isinstance(self.window, Decaying) else 1.0
-                for name, most in failure.taken.items():
-                    found[name] = found.get(name, 0.0) + (most * left if left else 0.0)
+                for label, most in failure.labelled().items():
+                    found[label] = found.get(label, 0.0) + (most * left if left else 0.0)
         return found
 
     def _taken(
@@ -188,8 +154,8 @@ class ErrorBudget:
         return {name: max(most, older.get(name, 0.0) * 0.5**halvings) for name, most in theta.items()}
 
     def last_loss(self, counted_failures: CountedFailures) -> dict[str, float]:
-        """What the newest failure may have taken, by state."""
-        return dict(counted_failures[-1].taken) if counted_failures else dict.fromkeys(self.states, 0.0)
+        """What the newest failure may have taken, as operators are told."""
+        return counted_failures[-1].told() if counted_failures else dict.fromkeys(self.states, 0.0)
 
     def missing(self, counted_failures: CountedFailures, tick: int | None = None) -> dict[str, float]:
         """What all failures may have taken from a state without panes; of a decaying one, what is left at ``tick``."""
@@ -202,10 +168,9 @@ class ErrorBudget:
         """What failures may have taken from the states of each pane they struck."""
         found: dict[int, dict[str, float]] = {}
         for failure in counted_failures:
-            for name, most in failure.taken.items():
-                state, pane = parse_label(name)
-                if pane is not None:
-                    totals = found.setdefault(pane, dict.fromkeys(self.states, 0.0))
+            for pane, taken in failure.pane_taken.items():
+                totals = found.setdefault(pane, dict.fromkeys(self.states, 0.0))
+                for state, most in taken.items():
                     totals[state] += most
         return found
 
@@ -275,7 +240,3 @@ class ErrorBudget:
             theta = {name: max(most, known.theta.get(name, 0.0)) for name, most in failure.theta.items()}
             found[failure.incarnation] = CountedLoss(known.affected | affected, theta)
         return found
-
-
-def _pane(name: str) -> int | None:
-    return parse_label(name)[1]
