@@ -94,7 +94,7 @@ def items_are_accounted_for(engine: Coordinator, truth: Truth) -> None:
     assert truth.late + truth.kept + truth.unplaced == truth.items
     if engine.log.newest() is None:
         return  # Where nothing is kept, a new driver counts anew.
-    assert engine.totals["items"] == truth.items, f"{engine.totals['items']} items counted, {truth.items} came"
+    assert engine.items == truth.items, f"{engine.items} items counted, {truth.items} came"
     if engine.run_of().node.window is not None:
         assert (counters.late, counters.unplaced) == (truth.late, truth.unplaced), (
             f"{counters} counted, but {truth.late} were late and {truth.unplaced} without a time"

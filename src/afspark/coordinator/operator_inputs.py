@@ -16,7 +16,7 @@ from afspark.graph.pipeline import Pipeline
 from afspark.protocol.ports import ALL, items_for
 from afspark.sources import Chunk, Planner, Pushed, Source
 from afspark.store import Store
-from afspark.task.stage_inputs import FrameInput, OutputInput, SourceInput, StageInput
+from afspark.task.stage_inputs import DirectInput, FrameInput, LaneInput, OutputInput, SourceInput, StageInput
 
 logger = logging.getLogger(__name__)
 
@@ -95,10 +95,15 @@ class OperatorInputs:
     def reads_source(self, node: Node) -> bool:
         return any(edge.origin in self.pipeline.sources for edge in node.inputs)
 
-    def _from_source(self, run: OperatorRun, edge: Edge, source: Source, part: Slice) -> SourceInput:
+    def _from_source(self, run: OperatorRun, edge: Edge, source: Source, part: Slice) -> DirectInput:
         shares = part.shares(run.node.workers)
         if isinstance(source, Pushed):
-            shares = [[self.receivers.claim(edge.origin, chunk) for chunk in share] for share in shares]
+            tickets = {
+                worker: self.receivers.ticket(edge.origin, chunk["lane"])
+                for worker, share in enumerate(shares)
+                for chunk in share
+            }
+            return LaneInput(edge.origin, edge.transforms, tickets)
         return SourceInput(edge.origin, source, edge.transforms, shares)
 
     def _slice(self, name: str, batch: int, first: bool) -> Slice:

@@ -65,7 +65,7 @@ class OperatorRun:
     def take_stock(self, batch: int) -> list[LedgerEntry]:
         """Once all workers have applied ``batch``: counts what was missing on its lanes, and completes recoveries."""
         for report in self.reports:
-            missing = sum(gap["end"] - gap["first"] for gap in report.gaps)
+            missing = sum(gap.items for gap in report.gaps)
             if missing or (batch, report.worker) in self.gaps:
                 self.gaps[batch, report.worker] = missing
         return self.group.complete(batch, self.reports)

@@ -20,7 +20,7 @@ from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import LossEvidence
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.punctuation_plan import PunctuationPlan
-from afspark.protocol.reports import Status, TaskReport
+from afspark.protocol.reports import Restored, Status, TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.store import CommitRecord, Ledger, LedgerEntry, Loss, Recovery
 
@@ -51,7 +51,7 @@ class WorkerGroup:
         self.punctuation_plan: PunctuationPlan = ()
         self._fence = fence
         self._recovering: dict[int, Loss] = {}
-        self._restored: dict[int, TaskReport] = {}
+        self._restored: dict[int, Restored] = {}
         self._passed_over: dict[int, tuple[str, ...]] = {}
         self._gap: tuple[str, ...] = ()
 
@@ -146,9 +146,9 @@ class WorkerGroup:
     def act_on(self, batch: int, reports: Sequence[TaskReport | None]) -> bool:
         """Acts on the reports of a try; True if every worker has applied the batch."""
         for report in reports:
-            if report is not None and "recovery" in report.seconds:
+            if report is not None and report.restored is not None:
                 # Its state may be restored in one try, and the batch applied in a later one.
-                self._restored[report.worker] = report
+                self._restored[report.worker] = report.restored
         if all(report is not None and report.status is Status.APPLIED for report in reports):
             return True
         alive = slots_by_host(self.sc)
@@ -223,7 +223,7 @@ class WorkerGroup:
 
     def _complete(self, loss: Loss, report: TaskReport) -> LedgerEntry:
         damaged = (*self._passed_over.pop(report.worker, ()), *report.damaged)
-        restored = self._restored.pop(report.worker, report)
+        restored = self._restored.pop(report.worker, Restored(seconds=0.0, cells=0))
         if damaged:
             LOG.warning(
                 "Worker %d was recovered from an older backup, because %s cannot be read: "
@@ -235,8 +235,8 @@ class WorkerGroup:
         known = not self.config.pushed and damaged == report.damaged
         at_risk = damaged and self.budget.paned
         recovery = Recovery(
-            seconds=restored.seconds.get("recovery", 0.0),
-            restored_cells=restored.restored_cells,
+            seconds=restored.seconds,
+            restored_cells=restored.cells,
             damaged=damaged,
             gap_seconds=time.time() - loss.at,
             host=report.host,
@@ -269,5 +269,6 @@ class WorkerGroup:
             thresholds=self.budget.thresholds(member.counted_failures),
         )
         self._recovering[member.worker] = self.ledger.declare(loss)
+        self._restored.pop(member.worker, None)
         self._passed_over[member.worker] = self._gap
         self.members[member.worker] = successor

@@ -27,7 +27,7 @@ from afspark.protocol.losses import LossEvidence
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.parcels import Packet, digest_of, pack_packets, pack_schema
 from afspark.protocol.ports import ROWS, WINDOWS
-from afspark.protocol.reports import Status, TaskReport
+from afspark.protocol.reports import Restored, Status, TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.push.wire.worker_messages import BackupNumber
 from afspark.resident import SegmentAddress, SegmentRoot
@@ -128,7 +128,7 @@ class _Task:
         self.wanted = Wanted(self.identity, request.incarnation, request.batch, request.hint, request.fence)
         self.clock = Stopwatch({})
         self.damaged: tuple[str, ...] = ()
-        self.restored_cells = 0
+        self.restored: Restored | None = None
         self.writes = BackupWrites(config.store)
         self.stepped = config.in_steps(request.punctuation_plan)
         self.progress = StepProgress()
@@ -185,7 +185,7 @@ class _Task:
             detail=detail,
             seconds=self.clock.seconds,
             damaged=self.damaged,
-            restored_cells=self.restored_cells,
+            restored=self.restored,
         )
 
     def _build(self, *, recover: bool) -> None:
@@ -197,7 +197,8 @@ class _Task:
             home.raise_fence(self.wanted.fence)
             # A driver that died in the first batch has left no record, but perhaps backups of its steps.
             if recover or self.stepped:
-                self._restore(home)
+                cells = self._restore(home)
+                self.restored = Restored(time.perf_counter() - started, cells)
             home.restored(self.request.batch - 1)
         self.clock.lap("recovery" if recover else "creation", started)
 
@@ -211,7 +212,8 @@ class _Task:
             except LaneAway as error:
                 raise SegmentError("The receiver of a lost worker does not answer.") from error
 
-    def _restore(self, home: StateStorage) -> None:
+    def _restore(self, home: StateStorage) -> int:
+        """Loads what is durable; the number of cells."""
         self.probe(FaultPhase.RECOVERING)
         request = self.request
         chain, previous = request.chain, request.previous
@@ -227,13 +229,14 @@ class _Task:
                     chain, previous = extend(chain, previous, backup)
                 home.restored_at(request.batch, unnamed.progress.to_text().encode(), unnamed.progress.newest.number)
         loaded = load_chain(self.config.store, chain, previous)
-        self.restored_cells = self._panes(home).restore(loaded.images, request.batch_time.needed_from)
+        cells = self._panes(home).restore(loaded.images, request.batch_time.needed_from)
         for port, packets in waiting_feedback(loaded.images, request.batch - 1).items():
             home.keep(request.batch - 1, port, pack_packets(packets))
         damaged = [*(damage.name for damage in loaded.damaged), *rotten]
         if damaged:
             # Kept with the state until its first batch: this process may die before it can report.
             home.note(json.dumps(damaged))
+        return cells
 
     def _panes(self, home: StateStorage) -> PaneStates:
         window, first = self.config.window, self.request.batch_time.needed_from
@@ -378,7 +381,7 @@ class _Task:
             bytes=self.feed.bytes,
             backups=self.writes.durable,
             positions=dict(self.feed.intake.positions) if isinstance(self.feed, LaneFeed) else None,
-            gaps=tuple(gap.to_json() for gap in self.feed.intake.gaps) if isinstance(self.feed, LaneFeed) else (),
+            gaps=self.feed.intake.gaps if isinstance(self.feed, LaneFeed) else (),
             bad=self.progress.bad,
             consumed=dict(self.feed.consumed),
             produced={port: digest_of(data) for port, data in output.kept.items() if port not in (ROWS, WINDOWS)},
@@ -393,7 +396,7 @@ class _Task:
             panes=output.panes,
             seconds=self.clock.seconds,
             damaged=self.damaged,
-            restored_cells=self.restored_cells,
+            restored=self.restored,
             behind=self.feed.intake.behind if isinstance(self.feed, LaneFeed) else 0,
         )
 

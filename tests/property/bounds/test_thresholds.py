@@ -78,7 +78,7 @@ def test_the_bound_the_user_sees_covers_every_history(
         else:
             assert not completed
         members[worker] = after
-    seen = terms.realised([member.strikes for member in members])["counts"]
+    seen = terms.realised([member.counted_failures for member in members])["counts"]
     apart = keyed and operator_key and divergence == "max"
     worst = max(taken) if apart else math.fsum(taken)
     assert seen == pytest.approx(worst)
@@ -92,7 +92,7 @@ def test_a_crash_loop_costs_nothing(count: int) -> None:
     member = WorkerState(worker=0, home="a", completed=1).lost(terms, "a")
     for _ in range(min(count, 50)):
         member = member.lost(terms, "a")
-    assert member.failures == 1 and terms.missing(member.strikes) == {"counts": 50.0}
+    assert member.failures == 1 and terms.missing(member.counted_failures) == {"counts": 50.0}
 
 
 @pytest.mark.parametrize("wrong", [{"limit": -1.0}, {"limit": math.nan}, {"failures": -1}], ids=str)

@@ -27,7 +27,8 @@ from afspark.push.receiver.session_listing import is_receiver_start
 from afspark.push.wire.push_errors import SessionOver, from_flight
 from afspark.push.wire.worker_messages import BackupNumber
 from afspark.sources import Pushed
-from afspark.store import LaneExposure, open_store
+from afspark.store import CommitRecord, LaneExposure, open_store
+from afspark.store.commits import LanePositions
 from afspark.task.intake import Intake, Start
 from afspark.task.remote_lane import open_lane
 from afspark.task.step_progress import StepProgress
@@ -62,15 +63,16 @@ class Ticks:
     def address(self) -> str:
         return self.receivers.addresses()[0]
 
-    def go(self, *, stepped: bool = True) -> dict[str, Any]:
+    def go(self, *, stepped: bool = True) -> LanePositions:
         """One batch; the positions in its record."""
         requests = [self._request(worker) for worker in range(WORKERS)]
         reports = [self._serve(request) for request in requests]
         self.receivers.advance(self.name, reports)
-        record: dict[str, Any] = json.loads(json.dumps(self.receivers.to_json()))
+        record = CommitRecord(self.batch, "", {}, lanes=self.receivers.recorded())
+        lanes = CommitRecord.from_json(json.loads(json.dumps(record.to_json()))).lanes
         self.receivers.confirm(self.name, requests, stepped=stepped)
         self.batch += 1
-        return record[self.name]
+        return lanes[self.name]
 
     def _request(self, worker: int) -> TaskRequest:
         return TaskRequest(
@@ -86,10 +88,10 @@ class Ticks:
 
     def _serve(self, request: TaskRequest) -> TaskReport:
         # What a task gets has been pickled.
-        chunk = pickle.loads(pickle.dumps(self.receivers.claim(self.name, {"lane": request.worker})))
-        with closing(open_lane(request, chunk)) as lane:
+        ticket = pickle.loads(pickle.dumps(self.receivers.ticket(self.name, request.worker)))
+        with closing(open_lane(request, ticket)) as lane:
             intake = Intake(lane, seconds=math.inf)
-            intake.resume(StepProgress(positions=chunk["positions"]), Start(durable=BackupNumber(request.batch, -1, 0)))
+            intake.resume(StepProgress(positions=ticket.positions), Start(durable=BackupNumber(request.batch, -1, 0)))
             for _ in range(2):
                 portion = intake.portion(wait=0.05)
                 assert portion is not None
@@ -160,10 +162,10 @@ def test_the_workers_secret_is_another_for_every_start_and_stays_out_of_sight(tm
     secrets = set()
     for _ in range(2):
         ticks = Ticks(tmp_path)
-        claim = ticks.receivers.claim(ticks.name, {"lane": 0})
-        secret = claim["access"].worker_secret
+        ticket = ticks.receivers.ticket(ticks.name, 0)
+        secret = ticket.access.worker_secret
         secrets.add(secret)
-        assert secret not in repr(claim) and secret not in json.dumps(ticks.receivers.to_json())
+        assert secret not in repr(ticket) and secret not in json.dumps(ticks.receivers.recorded())
         assert not any(secret in path.read_bytes().decode("latin1") for path in tmp_path.rglob("*") if path.is_file())
         ticks.receivers.close()
     assert len(secrets) == 2

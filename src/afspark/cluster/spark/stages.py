@@ -25,7 +25,10 @@ from afspark.resident.spark_host import spark_host
 from afspark.task.fault_injection import forget_injected, inject_failure
 from afspark.task.receiving import receive
 from afspark.task.sending import send_chunks, send_frame, send_kept
-from afspark.task.stage_inputs import Addressed, FrameInput, OutputInput, SourceInput, StageInput, UserCode
+from afspark.task.stage_inputs import Addressed, FrameInput, LaneInput, OutputInput, SourceInput, StageInput, UserCode
+
+#: What comes to the workers in parcels.
+SentInput = SourceInput | OutputInput | FrameInput
 
 
 def run_stage(
@@ -36,8 +39,13 @@ def run_stage(
     inputs: Sequence[StageInput],
 ) -> list[TaskReport]:
     """Brings the items of all inlets to the workers, which apply them."""
-    direct = tuple(stage_input for stage_input in inputs if isinstance(stage_input, SourceInput) and not work.keyed)
-    sent = [_send(sc, config, work, requests, stage_input) for stage_input in inputs if stage_input not in direct]
+    read_directly = (LaneInput,) if work.keyed else (LaneInput, SourceInput)
+    direct = tuple(stage_input for stage_input in inputs if isinstance(stage_input, read_directly))
+    sent = [
+        _send(sc, config, work, requests, stage_input)
+        for stage_input in inputs
+        if not isinstance(stage_input, LaneInput) and stage_input not in direct
+    ]
     homes = _homes(sc, requests)
     task = partial(receive, config, work, tuple(requests), direct)
     if not sent:
@@ -83,7 +91,7 @@ def _homes(sc: SparkContext, requests: Sequence[TaskRequest]) -> RDD[int]:
 
 
 def _send(
-    sc: SparkContext, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], stage_input: StageInput
+    sc: SparkContext, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], stage_input: SentInput
 ) -> RDD[Addressed]:
     now = requests[0].batch_time.now
     match stage_input:

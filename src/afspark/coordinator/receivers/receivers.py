@@ -19,12 +19,13 @@ from afspark.coordinator.receivers.intensity import Intensity
 from afspark.coordinator.receivers.receiver_hosts import DriverReceivers, ExecutorReceivers, ReceiverHosts
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
+from afspark.protocol.lane_ticket import LaneTicket
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.push.receiver.limits import Limits
 from afspark.push.receiver.receiver_process import ReceiverPlan
 from afspark.push.wire.security import Security, new_secret
-from afspark.sources import Chunk, Pushed
+from afspark.sources import Pushed
 from afspark.store import LaneExposure, Store
 from afspark.store.commits import LanePositions
 from afspark.store.epochs import read_history
@@ -124,16 +125,17 @@ class Receivers:
         """The positions for a commit record."""
         return {name: dict(lanes) for name, lanes in self.positions.items()}
 
-    def claim(self, name: str, chunk: Chunk) -> Chunk:
-        """The chunk with all that its worker needs to take the lane."""
-        announced, allow = self._hosts[name].of_lane(chunk["lane"])
-        return chunk | {
-            "address": announced.address,
-            "access": self._hosts[name].access,
-            "seconds": self.sources[name].tick_seconds,
-            "positions": self.positions.get(name, {}).get(chunk["lane"], {}),
-            "allow": allow.to_json(),
-        }
+    def ticket(self, name: str, lane: int) -> LaneTicket:
+        """All that the worker of a lane needs to take it."""
+        announced, allow = self._hosts[name].of_lane(lane)
+        return LaneTicket(
+            lane=lane,
+            address=announced.address,
+            access=self._hosts[name].access,
+            seconds=self.sources[name].tick_seconds,
+            positions=self.positions.get(name, {}).get(lane, {}),
+            allow=allow,
+        )
 
     def advance(self, name: str, reports: Sequence[TaskReport]) -> None:
         """What the workers of a source have taken in the batch at work."""
@@ -179,7 +181,7 @@ class Receivers:
             lanes[request.worker] = {producer: end for producer, end in now.items() if producer not in over} | listed
 
     def _lane(self, name: str, request: TaskRequest) -> RemoteLane:
-        return open_lane(request, self.claim(name, {"lane": request.worker}))
+        return open_lane(request, self.ticket(name, request.worker))
 
     def _listed(self, name: str, lanes: Sequence[int]) -> Lanes:
         found = self.positions.get(name, {})
