@@ -42,7 +42,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Format of a segment's files. A segment of another format is foreign."""
 
 NONE_APPLIED = -1

@@ -29,7 +29,10 @@ from afspark.store.images import ImageKey, key_from_json, key_to_json
 from afspark.store.jsontext import from_json, to_json
 
 MAGIC = b"afspark\n"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+
+OTHER_RELEASE = "Use that release, or start with a new checkpoint folder."
+"""The remedy for what another release has written."""
 
 Key = TypeVar("Key", bound=ImageKey)
 
@@ -82,8 +85,8 @@ def unseal(data: bytes, name: str = "") -> Sealed:
         raise ForeignObject(f"Object {name} is not of afspark.", name=name, found=repr(magic), expected=repr(MAGIC))
     if version != FORMAT_VERSION:
         raise ForeignObject(
-            f"Object {name} has format version {version}, this release reads {FORMAT_VERSION}.",
-            remedy="Use the release that wrote it, or a new checkpoint folder.",
+            f"Object {name} was {written_by(version)}.",
+            remedy=OTHER_RELEASE,
             name=name,
             found=version,
             expected=FORMAT_VERSION,
@@ -101,6 +104,16 @@ def unseal(data: bytes, name: str = "") -> Sealed:
         return Sealed(header["meta"], images, checksum_of(data))
     except (ValueError, KeyError, TypeError, IndexError, StopIteration, OSError, pa.ArrowException) as error:
         raise CorruptObject(f"Object {name} is damaged inside: {error}.", name=name) from error
+
+
+def written_by(version: int) -> str:
+    """Who wrote something of another format version, for errors.
+
+    >>> written_by(FORMAT_VERSION - 1)
+    'written by an earlier release (format 1, this release reads format 2)'
+    """
+    which = "an earlier" if version < FORMAT_VERSION else "a later"
+    return f"written by {which} release (format {version}, this release reads format {FORMAT_VERSION})"
 
 
 def checksum_of(data: bytes) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import socket
 from pathlib import Path
@@ -10,17 +9,12 @@ from pathlib import Path
 import pytest
 
 from afspark.errors import AnotherDriver, CheckpointError, StoreError, StoreNotWritable, UsageError
-from afspark.model.windows import WindowProgress
 from afspark.store import (
     CommitRecord,
-    CountedFailure,
-    LaneExposure,
     ObjectRef,
-    OperatorCounters,
     OperatorRecord,
     RecordLog,
     Store,
-    StreamEnd,
     WorkerRecord,
     object_name,
     open_store,
@@ -29,7 +23,6 @@ from afspark.store import (
 from afspark.store.base import Names
 from afspark.store.local import LocalStore
 from afspark.store.naming import EpochId, parse_object_name
-from afspark.store.quarantine import Count
 
 
 class CountingStore(LocalStore):
@@ -85,46 +78,6 @@ def _record_names(store: Store) -> list[str]:
 def _reopened(store: Store, upto: int) -> tuple[RecordLog, CommitRecord | None]:
     log = RecordLog(store)
     return log, log.open_epoch(upto)
-
-
-def test_record_round_trip(store: CountingStore) -> None:
-    log, first = _reopened(store, -1)
-    assert first is None
-    ref, old = (
-        ObjectRef("objects/x", "ab" * 16, 100, 7, True),
-        ObjectRef("objects/y", "cd" * 16, 50, 3, False),
-    )
-    failures = (
-        CountedFailure(taken={"counts": 0.5, "model": math.inf}, tick=3, incarnation=0, theta={"counts": 1.0}),
-        CountedFailure(pane_taken={2: {"counts": 0.5}, 5: {"counts": 1.0}}, panes=(2, 5), incarnation=1),
-    )
-    workers = (
-        WorkerRecord(0, 2, 1, 5, "host-a", {"counts": 0.5, "model": math.inf}, (ref, old), (old,), failures),
-        WorkerRecord(1, 0, 0, 9, "host-b", {"counts": 0.0}, waiting=3),
-    )
-    windowed = OperatorRecord(
-        workers=workers,
-        window_progress=WindowProgress(first_open=2, touched=frozenset({2, 5}), latest=17.5, seen=(4, 6)),
-        counters=OperatorCounters(late=1, unplaced=2, bad=(Count("source", "ValueError", 3),), quarantined=4),
-        lane_exposure={0: LaneExposure(12.5, 1), 11: LaneExposure(2.0, 0)},
-        missing_items={0: 3, 11: 4},
-        bounds={"counts": 1.5, "model": math.inf},
-        lost_items=7,
-    )
-    record = CommitRecord(
-        9,
-        log.epoch,
-        {"count": windowed, "other": OperatorRecord()},
-        items=100,
-        bytes=2000,
-        end=StreamEnd.TOLD,
-        lanes={"": {0: {"a": 4, "b": 5}, 11: {}}},
-        ledger_heads=("ledger/a", "ledger/b"),
-    )
-    log.write(record)
-    assert log.newest() == record
-    assert _reopened(store, 9)[1] == record
-    assert record.references() == {"objects/x", "objects/y"}
 
 
 def test_a_record_of_a_batch_that_runs_again_is_ignored_for_good(store: CountingStore) -> None:
