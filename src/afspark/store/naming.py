@@ -8,7 +8,7 @@ name                                                      object
 ``epochs/<epoch>/start``                                  the history that the epoch continues
 ``epochs/<epoch>/records/<batch>-<attempt>``              commit records
 ``objects/<epoch>/<operator>/<worker>-<incarnation>-``    backups
-``<batch>-<attempt>``
+``<batch>-<number>-<attempt>``
 ``ledger/<sequence>-<token>/loss``, ``.../recovery-...``  the loss ledger
 ========================================================  ============================================
 """
@@ -31,7 +31,7 @@ FOLDER = "afspark"
 
 _EPOCH = re.compile(r"(\d{8,})-([0-9a-f]{16})")
 _EPOCH_ENTRY = re.compile(r"epochs/([^/]+)/(?:driver|start|records/(\d{12,})-(\d{4,}))")
-_OBJECT = re.compile(r"objects/([^/]+)/([^/]+)/(\d{5,})-(\d{5,})-(\d{12,})-(\d{4,})")
+_OBJECT = re.compile(r"objects/([^/]+)/([^/]+)/(\d{5,})-(\d{5,})-(\d{12,})-(\d{4,})-(\d{4,})")
 
 
 @dataclass(frozen=True, order=True)
@@ -75,13 +75,17 @@ class EpochEntry:
 
 @dataclass(frozen=True)
 class ObjectOrigin:
-    """Who wrote a backup object."""
+    """Who wrote a backup object, and which of the incarnation's in that batch it is: its ``number``.
+
+    It is in the name, because whoever finds the object damaged must know it as well.
+    """
 
     epoch: str
     operator: str
     worker: int
     incarnation: int
     batch: int
+    number: int
     attempt: int
 
 
@@ -97,22 +101,24 @@ def record_name(epoch: str, batch: int, attempt: int) -> str:
     return f"{EPOCHS}/{epoch}/records/{batch:012d}-{attempt:04d}"
 
 
-def object_name(epoch: str, operator: str, worker: int, incarnation: int, batch: int, attempt: int) -> str:
+def object_name(
+    epoch: str, operator: str, worker: int, incarnation: int, batch: int, attempt: int, number: int = 0
+) -> str:
     """The name of a worker's backup of one batch.
 
     Different arguments give different names. As epoch, incarnation and task attempt are among them, a driver
     or task that is still alive after it was replaced never overwrites an object some record names.
 
     >>> object_name("00000001-0123456789abcdef", "count", 3, 0, 12, 0)
-    'objects/00000001-0123456789abcdef/count/00003-00000-000000000012-0000'
+    'objects/00000001-0123456789abcdef/count/00003-00000-000000000012-0000-0000'
     """
     if EpochId.parse(epoch) is None:
         raise UsageError(f"{epoch!r} is not the name of an epoch.", epoch=epoch)
-    if not operator or min(worker, incarnation, batch, attempt) < 0:
+    if not operator or min(worker, incarnation, batch, attempt, number) < 0:
         raise UsageError("An object's origin needs an operator and numbers >= 0.", operator=operator, worker=worker)
     # quote() keeps dots, and a part made of dots alone would name another folder.
     folder = quote(operator, safe="").replace(".", "%2E")
-    return f"{OBJECTS}/{epoch}/{folder}/{worker:05d}-{incarnation:05d}-{batch:012d}-{attempt:04d}"
+    return f"{OBJECTS}/{epoch}/{folder}/{worker:05d}-{incarnation:05d}-{batch:012d}-{number:04d}-{attempt:04d}"
 
 
 def parse_object_name(name: str) -> ObjectOrigin | None:
@@ -120,4 +126,4 @@ def parse_object_name(name: str) -> ObjectOrigin | None:
     match = _OBJECT.fullmatch(name)
     if match is None or EpochId.parse(match[1]) is None:
         return None
-    return ObjectOrigin(match[1], unquote(match[2]), int(match[3]), int(match[4]), int(match[5]), int(match[6]))
+    return ObjectOrigin(match[1], unquote(match[2]), *map(int, match.groups()[2:]))

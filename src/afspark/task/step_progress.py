@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from afspark.model.windows import PaneReport
 from afspark.push.wire.worker_messages import NO_BACKUP, BackupNumber
@@ -42,25 +43,22 @@ class StepProgress:
     #: what was left out
     bad: tuple[BadBatch, ...] = ()
 
-    def to_text(self) -> str:
-        return json.dumps(
-            {
-                "positions": dict(self.positions),
-                "items": self.items,
-                "bytes": self.bytes,
-                "gaps": [vars(gap) for gap in self.gaps],
-                "backups": [ref.to_json() for ref in self.backups],
-                "writing": self.writing,
-                "panes": self.panes.to_json() if self.panes else None,
-                "newest": self.newest,
-                "damaged": self.damaged,
-                "bad": [bad.to_json() for bad in self.bad],
-            }
-        )
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "positions": dict(self.positions),
+            "items": self.items,
+            "bytes": self.bytes,
+            "gaps": [vars(gap) for gap in self.gaps],
+            "backups": [ref.to_json() for ref in self.backups],
+            "writing": self.writing,
+            "panes": self.panes.to_json() if self.panes else None,
+            "newest": self.newest,
+            "damaged": self.damaged,
+            "bad": [bad.to_json() for bad in self.bad],
+        }
 
     @classmethod
-    def from_text(cls, text: str) -> StepProgress:
-        found = json.loads(text)
+    def from_json(cls, found: Mapping[str, Any]) -> StepProgress:
         return cls(
             positions=found["positions"],
             items=found["items"],
@@ -73,3 +71,11 @@ class StepProgress:
             damaged=tuple(found["damaged"]),
             bad=tuple(BadBatch.from_json(bad) for bad in found["bad"]),
         )
+
+    def to_text(self) -> str:
+        """The note that is kept beside the state."""
+        return json.dumps(self.to_json())
+
+    @classmethod
+    def from_text(cls, text: str) -> StepProgress:
+        return cls.from_json(json.loads(text))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -35,6 +35,7 @@ from afspark.resident.spark_host import spark_host
 from afspark.resident.storage import StateAddress, StateStorage
 from afspark.store import ObjectRef, extend, load_chain, object_name, seal
 from afspark.store.images import FeedbackPart, ImageKey
+from afspark.task.backup_header import BackupHeader
 from afspark.task.backup_writes import BackupWrites
 from afspark.task.bad_item_search import as_failure
 from afspark.task.batch_processor import BatchProcessor
@@ -47,7 +48,7 @@ from afspark.task.pane_states import PaneStates
 from afspark.task.quarantined import take_items
 from afspark.task.step_progress import StepProgress
 from afspark.task.stopwatch import Stopwatch
-from afspark.task.unnamed_backups import PROGRESS, THETA, attempt_of, find_unnamed
+from afspark.task.unnamed_backups import find_unnamed
 from afspark.task.waiting_feedback import waiting_feedback
 
 LOCK_SECONDS = 10.0
@@ -467,7 +468,7 @@ class _Task:
         if isinstance(self.feed, LaneFeed):
             newest = BackupNumber(self.request.batch, self.request.incarnation, home.number_backup())
             self.progress = replace(self.progress, newest=newest)
-        data = seal(self._meta(full, cells, seen), images)
+        data = seal(self._header(full, cells, seen).to_json(), images)
         self.writes.begin(ObjectRef.of(self._object_name(), data, cells=cells, full=full), data)
         self._supersede = False
         self._named = seen or PaneReport(worker=self.request.worker)
@@ -490,25 +491,28 @@ class _Task:
 
     def _object_name(self) -> str:
         request, config = self.request, self.config
-        attempt = attempt_of(self.progress.newest.number if isinstance(self.feed, LaneFeed) else 0)
+        number = self.progress.newest.number if isinstance(self.feed, LaneFeed) else 0
+        attempt = secrets.randbelow(10**6)
         return object_name(
-            config.epoch, config.operator_name, request.worker, request.incarnation, request.batch, attempt
+            config.epoch, config.operator_name, request.worker, request.incarnation, request.batch, attempt, number
         )
 
-    def _meta(self, full: bool, cells: int, seen: PaneReport | None) -> dict[str, Any]:
-        steps: dict[str, Any] = {}
+    def _header(self, full: bool, cells: int, seen: PaneReport | None) -> BackupHeader:
+        progress = None
         if isinstance(self.feed, LaneFeed):
             before = replace(self.progress, panes=seen, backups=self.writes.durable, writing=False)
             progress = self.feed.progress(before)
-            steps = {PROGRESS: progress.to_text(), THETA: dict(self.request.theta), "cells": cells}
-        return steps | {
-            "query": self.config.query_id,
-            "operator": self.config.operator_name,
-            "worker": self.request.worker,
-            "incarnation": self.request.incarnation,
-            "batch": self.request.batch,
-            "full": full,
-        }
+        return BackupHeader(
+            query=self.config.query_id,
+            operator=self.config.operator_name,
+            worker=self.request.worker,
+            incarnation=self.request.incarnation,
+            batch=self.request.batch,
+            full=full,
+            cells=cells,
+            theta=self.request.theta,
+            progress=progress,
+        )
 
     def _keep(self, home: StateStorage, panes: PaneStates, output: Output) -> int:
         """Keeps what other stages and the sink will read; the number of rows for the sink."""

@@ -417,15 +417,17 @@ def test_object_names() -> None:
             (0, 1, 0, 0),
             (0, 0, 1, 0),
             (0, 0, 0, 1),
-            (10**6, 10**6, 10**13, 10**5),
+            (0, 0, 0, 0, 1),
+            (10**6, 10**6, 10**13, 10**5, 10**4),
         ):
             name = object_name(epoch, operator, *rest)
             origin = parse_object_name(name)
             assert origin is not None
             assert (origin.epoch, origin.operator) == (epoch, operator)
-            assert (origin.worker, origin.incarnation, origin.batch, origin.attempt) == rest
+            found = (origin.worker, origin.incarnation, origin.batch, origin.attempt, origin.number)
+            assert found == (*rest, 0)[:5]
             seen.add(name)
-    assert len(seen) == 36
+    assert len(seen) == 42
     assert all(name.count("/") == 3 and "/../" not in name and "/./" not in name for name in seen)
 
 
