@@ -14,6 +14,7 @@ from afspark.coordinator.offsets import newest_of
 from afspark.errors import AfsparkError, SegmentError, UsageError
 from afspark.model.states import Own, StateSpec
 from afspark.model.windows import WindowProgress
+from afspark.numbers import Batch
 from afspark.resident.peek import Peek, peek
 from afspark.resident.segment_root import SegmentRoot, default_base
 from afspark.store import (
@@ -94,7 +95,7 @@ class Inspection:
     query_id: str
     created: float
     sources: Mapping[str, Any]
-    batch: int | None
+    batch: Batch | None
     epoch: str | None
     #: the newest batch that Spark has committed
     spark_batch: int | None

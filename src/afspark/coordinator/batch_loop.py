@@ -38,6 +38,7 @@ from afspark.errors import CheckpointError, UsageError, WorkerFailed
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.model.windows import Punctuation
+from afspark.numbers import Batch, Fence
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.punctuation_plan import punctuation_plans
 from afspark.protocol.reports import TaskReport
@@ -101,7 +102,7 @@ class Coordinator:
         self.bytes = 0
         #: every operator was told that the stream has ended
         self.told = False
-        self._committed: int | None = None
+        self._committed: Batch | None = None
         #: what workers said last
         self._last: Sequence[TaskReport | None] = ()
 
@@ -134,7 +135,7 @@ class Coordinator:
 
     # --- batches --------------------------------------------------------------------------------------------
 
-    def run(self, batch: int, frame: DataFrame | None, deliver: Callable[[int], None]) -> BatchProgress:
+    def run(self, batch: Batch, frame: DataFrame | None, deliver: Callable[[Batch], None]) -> BatchProgress:
         """Applies ``batch`` on all workers, calls ``deliver(batch)`` and commits it.
 
         ``deliver`` may be called again for the same batch: after a crash, and if a worker that kept rows of the
@@ -149,7 +150,7 @@ class Coordinator:
         slices = self.inputs.slices(batch, first=first)
         return self._run(batch, time_of_batch(self.checkpoint, batch), frame, slices, deliver)
 
-    def end(self, deliver: Callable[[int], None]) -> list[BatchProgress]:
+    def end(self, deliver: Callable[[Batch], None]) -> list[BatchProgress]:
         """Ends the stream: closes all windows, from the source to the sinks, then tells every operator.
 
         Takes one batch without items per level of windows and one for the end itself; their numbers follow those
@@ -164,7 +165,7 @@ class Coordinator:
             # From the last record alone it must follow what this batch is, so that a killed driver can repeat it.
             last = not self.told and not any(run.waits for run in self.runs)
             done.append(self._run(batch, now, None, {}, deliver, ending=True, last=last))
-            batch += 1
+            batch = Batch(batch + 1)
         return done
 
     @property
@@ -185,22 +186,22 @@ class Coordinator:
         self._revive(batch, complete=True)
         return self.runs
 
-    def _next_batch(self) -> int:
+    def _next_batch(self) -> Batch:
         if self._committed is not None:
-            return self._committed + 1
+            return Batch(self._committed + 1)
         # Batches that ended the stream are ours alone; Spark knows nothing of them.
         last = ending_batch(self.store)
         if last is None:
             last = newest_of(self.checkpoint, "commits")
-        return 0 if last is None else last + 1
+        return Batch(0 if last is None else last + 1)
 
     def _run(
         self,
-        batch: int,
+        batch: Batch,
         now: float,
         frame: DataFrame | None,
         slices: Slices,
-        deliver: Callable[[int], None],
+        deliver: Callable[[Batch], None],
         *,
         ending: bool = False,
         last: bool = False,
@@ -254,7 +255,7 @@ class Coordinator:
             self.run_of(name).group.punctuation_plan = punctuation_plan
 
     def _delivered(
-        self, apply: Callable[[], int], deliver: Callable[[int], None], batch: int, clock: Stopwatch
+        self, apply: Callable[[], int], deliver: Callable[[Batch], None], batch: Batch, clock: Stopwatch
     ) -> tuple[int, list[LedgerEntry]]:
         """Applies and delivers; the number of tries, and the recoveries that are complete with it.
 
@@ -279,7 +280,7 @@ class Coordinator:
             clock.lap("sinks", started)
             return tries, recovered
 
-    def _apply(self, batch: int, frame: DataFrame | None, slices: Slices) -> int:
+    def _apply(self, batch: Batch, frame: DataFrame | None, slices: Slices) -> int:
         """Runs all stages until every worker has applied the batch; the number of tries."""
         for attempt in range(1, BATCH_TRIES + 1):
             if all(self._advance(run, batch, frame, slices) for run in self.runs):
@@ -290,7 +291,7 @@ class Coordinator:
             time.sleep(0.1 * (attempt - 1))
         raise self._gave_up(batch)
 
-    def _advance(self, run: OperatorRun, batch: int, frame: DataFrame | None, slices: Slices) -> bool:
+    def _advance(self, run: OperatorRun, batch: Batch, frame: DataFrame | None, slices: Slices) -> bool:
         """One try of one operator's stage; True if all of its workers have applied the batch."""
         requests = [replace(request, quarantine_room=run.quarantine_room) for request in run.group.requests(batch)]
         inputs = self.inputs.of(run, self.runs, batch, frame, slices)
@@ -305,7 +306,7 @@ class Coordinator:
             self._roll_back(self.run_of(name), batch)
         return False
 
-    def _revive(self, batch: int, *, complete: bool = False) -> None:
+    def _revive(self, batch: Batch, *, complete: bool = False) -> None:
         """Brings all workers to the batch before, or leaves them where they have applied it already."""
         for run in self.runs:
             for attempt in range(1, BATCH_TRIES + 1):
@@ -322,14 +323,14 @@ class Coordinator:
             else:
                 raise self._gave_up(batch)
 
-    def _shut_out(self, run: OperatorRun, batch: int) -> None:
+    def _shut_out(self, run: OperatorRun, batch: Batch) -> None:
         """Takes the lanes of workers that may have to be restored: no task sent before confirms anything any more."""
         run.group.raise_fence()
         for edge in run.node.inputs:
             if edge.origin in self.receivers.sources:
                 self.receivers.take_over(edge.origin, run.group.last_requests(batch))
 
-    def _gave_up(self, batch: int) -> WorkerFailed:
+    def _gave_up(self, batch: Batch) -> WorkerFailed:
         details = sorted({report.detail for report in self._last if report is not None and report.detail})
         return WorkerFailed(
             f"Batch {batch} could not be applied in {BATCH_TRIES} tries{': ' if details else '.'}{' '.join(details)}",
@@ -351,7 +352,7 @@ class Coordinator:
         self._last = reports
         return reports
 
-    def _roll_back(self, run: OperatorRun, batch: int) -> None:
+    def _roll_back(self, run: OperatorRun, batch: Batch) -> None:
         """Takes the batch back everywhere: a retried stage has given some workers other items."""
         requests = run.group.take_back(batch)
         self._reports(requests, partial(run_requests, self.sc, run.config, run.work, requests))
@@ -367,14 +368,14 @@ class Coordinator:
         self.receivers.close()
         self.lease.release()
 
-    def _ready(self, batch: int) -> None:
+    def _ready(self, batch: Batch) -> None:
         self.take_lease()
         # Before anything is touched: what a newer driver does next may build on the last batch, not on this one.
         self.log.refuse_if_superseded()
         if not self.runs:
             self._open(batch)
 
-    def _open(self, batch: int) -> None:
+    def _open(self, batch: Batch) -> None:
         self._refuse_if_rewound(batch)
         record = self.log.open_epoch(batch - 1)
         passed_over = self._passed_over(batch, record)
@@ -416,12 +417,12 @@ class Coordinator:
             ErrorBudget.of(self.pipeline, node),
             self.ledger,
             host_grace_seconds=self.options.host_grace_seconds,
-            fence=self.log.epoch_number << FENCE_BITS,
+            fence=Fence(self.log.epoch_number << FENCE_BITS),
             neighbours=self.receivers.homes(),
         )
         return OperatorRun(node, group)
 
-    def _refuse_if_rewound(self, batch: int) -> None:
+    def _refuse_if_rewound(self, batch: Batch) -> None:
         """Spark's part of the checkpoint and ours must be of one age, or batches would be applied again."""
         newest = newest_batch(self.store)
         if newest is not None and newest > batch:
@@ -432,13 +433,13 @@ class Coordinator:
                 newest=newest,
             )
 
-    def _passed_over(self, batch: int, record: CommitRecord | None) -> list[str]:
+    def _passed_over(self, batch: Batch, record: CommitRecord | None) -> list[str]:
         """What is missing between the record found and the batch before ``batch``."""
         if not self.pipeline.keeps_records or (record.batch if record else -1) >= batch - 1:
             return []
         return [damage.name for damage in self.log.damaged] or [f"record of batch {batch - 1}"]
 
-    def _commit(self, batch: int, *, ending: bool) -> None:
+    def _commit(self, batch: Batch, *, ending: bool) -> None:
         if not self.pipeline.keeps_records:
             self.log.refuse_if_superseded()
             return
@@ -460,7 +461,7 @@ class Coordinator:
             self.quarantine.tidy(batch)
         self.log.prune()
 
-    def _take_note(self, batch: int) -> None:
+    def _take_note(self, batch: Batch) -> None:
         """How far receivers were drained, what was missing, and what operators could not take."""
         note_bad(self.quarantine, batch, self.runs, first=self._committed is None)
         for name, run in self._drained():
@@ -473,7 +474,7 @@ class Coordinator:
         for name, run in self._drained():
             run.hear_of_receivers(self.receivers.failures(name))
 
-    def _let_go(self, batch: int) -> None:
+    def _let_go(self, batch: Batch) -> None:
         for name, run in self._drained():
             self.receivers.confirm(
                 name,
@@ -486,7 +487,7 @@ class Coordinator:
             (edge.origin, run) for run in self.runs for edge in run.node.inputs if edge.origin in self.receivers.sources
         ]
 
-    def _inject(self, batch: int, phase: FaultPhase) -> None:
+    def _inject(self, batch: Batch, phase: FaultPhase) -> None:
         if not self.options.faults.fails_at(batch, phase):
             return
         self.receivers.crash()

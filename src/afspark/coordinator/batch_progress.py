@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from afspark.numbers import Batch
 from afspark.protocol.reports import TaskReport
 from afspark.store import LedgerEntry
 from afspark.store.quarantine import Count, sum_counts
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 class BatchProgress:
     """One committed batch."""
 
-    batch: int
+    batch: Batch
     items: int
     bytes: int
     seconds: float
@@ -50,7 +51,7 @@ class BatchProgress:
 
 def summarise(
     *,
-    batch: int,
+    batch: Batch,
     runs: Sequence[OperatorRun],
     entrances: Sequence[OperatorRun],
     recovered: Sequence[LedgerEntry],

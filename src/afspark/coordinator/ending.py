@@ -6,6 +6,7 @@ import time
 
 from afspark.coordinator.offsets import newest_of
 from afspark.errors import CheckpointError, StoreError
+from afspark.numbers import Batch
 from afspark.store import Store, StreamEnd, seal, unseal
 from afspark.store.epochs import newest_batch, read_history
 
@@ -18,7 +19,7 @@ def is_intended(store: Store) -> bool:
     return bool(store.list(ENDING))
 
 
-def intended(store: Store, batch: int) -> float:
+def intended(store: Store, batch: Batch) -> float:
     """Makes the end durable before it begins: from here on Spark must not run a batch of that number.
 
     Returns the time of all batches that end the stream: that of the first attempt.

@@ -12,6 +12,7 @@ from afspark.coordinator.bad_items_noted import BadTally
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.graph.node import Node
 from afspark.model.windows import Decaying, Punctuation, WindowProgress
+from afspark.numbers import Batch
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import TaskReport
@@ -62,7 +63,7 @@ class OperatorRun:
 
     # --- pushed items ---------------------------------------------------------------------------------------
 
-    def take_stock(self, batch: int) -> list[LedgerEntry]:
+    def take_stock(self, batch: Batch) -> list[LedgerEntry]:
         """Once all workers have applied ``batch``: counts what was missing on its lanes, and completes recoveries."""
         for report in self.reports:
             missing = sum(gap.items for gap in report.gaps)

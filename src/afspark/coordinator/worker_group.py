@@ -15,6 +15,7 @@ from afspark.coordinator.recovery.discovery import find_survivors, restore_worke
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import Verdict, WorkerState, judge
 from afspark.errors import CheckpointError
+from afspark.numbers import NO_INCARNATION, Batch, Fence
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import LossEvidence
@@ -38,7 +39,7 @@ class WorkerGroup:
         ledger: Ledger,
         *,
         host_grace_seconds: float,
-        fence: int,
+        fence: Fence,
         neighbours: Sequence[str] = (),
     ) -> None:
         self.sc, self.config, self.budget, self.ledger = sc, config, budget, ledger
@@ -59,7 +60,7 @@ class WorkerGroup:
     def homes(self) -> list[str]:
         return [member.home for member in self.members]
 
-    def gather(self, batch: int, record: CommitRecord | None, damaged: Sequence[str]) -> None:
+    def gather(self, batch: Batch, record: CommitRecord | None, damaged: Sequence[str]) -> None:
         """Finds the workers again, or makes new ones, so that ``batch`` can run next.
 
         ``damaged`` names what was passed over to reach ``record``: what is recovered from an older record than
@@ -112,7 +113,7 @@ class WorkerGroup:
             and self.members[entry.loss.worker].incarnation == entry.loss.incarnation + 1
         }
 
-    def requests(self, batch: int) -> list[TaskRequest]:
+    def requests(self, batch: Batch) -> list[TaskRequest]:
         """Orders for ``batch``. Waits for homes without executor; those that stay away lose their workers."""
         deadline = time.monotonic() + self.host_grace_seconds
         while away := [member for member in self.members if member.home not in slots_by_host(self.sc)]:
@@ -130,20 +131,20 @@ class WorkerGroup:
 
     def raise_fence(self) -> None:
         """No task sent before may do anything any more."""
-        self._fence += 1
+        self._fence = Fence(self._fence + 1)
 
-    def last_requests(self, batch: int) -> list[TaskRequest]:
+    def last_requests(self, batch: Batch) -> list[TaskRequest]:
         """Orders like those of ``batch``, for whoever speaks on behalf of its workers."""
         return [member.request(batch, self.budget, self._fence, self.batch_time) for member in self.members]
 
-    def take_back(self, batch: int) -> list[TaskRequest]:
+    def take_back(self, batch: Batch) -> list[TaskRequest]:
         """Orders that undo ``batch``. The fence rises before and after: no late task may mix the two."""
         self.raise_fence()
         requests = [replace(request, hint=Hint.ROLLBACK) for request in self.requests(batch)]
         self.raise_fence()
         return requests
 
-    def act_on(self, batch: int, reports: Sequence[TaskReport | None]) -> bool:
+    def act_on(self, batch: Batch, reports: Sequence[TaskReport | None]) -> bool:
         """Acts on the reports of a try; True if every worker has applied the batch."""
         for report in reports:
             if report is not None and report.restored is not None:
@@ -178,12 +179,12 @@ class WorkerGroup:
             self.members[report.worker] = self.members[report.worker].applied(report, self.budget, self.batch_time)
         self._gap = ()
 
-    def rest(self, batch: int, reports: Sequence[TaskReport]) -> None:
+    def rest(self, batch: Batch, reports: Sequence[TaskReport]) -> None:
         """After all workers have their state for ``batch``, which is not applied yet."""
         self.members = [replace(member, hint=Hint.RESUME) for member in self.members]
         self.complete(batch, reports)
 
-    def complete(self, batch: int, reports: Sequence[TaskReport]) -> list[LedgerEntry]:
+    def complete(self, batch: Batch, reports: Sequence[TaskReport]) -> list[LedgerEntry]:
         """Once all workers have their state, before anybody is told a bound: completes the recoveries among them."""
         finished = []
         for report in reports:
@@ -192,7 +193,7 @@ class WorkerGroup:
                 finished.append(self._complete(loss, report))
         return finished
 
-    def _met_again(self, batch: int, report: TaskReport) -> Loss | None:
+    def _met_again(self, batch: Batch, report: TaskReport) -> Loss | None:
         """The loss whose recovery met damage that no entry has; None if there is no such damage.
 
         A driver may have died between the end of a recovery and its commit. What follows is a second recovery of the
@@ -213,7 +214,7 @@ class WorkerGroup:
                 batch=batch,
                 operator=self.config.operator_name,
                 worker=report.worker,
-                incarnation=-1,
+                incarnation=NO_INCARNATION,
                 counted=False,
                 cause="it was lost in its first batch",
                 theta={},
@@ -245,7 +246,7 @@ class WorkerGroup:
         )
         return self.ledger.complete(loss.sequence, recovery)
 
-    def _declare(self, member: WorkerState, batch: int, cause: str, trace: LossEvidence | None = None) -> None:
+    def _declare(self, member: WorkerState, batch: Batch, cause: str, trace: LossEvidence | None = None) -> None:
         slots = slots_by_host(self.sc)
         home = member.home
         if home not in slots:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from afspark.model.windows import Decaying, PaneReport, Window
+from afspark.numbers import Incarnation
 from afspark.protocol.batch_times import BatchTime
 
 
@@ -30,7 +31,7 @@ class LossEvidence:
     loss has to be counted, for what it had ``seen`` of panes and time, at the thresholds it worked under at last.
     """
 
-    incarnation: int
+    incarnation: Incarnation
     seen: PaneReport | None = None
     theta: Mapping[str, float] = field(default_factory=dict)
 

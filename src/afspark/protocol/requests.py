@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from afspark.numbers import Batch, Fence, Incarnation
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import CountedLoss
@@ -17,11 +18,11 @@ class TaskRequest:
     """One worker's part in batch ``batch``. Small: it travels with every task."""
 
     worker: int
-    batch: int
-    incarnation: int
+    batch: Batch
+    incarnation: Incarnation
     hint: Hint
     #: grows with every driver and every taken-back batch; tasks of an older one find the state closed to them
-    fence: int
+    fence: Fence
     home: str
     #: thresholds by state; those of panes with a history of failures separately
     theta: Mapping[str, float]

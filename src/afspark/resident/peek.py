@@ -16,6 +16,7 @@ import pyarrow as pa
 from afspark.errors import AfsparkError, SegmentBusy
 from afspark.model.state_label import StateLabel
 from afspark.model.states import HeapColumns, StateSpec
+from afspark.numbers import Incarnation
 from afspark.protocol.lifecycle import Present
 from afspark.resident.file_lock import FileLock
 from afspark.resident.header import HEADER, examine
@@ -41,7 +42,7 @@ class Peek:
 
     version: int
     marked: bool
-    incarnation: int
+    incarnation: Incarnation
     bytes: int = 0
     states: tuple[StateView, ...] = ()
     trouble: str = ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from afspark.numbers import Batch
 from afspark.store.operator_record import OperatorRecord
 
 Positions = Mapping[str, int]
@@ -28,7 +29,7 @@ class StreamEnd(StrEnum):
 class CommitRecord:
     """The state of the whole query after ``batch``, written once by the driver of ``epoch``."""
 
-    batch: int
+    batch: Batch
     epoch: str
     operators: Mapping[str, OperatorRecord]
     #: taken from all sources since the checkpoint was made

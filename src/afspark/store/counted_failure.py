@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from afspark.model.state_label import StateLabel
+from afspark.numbers import NO_INCARNATION, Incarnation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +23,7 @@ class CountedFailure:
     pane_taken: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     panes: tuple[int, int] | None = None
     tick: int = 0
-    incarnation: int = -1
+    incarnation: Incarnation = NO_INCARNATION
     theta: Mapping[str, float] = field(default_factory=dict)
 
     @property

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from afspark.model.state_label import StateLabel
+from afspark.numbers import Batch
 
 
 @dataclass(frozen=True, order=True)
@@ -13,7 +14,7 @@ class FeedbackPart:
     """Feedback to the operator ``to`` that was sent in ``batch`` and waited; parts are numbered in order of sending."""
 
     to: str
-    batch: int
+    batch: Batch
     number: int
 
     def to_json(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
+from afspark.numbers import Batch
 from afspark.store.base import Store
 from afspark.store.format import seal
 from afspark.store.reading import Damage, read_sealed
@@ -36,7 +37,7 @@ class ItemLoss:
     ``seconds`` passed between the last item before the gap and the first sign of it.
     """
 
-    batch: int
+    batch: Batch
     operator: str
     worker: int
     producer: str
@@ -58,7 +59,7 @@ class ItemLosses:
         #: what the last reading of `entries` passed over
         self.damaged: list[Damage] = []
 
-    def note(self, batch: int, operator: str, worker: int, gaps: Sequence[Gap]) -> None:
+    def note(self, batch: Batch, operator: str, worker: int, gaps: Sequence[Gap]) -> None:
         """Makes the gaps that a worker has found in a batch durable."""
         losses = [ItemLoss(batch=batch, operator=operator, worker=worker, **vars(gap)) for gap in gaps]
         meta = {"kind": "items", "losses": [asdict(loss) for loss in losses]}

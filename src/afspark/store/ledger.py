@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from afspark.errors import UsageError
+from afspark.numbers import Batch, Incarnation
 from afspark.store.base import Store
 from afspark.store.counted_failure import CountedFailure
 from afspark.store.format import seal
@@ -32,10 +33,10 @@ class Loss:
     given by the ledger; the token tells entries of two drivers apart that took the same number.
     """
 
-    batch: int
+    batch: Batch
     operator: str
     worker: int
-    incarnation: int
+    incarnation: Incarnation
     counted: bool
     cause: str
     theta: Mapping[str, float]

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from afspark.errors import UsageError
+from afspark.numbers import Batch, Incarnation
 
 EPOCHS = "epochs"
 OBJECTS = "objects"
@@ -61,7 +62,7 @@ class EpochEntry:
 
     name: str
     epoch: EpochId
-    batch: int | None
+    batch: Batch | None
     attempt: int
 
     @classmethod
@@ -70,7 +71,7 @@ class EpochEntry:
         epoch = EpochId.parse(match[1]) if match else None
         if match is None or epoch is None:
             return None
-        return cls(name, epoch, None if match[2] is None else int(match[2]), int(match[3] or 0))
+        return cls(name, epoch, None if match[2] is None else Batch(int(match[2])), int(match[3] or 0))
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,8 @@ class ObjectOrigin:
     epoch: str
     operator: str
     worker: int
-    incarnation: int
-    batch: int
+    incarnation: Incarnation
+    batch: Batch
     number: int
     attempt: int
 
@@ -97,12 +98,12 @@ def start_name(epoch: str) -> str:
     return f"{EPOCHS}/{epoch}/start"
 
 
-def record_name(epoch: str, batch: int, attempt: int) -> str:
+def record_name(epoch: str, batch: Batch, attempt: int) -> str:
     return f"{EPOCHS}/{epoch}/records/{batch:012d}-{attempt:04d}"
 
 
 def object_name(
-    epoch: str, operator: str, worker: int, incarnation: int, batch: int, attempt: int, number: int = 0
+    epoch: str, operator: str, worker: int, incarnation: Incarnation, batch: Batch, attempt: int, number: int = 0
 ) -> str:
     """The name of a worker's backup of one batch.
 
@@ -126,4 +127,5 @@ def parse_object_name(name: str) -> ObjectOrigin | None:
     match = _OBJECT.fullmatch(name)
     if match is None or EpochId.parse(match[1]) is None:
         return None
-    return ObjectOrigin(match[1], unquote(match[2]), *map(int, match.groups()[2:]))
+    worker, incarnation, batch, number, attempt = map(int, match.groups()[2:])
+    return ObjectOrigin(match[1], unquote(match[2]), worker, Incarnation(incarnation), Batch(batch), number, attempt)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from afspark.numbers import Incarnation
 from afspark.store.counted_failure import CountedFailure
 from afspark.store.format import checksum_of
 
@@ -43,7 +44,7 @@ class WorkerRecord:
     """
 
     worker: int
-    incarnation: int
+    incarnation: Incarnation
     failures: int
     completed: int
     host: str

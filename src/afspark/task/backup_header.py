@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from afspark.numbers import Batch, Incarnation
 from afspark.task.step_progress import StepProgress
 
 
@@ -16,8 +17,8 @@ class BackupHeader:
     query: str
     operator: str
     worker: int
-    incarnation: int
-    batch: int
+    incarnation: Incarnation
+    batch: Batch
     full: bool
     cells: int
     theta: Mapping[str, float]

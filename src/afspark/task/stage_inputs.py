@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Window
+from afspark.numbers import Batch
 from afspark.protocol.lane_ticket import LaneTicket
 from afspark.protocol.parcels import Packet, Parcel
 from afspark.protocol.ports import ALL, feedback_for, items_for
@@ -58,7 +59,7 @@ class OutputInput:
 
     residents: Residents
     homes: tuple[str, ...]
-    batch: int
+    batch: Batch
     receiver: str
     transforms: tuple[Transform, ...] = ()
     feedback: bool = False

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from afspark.model.windows import Window
+from afspark.numbers import Incarnation
 from afspark.protocol.losses import LossEvidence
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.requests import TaskRequest
@@ -65,9 +66,9 @@ def find_unnamed(config: OperatorConfig, request: TaskRequest) -> UnnamedBackups
     steps = [(name, header, header.progress) for name, header in headers if header.progress is not None]
     if not steps:
         return UnnamedBackups(StepProgress(damaged=damaged) if damaged else None, rotten=_rotten(damaged, NO_BACKUP))
-    newest: dict[int, tuple[str, BackupHeader, StepProgress]] = {}
+    newest: dict[Incarnation, tuple[str, BackupHeader, StepProgress]] = {}
     for name, header, progress in steps:
-        writer = progress.newest.incarnation
+        writer = Incarnation(progress.newest.incarnation)
         if writer not in newest or progress.newest > newest[writer][2].newest:
             newest[writer] = name, header, progress
     name, header, progress = newest[max(newest)]

@@ -21,6 +21,7 @@ from afspark.errors import NoSpace, SegmentError
 from afspark.model.operator import Operator
 from afspark.model.state_label import StateLabel
 from afspark.model.windows import Decaying, PaneReport
+from afspark.numbers import Batch
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.lifecycle import MOST_STEPS, Action, Identity, Wanted, decide
 from afspark.protocol.losses import LossEvidence
@@ -231,8 +232,9 @@ class _Task:
                 home.restored_at(request.batch, unnamed.progress.to_text().encode(), unnamed.progress.newest.number)
         loaded = load_chain(self.config.store, chain, previous)
         cells = self._panes(home).restore(loaded.images, request.batch_time.needed_from)
-        for port, packets in waiting_feedback(loaded.images, request.batch - 1).items():
-            home.keep(request.batch - 1, port, pack_packets(packets))
+        before = Batch(request.batch - 1)
+        for port, packets in waiting_feedback(loaded.images, before).items():
+            home.keep(before, port, pack_packets(packets))
         damaged = [*(damage.name for damage in loaded.damaged), *rotten]
         if damaged:
             # Kept with the state until its first batch: this process may die before it can report.

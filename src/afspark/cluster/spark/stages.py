@@ -15,6 +15,7 @@ from typing import Any
 from pyspark import RDD, SparkContext
 
 from afspark.cluster.spark.anchors import anchor, mailed
+from afspark.numbers import Batch
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.parcels import Parcel
@@ -67,13 +68,13 @@ def run_requests(
 
 
 def inject_on_workers(
-    sc: SparkContext, config: OperatorConfig, homes: Sequence[str], batch: int, phase: FaultPhase
+    sc: SparkContext, config: OperatorConfig, homes: Sequence[str], batch: Batch, phase: FaultPhase
 ) -> None:
     """The driver's part in a system failure: every worker is struck where it lives."""
     anchor(sc, homes).foreach(partial(_inject, config, batch, phase))
 
 
-def _inject(config: OperatorConfig, batch: int, phase: FaultPhase, worker: int) -> None:
+def _inject(config: OperatorConfig, batch: Batch, phase: FaultPhase, worker: int) -> None:
     root = SegmentRoot(config.segments, spark_host(config.driver_host))
     inject_failure(config.faults, batch, phase, root.directory(config.query_id, config.operator_name, worker))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from afspark.coordinator.operator_run import OperatorRun
+from afspark.numbers import NO_INCARNATION, Batch
 from afspark.store import Ledger, LedgerEntry, Loss, Recovery
 
 #: The worker of an entry that is about an operator as a whole.
@@ -29,7 +30,7 @@ def uncovered(run: OperatorRun, window: int | None = None) -> list[LedgerEntry]:
     ]
 
 
-def declare_unread_records(ledger: Ledger, run: OperatorRun, batch: int, damaged: Sequence[str]) -> None:
+def declare_unread_records(ledger: Ledger, run: OperatorRun, batch: Batch, damaged: Sequence[str]) -> None:
     """Makes durable that records before ``batch`` could not be read, if more than backups depends on them.
 
     Which windows are open and how far lanes were taken is known from records alone, whatever became of the state.
@@ -47,20 +48,20 @@ def declare_unread_records(ledger: Ledger, run: OperatorRun, batch: int, damaged
     )
 
 
-def declare_damaged_log(ledger: Ledger, run: OperatorRun, batch: int, damaged: Sequence[str]) -> None:
+def declare_damaged_log(ledger: Ledger, run: OperatorRun, batch: Batch, damaged: Sequence[str]) -> None:
     """Makes durable that items in a receiver's log cannot be read, once for each of its objects."""
     known = {name for entry in uncovered(run) if entry.recovery for name in entry.recovery.damaged}
     if not set(damaged) <= known:
         _declare(ledger, run, batch, damaged, "items in the log of a receiver could not be read")
 
 
-def _declare(ledger: Ledger, run: OperatorRun, batch: int, damaged: Sequence[str], cause: str) -> None:
+def _declare(ledger: Ledger, run: OperatorRun, batch: Batch, damaged: Sequence[str], cause: str) -> None:
     loss = ledger.declare(
         Loss(
             batch=batch,
             operator=run.name,
             worker=ALL_WORKERS,
-            incarnation=-1,
+            incarnation=NO_INCARNATION,
             counted=False,
             cause=cause,
             theta={},

@@ -11,6 +11,7 @@ from afspark.cluster.spark.stages import run_on_workers
 from afspark.coordinator.placement import spread
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import WorkerState
+from afspark.numbers import FIRST_INCARNATION, Batch, Incarnation
 from afspark.protocol.lifecycle import Hint
 from afspark.resident import SegmentRoot, Survivor
 from afspark.resident.spark_host import spark_host
@@ -42,7 +43,7 @@ def find_survivors(
 
 def restore_workers(
     *,
-    batch: int,
+    batch: Batch,
     budget: ErrorBudget,
     slots: Mapping[str, int],
     taken: Sequence[str] = (),
@@ -62,7 +63,7 @@ def restore_workers(
         record = by_worker.get(worker)
         own_losses = [loss for loss in losses if loss.worker == worker]
         usable = [s for s in survivors if s.worker == worker and s.version in (batch - 1, batch)]
-        expected = max([loss.incarnation + 1 for loss in own_losses], default=0)
+        expected = max([Incarnation(loss.incarnation + 1) for loss in own_losses], default=FIRST_INCARNATION)
         if record is not None:
             expected = max(expected, record.incarnation)
         elif not budget.tolerance.recovers:
@@ -98,11 +99,11 @@ def restore_workers(
 
 
 def _completed(
-    batch: int,
+    batch: Batch,
     budget: ErrorBudget,
     record: WorkerRecord | None,
     losses: Sequence[Loss],
-    expected: int,
+    expected: Incarnation,
     usable: Sequence[Survivor],
 ) -> int:
     """Batches that the expected incarnation has completed, as far as is known."""

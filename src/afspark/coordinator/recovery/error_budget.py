@@ -16,6 +16,7 @@ from afspark.graph.pipeline import Pipeline
 from afspark.model.state_label import StateLabel
 from afspark.model.states import StateSpec
 from afspark.model.windows import Decaying, Sliding, Window, scale
+from afspark.numbers import Incarnation
 from afspark.policies import Thresholds, Tolerance, losses_add_up, thresholds_in_force
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.losses import CountedLoss, LossEvidence
@@ -133,7 +134,7 @@ class ErrorBudget:
             theta=theta,
         )
 
-    def _known(self, counted_failures: CountedFailures, incarnation: int, tick: int) -> dict[StateLabel, float]:
+    def _known(self, counted_failures: CountedFailures, incarnation: Incarnation, tick: int) -> dict[StateLabel, float]:
         """What the loss of an incarnation is counted for already; of a decaying state, what is left at ``tick``."""
         found: dict[StateLabel, float] = {}
         for failure in counted_failures:
