@@ -25,3 +25,4 @@ NO_INCARNATION = Incarnation(-1)
 
 NO_FENCE = Fence(0)
 NO_STEP = Step(0)
+FIRST_TICK = PaneNumber(0)

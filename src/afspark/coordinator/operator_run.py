@@ -12,7 +12,7 @@ from afspark.coordinator.bad_items_noted import BadTally
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.graph.node import Node
 from afspark.model.windows import Decaying, Punctuation, WindowProgress
-from afspark.numbers import Batch
+from afspark.numbers import Batch, PaneNumber
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import TaskReport
@@ -116,7 +116,7 @@ class OperatorRun:
             opened = self.window_progress
             if closings:
                 opened = WindowProgress(
-                    first_open=max(closing.window for closing in closings) + 1,
+                    first_open=PaneNumber(max(closing.window for closing in closings) + 1),
                     latest=self.window_progress.latest,
                     seen=self.window_progress.seen,
                 )
@@ -128,7 +128,7 @@ class OperatorRun:
             window_progress=opened,
             exposed=self.window_progress.touched,
             now=self.window_progress.clock(now),
-            needed_from=None if first is None else first - window.panes + 1,
+            needed_from=None if first is None else PaneNumber(first - window.panes + 1),
         )
         return closings
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-Pane = int | None
+from afspark.numbers import PaneNumber
+
+Pane = PaneNumber | None
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class StateLabel:
     def parse(cls, text: str) -> StateLabel:
         """The label that gives this text."""
         state, _, pane = text.partition("@")
-        return cls(state, int(pane) if pane else None)
+        return cls(state, PaneNumber(int(pane)) if pane else None)
 
     @classmethod
     def of_column(cls, column: str) -> StateLabel | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from afspark.model.state_label import StateLabel
-from afspark.numbers import NO_INCARNATION, Incarnation
+from afspark.numbers import FIRST_TICK, NO_INCARNATION, Incarnation, PaneNumber
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,20 +20,20 @@ class CountedFailure:
     """
 
     taken: Mapping[str, float] = field(default_factory=dict)
-    pane_taken: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-    panes: tuple[int, int] | None = None
-    tick: int = 0
+    pane_taken: Mapping[PaneNumber, Mapping[str, float]] = field(default_factory=dict)
+    panes: tuple[PaneNumber, PaneNumber] | None = None
+    tick: PaneNumber = FIRST_TICK
     incarnation: Incarnation = NO_INCARNATION
     theta: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def affected(self) -> frozenset[int]:
+    def affected(self) -> frozenset[PaneNumber]:
         """The panes that it may have taken something from."""
         return frozenset(self.pane_taken)
 
     def labelled(self) -> dict[StateLabel, float]:
         """All that it may have taken."""
-        by_pane: list[tuple[int | None, Mapping[str, float]]] = [(None, self.taken), *self.pane_taken.items()]
+        by_pane: list[tuple[PaneNumber | None, Mapping[str, float]]] = [(None, self.taken), *self.pane_taken.items()]
         return {StateLabel(state, pane): most for pane, taken in by_pane for state, most in taken.items()}
 
     def told(self) -> dict[str, float]:

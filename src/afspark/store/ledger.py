@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from afspark.errors import UsageError
-from afspark.numbers import Batch, Incarnation
+from afspark.numbers import Batch, Incarnation, PaneNumber
 from afspark.store.base import Store
 from afspark.store.counted_failure import CountedFailure
 from afspark.store.format import seal
@@ -90,7 +90,7 @@ class Recovery:
     host: str = ""
     #: pushed items that were confirmed and that the restored state lacks
     items_behind: int = 0
-    panes: tuple[int | None, int | None] = (None, None)
+    panes: tuple[PaneNumber | None, PaneNumber | None] = (None, None)
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Recovery:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from afspark.model.state_label import Pane, StateLabel
 from afspark.model.states import Columns, HeapColumns, State, StateSpec
 from afspark.model.windows import Decayed, Decaying, Fading
+from afspark.numbers import PaneNumber
 from afspark.store.images import ImageKey
 
 States = dict[str, State]
@@ -27,7 +28,7 @@ class PaneStates:
         specs: Mapping[str, StateSpec],
         *,
         paned: bool,
-        first: int | None = None,
+        first: PaneNumber | None = None,
         decaying: Decaying | None = None,
     ) -> None:
         self._columns, self._specs = columns, specs
@@ -77,7 +78,7 @@ class PaneStates:
             return {name: state.drift() for name, state in self.at(tick).items()}
         return {StateLabel(name, pane).text(): state.drift() for name, pane, state in self.named()}
 
-    def drop_below(self, first: int) -> None:
+    def drop_below(self, first: PaneNumber) -> None:
         """Forgets panes that no open window needs. By their columns: a process may have died while it did so."""
         known = [pane for pane in self._sets if pane is not None and pane < first]
         if not known and self._sets:
@@ -114,7 +115,7 @@ class PaneStates:
     def end(self) -> None:
         self._in_transaction = False
 
-    def restore(self, images: Mapping[ImageKey, Iterable[pa.RecordBatch]], needed_from: int | None) -> int:
+    def restore(self, images: Mapping[ImageKey, Iterable[pa.RecordBatch]], needed_from: PaneNumber | None) -> int:
         """Loads backups onto fresh states; returns the number of cells. Panes that are not needed are left out."""
         cells = 0
         of_states = {
@@ -150,7 +151,7 @@ def merged(specs: Mapping[str, StateSpec], sets: Iterable[Mapping[str, State]]) 
     return made
 
 
-def _panes(columns: Columns) -> dict[str, int]:
+def _panes(columns: Columns) -> dict[str, PaneNumber]:
     """The columns that belong to panes: ``counts@17.value`` is of pane 17."""
     found = {name: StateLabel.of_column(name) for name in columns.names()}
     return {name: label.pane for name, label in found.items() if label is not None and label.pane is not None}

@@ -19,7 +19,7 @@ from pyspark import cloudpickle
 
 from afspark.errors import NoSpace, SegmentError
 from afspark.model.operator import Operator
-from afspark.model.state_label import StateLabel
+from afspark.model.state_label import Pane, StateLabel
 from afspark.model.windows import Decaying, PaneReport
 from afspark.numbers import Batch
 from afspark.protocol.fault_plan import FaultPhase
@@ -475,7 +475,7 @@ class _Task:
         self._supersede = False
         self._named = seen or PaneReport(worker=self.request.worker)
 
-    def _theta(self, state: str, pane: int | None, panes: PaneStates, tick: int | None) -> float:
+    def _theta(self, state: str, pane: Pane, panes: PaneStates, tick: int | None) -> float:
         request = self.request
         if panes.fading is not None:
             return panes.fading.threshold(request.theta[state], tick)

@@ -16,7 +16,7 @@ from afspark.graph.pipeline import Pipeline
 from afspark.model.state_label import StateLabel
 from afspark.model.states import StateSpec
 from afspark.model.windows import Decaying, Sliding, Window, scale
-from afspark.numbers import Incarnation
+from afspark.numbers import FIRST_TICK, Incarnation, PaneNumber
 from afspark.policies import Thresholds, Tolerance, losses_add_up, thresholds_in_force
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.losses import CountedLoss, LossEvidence
@@ -59,7 +59,7 @@ class ErrorBudget:
 
     # --- thresholds -----------------------------------------------------------------------------------------
 
-    def thresholds(self, counted_failures: CountedFailures, pane: int | None = None) -> Thresholds:
+    def thresholds(self, counted_failures: CountedFailures, pane: PaneNumber | None = None) -> Thresholds:
         """Everything in force for a worker with these failures (for one pane), and why."""
         return thresholds_in_force(
             self.tolerance,
@@ -69,11 +69,11 @@ class ErrorBudget:
             decaying=self.decaying,
         )
 
-    def theta(self, counted_failures: CountedFailures, pane: int | None = None) -> dict[str, float]:
+    def theta(self, counted_failures: CountedFailures, pane: PaneNumber | None = None) -> dict[str, float]:
         """Thresholds per state; with panes and without ``pane``: those of a pane no failure has struck."""
         return dict(self.thresholds(counted_failures, pane).theta)
 
-    def pane_thetas(self, counted_failures: CountedFailures) -> dict[int, dict[str, float]]:
+    def pane_thetas(self, counted_failures: CountedFailures) -> dict[PaneNumber, dict[str, float]]:
         """Thresholds of the panes that failures count for."""
         return {pane: self.theta(counted_failures, pane) for pane in self._affected(counted_failures)}
 
@@ -81,7 +81,7 @@ class ErrorBudget:
         """l: how many feedback items may wait without a backup."""
         return self.tolerance.items_allowance(failures=len(counted_failures), place=self.place, decaying=self.decaying)
 
-    def _counted(self, counted_failures: CountedFailures, pane: int | None) -> int:
+    def _counted(self, counted_failures: CountedFailures, pane: PaneNumber | None) -> int:
         if not self.paned:
             return 0 if self.decaying else len(counted_failures)
         if pane is None:
@@ -90,10 +90,10 @@ class ErrorBudget:
         assert self.window is not None
         return failures_in_force(self.window.kind, failures, pane, self._panes)
 
-    def _affected(self, counted_failures: CountedFailures) -> list[int]:
+    def _affected(self, counted_failures: CountedFailures) -> list[PaneNumber]:
         """Panes that were struck, and those whose windows reach back to one."""
         affected = {pane for failure in counted_failures for pane in failure.affected}
-        return sorted({pane + later for pane in affected for later in range(self._panes)})
+        return sorted({PaneNumber(pane + later) for pane in affected for later in range(self._panes)})
 
     # --- losses ---------------------------------------------------------------------------------------------
 
@@ -112,7 +112,8 @@ class ErrorBudget:
         """
         before = [failure for failure in counted_failures if failure.incarnation < trace.incarnation]
         higher = {name: max((older or {}).get(name, 0.0), trace.theta.get(name, 0.0)) for name in self.states}
-        tick = (batch_time.tick(self.window, trace.seen) or 0) if isinstance(self.window, Decaying) else 0
+        reached = batch_time.tick(self.window, trace.seen) if isinstance(self.window, Decaying) else None
+        tick = reached or FIRST_TICK
         known = self._known(counted_failures, trace.incarnation, tick)
         theta = {name: max(most, higher[name]) for name, most in self.theta(before).items()}
         if not self.paned:
@@ -121,7 +122,7 @@ class ErrorBudget:
                 for name, most in self._taken(before, higher, None).items()
             }
             return CountedFailure(taken=taken, tick=tick, incarnation=trace.incarnation, theta=theta)
-        by_pane: dict[int, dict[str, float]] = {}
+        by_pane: dict[PaneNumber, dict[str, float]] = {}
         for pane in trace.panes | batch_time.exposed:
             for name, most in self._taken(before, higher, pane).items():
                 already = known.get(StateLabel(name, pane), -1.0)
@@ -145,7 +146,7 @@ class ErrorBudget:
         return found
 
     def _taken(
-        self, counted_failures: CountedFailures, older: Mapping[str, float], pane: int | None
+        self, counted_failures: CountedFailures, older: Mapping[str, float], pane: PaneNumber | None
     ) -> dict[str, float]:
         """Nothing is promised where nothing is kept."""
         if not self.tolerance.recovers:
@@ -165,9 +166,9 @@ class ErrorBudget:
         ages = [(max(0, (tick or 0) - failure.tick), failure.taken) for failure in counted_failures]
         return {name: decayed(((age, taken.get(name, 0.0)) for age, taken in ages), decay) for name in self.states}
 
-    def pane_missing(self, counted_failures: CountedFailures) -> dict[int, dict[str, float]]:
+    def pane_missing(self, counted_failures: CountedFailures) -> dict[PaneNumber, dict[str, float]]:
         """What failures may have taken from the states of each pane they struck."""
-        found: dict[int, dict[str, float]] = {}
+        found: dict[PaneNumber, dict[str, float]] = {}
         for failure in counted_failures:
             for pane, taken in failure.pane_taken.items():
                 totals = found.setdefault(pane, dict.fromkeys(self.states, 0.0))
@@ -189,7 +190,7 @@ class ErrorBudget:
         panes = self.pane_missing(counted_failures)
         first = window - self._panes + 1
         return {
-            name: math.fsum(panes[pane][name] for pane in range(first, window + 1) if pane in panes)
+            name: math.fsum(taken[name] for pane, taken in panes.items() if first <= pane <= window)
             for name in self.states
         }
 
@@ -232,9 +233,9 @@ class ErrorBudget:
                 bounds[name] += realised([loss[name] for loss in losses], adds_up=losses_add_up(spec, self.place))
         return bounds
 
-    def counted(self, counted_failures: CountedFailures) -> dict[int, CountedLoss]:
+    def counted(self, counted_failures: CountedFailures) -> dict[Incarnation, CountedLoss]:
         """The incarnations whose losses are counted, and for what."""
-        found: dict[int, CountedLoss] = {}
+        found: dict[Incarnation, CountedLoss] = {}
         for failure in counted_failures:
             affected = frozenset({failure.tick}) if self.decaying else failure.affected
             known = found.get(failure.incarnation, CountedLoss())
