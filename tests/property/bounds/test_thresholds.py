@@ -74,7 +74,7 @@ def test_the_bound_the_user_sees_covers_every_history(
         after = before.lost(terms, "b")
         assert after.incarnation == before.incarnation + 1
         if after.failures > before.failures:
-            taken[worker] += terms.theta(before.strikes)["counts"]
+            taken[worker] += terms.theta(before.counted_failures)["counts"]
         else:
             assert not completed
         members[worker] = after
