@@ -161,7 +161,9 @@ class Feedback(Simulation):
         assert self.engine is not None
         losses = [entry.loss for entry in self.engine.ledger.entries()]
         for loss in losses:
-            assert loss.items <= loss.details["items"], f"{loss.items} items lost, {loss.details['items']} may wait"
+            assert loss.thresholds is not None
+            may_wait = loss.thresholds.items
+            assert loss.items <= may_wait, f"{loss.items} items lost, {may_wait} may wait"
         total = sum(loss.items for loss in losses)
         assert total <= self._share(run, "items"), (
             f"{total} items lost, {run.name} may lose {self._share(run, 'items')}"

@@ -94,7 +94,7 @@ def items_are_accounted_for(engine: Coordinator, truth: Truth) -> None:
     assert truth.late + truth.kept + truth.unplaced == truth.items
     if engine.log.newest() is None:
         return  # Where nothing is kept, a new driver counts anew.
-    assert engine.totals["items"] == truth.items, f"{engine.totals['items']} items counted, {truth.items} came"
+    assert engine.items == truth.items, f"{engine.items} items counted, {truth.items} came"
     if engine.run_of().node.window is not None:
         assert (counters.late, counters.unplaced) == (truth.late, truth.unplaced), (
             f"{counters} counted, but {truth.late} were late and {truth.unplaced} without a time"
@@ -122,7 +122,7 @@ def nothing_named_is_missing(engine: Coordinator, world: World) -> None:
     record = engine.log.newest()
     if record is None:
         return
-    for workers in record.operators.values():
-        for one in workers:
+    for operator in record.operators.values():
+        for one in operator.workers:
             damaged = {damage.name for damage in load_chain(engine.store, one.chain, one.previous).damaged}
             assert damaged <= world.destroyed, f"{damaged - world.destroyed} of worker {one.worker} is damaged"

@@ -60,7 +60,7 @@ def zombies_backup_accepted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         worker,
         "object_name",
-        lambda epoch, operator, number, incarnation, batch, token: f"objects/{operator}/{number:05d}-{batch:012d}",
+        lambda epoch, operator, number, incarnation, batch, *token: f"objects/{operator}/{number:05d}-{batch:012d}",
     )
 
 

@@ -379,12 +379,12 @@ def drive(folder: Path, plan: Plan) -> None:
     _publish(known, engine.receivers.addresses()[0])
     idle = 0
     while idle < 2:
-        before = engine.totals["items"]
+        before = engine.items
         rig.go(1)
         waiting = any(
             lane["pending_entries"] for one in engine.receivers.stats().values() for lane in one["lanes"].values()
         )
-        done = (folder / "stop").exists() and not waiting and engine.totals["items"] == before
+        done = (folder / "stop").exists() and not waiting and engine.items == before
         idle = idle + 1 if done else 0
     seen, run = rig.counts(), rig.run_of()
     windows = range(plan.items // PANE + 1) if plan.windowed else ()

@@ -22,6 +22,7 @@ ROOMS = [
     "errors",
     "clock",
     "_version",
+    "numbers",
     "model",
     "bounds",
     "policies",

@@ -10,13 +10,25 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from afspark.coordinator.batch_progress import OperatorCounters
 from afspark.coordinator.offsets import newest_of
 from afspark.errors import AfsparkError, SegmentError, UsageError
 from afspark.model.states import Own, StateSpec
+from afspark.model.windows import WindowProgress
+from afspark.numbers import Batch
 from afspark.resident.peek import Peek, peek
 from afspark.resident.segment_root import SegmentRoot, default_base
-from afspark.store import CommitRecord, Damage, Ledger, LedgerEntry, Store, WorkerRecord, identify, open_store
+from afspark.store import (
+    CommitRecord,
+    Damage,
+    Ledger,
+    LedgerEntry,
+    OperatorRecord,
+    Store,
+    StreamEnd,
+    WorkerRecord,
+    identify,
+    open_store,
+)
 from afspark.store.epochs import History, read_history
 from afspark.store.itemlosses import ItemLosses
 from afspark.store.naming import FOLDER, parse_object_name
@@ -62,8 +74,8 @@ class OperatorInspection:
 
     name: str
     settings: Mapping[str, Any]
-    #: ``first_open``, ``touched``, ``latest``, ``seen``; None without windows or records
-    window_progress: Mapping[str, Any] | None = None
+    #: None without windows or records
+    window_progress: WindowProgress | None = None
     late: int = 0
     unplaced: int = 0
     #: items that the operator could not take, by source and kind of reason
@@ -83,7 +95,7 @@ class Inspection:
     query_id: str
     created: float
     sources: Mapping[str, Any]
-    batch: int | None
+    batch: Batch | None
     epoch: str | None
     #: the newest batch that Spark has committed
     spark_batch: int | None
@@ -111,6 +123,9 @@ class Inspection:
     def to_json(self) -> dict[str, Any]:
         """Everything as plain containers; infinite thresholds stay infinite."""
         document = asdict(self)
+        for operator, plain in zip(self.operators, document["operators"], strict=True):
+            if operator.window_progress is not None:
+                plain["window_progress"] = operator.window_progress.to_json()
         for entry, plain in zip(self.ledger, document["ledger"], strict=True):
             if entry.recovery is not None:
                 plain["recovery"]["covered"] = entry.recovery.covered
@@ -147,8 +162,8 @@ def inspect(
         )
     history, damaged = _history(store, verify=verify)
     record = _newest(history)
-    ledger, extra = Ledger(store), record.extra if record else {}
-    ledger.expect(extra.get("ledger", ()))
+    ledger = Ledger(store)
+    ledger.expect(record.ledger_heads if record else ())
     item_losses = ItemLosses(store)
     item_losses.entries()
     operators: Mapping[str, Any] = identity.settings.get("operators", {})
@@ -164,9 +179,9 @@ def inspect(
         batch=record.batch if record else None,
         epoch=record.epoch if record else None,
         spark_batch=newest_of(checkpoint, "commits"),
-        ended=_has_ended(extra),
-        items=int(extra.get("items", 0)),
-        bytes=int(extra.get("bytes", 0)),
+        ended=record is not None and _has_ended(record),
+        items=record.items if record else 0,
+        bytes=record.bytes if record else 0,
         operators=tuple(
             _operator(name, found, record, residents, _is_unknown(name, operators, record, ledger.entries()))
             for name, found in operators.items()
@@ -197,7 +212,7 @@ def _newest(history: History) -> CommitRecord | None:
 
 
 def _verify(store: Store, record: CommitRecord | None) -> list[Damage]:
-    workers = [worker for found in record.operators.values() for worker in found] if record else []
+    workers = [worker for found in record.operators.values() for worker in found.workers] if record else []
     damaged = []
     for worker in workers:
         # One worker's objects at a time: all of a query may not fit in memory.
@@ -210,10 +225,10 @@ def _verify(store: Store, record: CommitRecord | None) -> list[Damage]:
     return damaged
 
 
-def _has_ended(extra: Mapping[str, Any]) -> bool:
-    """Every operator was told that the stream has ended, and no window is open that holds items."""
-    agendas = [operator.get("agenda") or {} for operator in extra.get("operators", {}).values()]
-    return bool(extra.get("told", False)) and not any(window_progress.get("touched") for window_progress in agendas)
+def _has_ended(record: CommitRecord) -> bool:
+    """Whether every operator was told that the stream has ended, and no window is open that holds items."""
+    windows = [operator.window_progress for operator in record.operators.values()]
+    return record.end is StreamEnd.TOLD and not any(progress.touched for progress in windows if progress)
 
 
 def _operator(
@@ -223,19 +238,19 @@ def _operator(
     residents: Mapping[tuple[str, int], Sequence[Resident]],
     unknown: bool,
 ) -> OperatorInspection:
-    extra = record.extra.get("operators", {}).get(name, {}) if record else {}
-    bounds = extra.get("bounds")
-    known = {worker.worker: worker for worker in record.operators.get(name, ())} if record else {}
+    found = record.operators.get(name) if record else None
+    told = found or OperatorRecord()
+    known = {worker.worker: worker for worker in told.workers}
     numbers = {*range(int(settings.get("workers", 0))), *known}
     return OperatorInspection(
         name=name,
         settings=settings,
-        window_progress=extra.get("agenda") if settings.get("window") else None,
-        late=int(extra.get("late", 0)),
-        unplaced=int(extra.get("unplaced", 0)),
-        bad=OperatorCounters.from_json(extra).bad,
-        bounds=dict.fromkeys(bounds, math.inf) if bounds is not None and unknown else bounds,
-        lost_items=int(extra.get("lost_items", 0)),
+        window_progress=told.window_progress,
+        late=told.counters.late,
+        unplaced=told.counters.unplaced,
+        bad=told.counters.bad,
+        bounds=None if found is None else dict.fromkeys(found.bounds, math.inf) if unknown else found.bounds,
+        lost_items=told.lost_items,
         workers=tuple(
             _worker(number, known.get(number), residents.get((name, number), ())) for number in sorted(numbers)
         ),
@@ -257,7 +272,7 @@ def _is_unknown(
 
 def _worker(number: int, record: WorkerRecord | None, residents: Sequence[Resident]) -> WorkerInspection:
     origins = [parse_object_name(ref.name) for ref in record.chain] if record else []
-    ranges = [failure["panes"] for failure in record.counted_failures if failure.get("panes")] if record else []
+    ranges = [failure.panes for failure in record.counted_failures if failure.panes] if record else []
     return WorkerInspection(
         worker=number,
         record=record,
@@ -282,7 +297,7 @@ def _residents(
     base: Path, query_id: str, operators: Mapping[str, Any], record: CommitRecord | None, cells: int
 ) -> dict[tuple[str, int], list[Resident]]:
     incarnations = (
-        {(name, one.worker): one.incarnation for name, workers in record.operators.items() for one in workers}
+        {(name, one.worker): one.incarnation for name, found in record.operators.items() for one in found.workers}
         if record
         else {}
     )

@@ -21,6 +21,7 @@ from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.told_bounds import in_force, told, with_bounds
 from afspark.errors import AnotherDriver, StoreError, UsageError
 from afspark.model.operator import Share
+from afspark.numbers import Batch
 
 #: How many batches are remembered, as Spark does.
 RECENT = 100
@@ -189,9 +190,9 @@ class Query:
                 "counted": entry.loss.counted,
                 "theta": dict(entry.loss.theta),
                 "failures": entry.loss.failures,
-                "taken": dict(entry.loss.counted_failure.get("taken", {})),
+                "taken": entry.loss.counted_failure.told() if entry.loss.counted_failure else {},
                 "items": entry.loss.items,
-                "thresholds": dict(entry.loss.details),
+                "thresholds": entry.loss.thresholds.to_json() if entry.loss.thresholds else {},
                 "at": entry.loss.at,
                 "recovery_seconds": entry.recovery.seconds if entry.recovery else None,
                 "restored_cells": entry.recovery.restored_cells if entry.recovery else None,
@@ -294,7 +295,7 @@ class Query:
         self._batch_thread = threading.get_ident()
         try:
             self._refuse_if_stopping()
-            self._note(self._engine.run(batch, frame, self._hand_on))
+            self._note(self._engine.run(Batch(batch), frame, self._hand_on))
         except Exception as error:
             self._failure = self._failure or (None if self._stopping else error)
             raise
@@ -311,14 +312,14 @@ class Query:
             # Returning would let Spark commit a batch that nobody has applied.
             raise RuntimeError("the query is stopping")
 
-    def _hand_on(self, batch: int) -> None:
+    def _hand_on(self, batch: Batch) -> None:
         for outlet in self._outlets:
             run = self._engine.run_of(outlet.operator)
             frame = self._output(outlet, run, batch)
             if frame is not None:
                 outlet.deliver(with_bounds(frame, run) if outlet.bounds else frame, batch)
 
-    def _output(self, outlet: Outlet, run: OperatorRun, batch: int) -> DataFrame | None:
+    def _output(self, outlet: Outlet, run: OperatorRun, batch: Batch) -> DataFrame | None:
         if outlet.mode == "update":
             return changed_rows(self._spark, run, batch)
         if outlet.mode == "complete":

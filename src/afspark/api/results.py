@@ -22,6 +22,7 @@ from afspark.errors import UsageError
 from afspark.model.operator import Operator, Share
 from afspark.model.states import HashTable, StateSpec
 from afspark.model.windows import Decaying
+from afspark.numbers import Batch
 from afspark.protocol.parcels import open_packets, open_parts, open_schema, pack_parts
 from afspark.protocol.ports import ALL, ROWS, WINDOWS
 from afspark.resident.residents import Residents, kept_by, segment_of
@@ -33,7 +34,7 @@ ReadCells = Callable[[int], dict[str, pa.RecordBatch]]
 SPAN = pa.schema([("window_start", pa.float64()), ("window_end", pa.float64())])
 
 
-def changed_rows(spark: SparkSession, run: OperatorRun, batch: int) -> DataFrame:
+def changed_rows(spark: SparkSession, run: OperatorRun, batch: Batch) -> DataFrame:
     """The rows that ``batch`` changed, kept beside the state of each worker."""
     return _on_workers(
         spark,
@@ -43,7 +44,7 @@ def changed_rows(spark: SparkSession, run: OperatorRun, batch: int) -> DataFrame
     )
 
 
-def sent_items(spark: SparkSession, run: OperatorRun, batch: int) -> DataFrame | None:
+def sent_items(spark: SparkSession, run: OperatorRun, batch: Batch) -> DataFrame | None:
     """The items that ``batch`` sent; None if it sent none, because nothing is known of their columns then."""
     schema = next((open_schema(report.columns) for report in run.reports if report.columns), None)
     if schema is None:
@@ -51,7 +52,7 @@ def sent_items(spark: SparkSession, run: OperatorRun, batch: int) -> DataFrame |
     return _on_workers(spark, run, partial(_read_kept, run.residents, batch, ALL), schema)
 
 
-def closed_windows(spark: SparkSession, run: OperatorRun, batch: int) -> DataFrame | None:
+def closed_windows(spark: SparkSession, run: OperatorRun, batch: Batch) -> DataFrame | None:
     """Results of the windows that ``batch`` closed, with their spans; None if it closed none."""
     if not any(step.own and not step.punctuation.last for step in run.group.punctuation_plan):
         return None
@@ -141,18 +142,18 @@ def _each_worker(read: Read, slots: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
 # --- on the workers' hosts ----------------------------------------------------------------------------------
 
 
-def _read_kept(residents: Residents, batch: int, port: str, worker: int) -> list[pa.RecordBatch]:
+def _read_kept(residents: Residents, batch: Batch, port: str, worker: int) -> list[pa.RecordBatch]:
     return [packet.items for packet in open_packets(kept_by(residents, worker, batch, port))]
 
 
-def _read_windows(residents: Residents, operator: Operator, batch: int, worker: int) -> Iterator[pa.RecordBatch]:
+def _read_windows(residents: Residents, operator: Operator, batch: Batch, worker: int) -> Iterator[pa.RecordBatch]:
     for (_, start, end, _), cells in open_parts(kept_by(residents, worker, batch, WINDOWS)):
         rows = operator.rows(cells)
         spans = [pa.repeat(pa.scalar(float(edge)), rows.num_rows) for edge in (start, end)]
         yield pa.record_batch([*spans, *rows.columns], names=[*SPAN.names, *rows.schema.names])
 
 
-def _kept_windows(residents: Residents, batch: int, worker: int) -> tuple[int, bytes]:
+def _kept_windows(residents: Residents, batch: Batch, worker: int) -> tuple[int, bytes]:
     return worker, kept_by(residents, worker, batch, WINDOWS)
 
 

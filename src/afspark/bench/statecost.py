@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
+from afspark.numbers import FIRST_INCARNATION, NO_FENCE, Batch
 from afspark.protocol.fault_plan import FaultPlan
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.operator_config import OperatorConfig
@@ -67,10 +68,10 @@ class StageCost:
     def run(self, items: pa.RecordBatch, hint: Hint = Hint.RESUME, **changes: Any) -> tuple[float, TaskReport]:
         order = TaskRequest(
             worker=0,
-            batch=self.batch,
-            incarnation=0,
+            batch=Batch(self.batch),
+            incarnation=FIRST_INCARNATION,
             hint=Hint.CREATE if self.batch == 0 else hint,
-            fence=0,
+            fence=NO_FENCE,
             home=HOST,
             theta={"sums": self.theta},
             missing={},

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from afspark.errors import BadItems
+from afspark.numbers import Batch
 from afspark.protocol.reports import TaskReport
 from afspark.store.quarantine import Quarantine
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("afspark")
 
 
-def note_bad(quarantine: Quarantine, batch: int, runs: Sequence[OperatorRun], *, first: bool) -> None:
+def note_bad(quarantine: Quarantine, batch: Batch, runs: Sequence[OperatorRun], *, first: bool) -> None:
     """Makes durable what a batch has left out, before its record. ``first``: it is the first batch of this driver."""
     left_out = [(run.name, report.worker, bad) for run in runs for report in run.reports for bad in report.bad]
     if left_out or first:

@@ -31,20 +31,30 @@ from afspark.coordinator.receivers.receivers import Receivers
 from afspark.coordinator.recovery.coverage import declare_damaged_log, declare_unread_records
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.run_options import RunOptions
-from afspark.coordinator.told_bounds import told_facts
+from afspark.coordinator.told_bounds import operator_record
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.coordinator.worker_state import digests_agree
 from afspark.errors import CheckpointError, UsageError, WorkerFailed
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.model.windows import Punctuation
+from afspark.numbers import Batch, Fence
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.punctuation_plan import punctuation_plans
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.sources import Planner, Source
-from afspark.store import CommitRecord, Ledger, LedgerEntry, QueryIdentity, RecordLog, Store, ThrottledStore
+from afspark.store import (
+    CommitRecord,
+    Ledger,
+    LedgerEntry,
+    QueryIdentity,
+    RecordLog,
+    Store,
+    StreamEnd,
+    ThrottledStore,
+)
 from afspark.store.epochs import newest_batch
 from afspark.store.identity import attached
 from afspark.store.itemlosses import ItemLosses
@@ -97,10 +107,12 @@ class Coordinator:
         self.runs: list[OperatorRun] = []
         #: an earlier start has begun a batch; Spark may run that one again
         self.resumed = newest_of(checkpoint, "offsets") is not None
-        self.totals = {"items": 0, "bytes": 0}
+        #: taken from all sources since the checkpoint was made
+        self.items = 0
+        self.bytes = 0
         #: every operator was told that the stream has ended
         self.told = False
-        self._committed: int | None = None
+        self._committed: Batch | None = None
         #: what workers said last
         self._last: Sequence[TaskReport | None] = ()
 
@@ -133,7 +145,7 @@ class Coordinator:
 
     # --- batches --------------------------------------------------------------------------------------------
 
-    def run(self, batch: int, frame: DataFrame | None, deliver: Callable[[int], None]) -> BatchProgress:
+    def run(self, batch: Batch, frame: DataFrame | None, deliver: Callable[[Batch], None]) -> BatchProgress:
         """Applies ``batch`` on all workers, calls ``deliver(batch)`` and commits it.
 
         ``deliver`` may be called again for the same batch: after a crash, and if a worker that kept rows of the
@@ -148,7 +160,7 @@ class Coordinator:
         slices = self.inputs.slices(batch, first=first)
         return self._run(batch, time_of_batch(self.checkpoint, batch), frame, slices, deliver)
 
-    def end(self, deliver: Callable[[int], None]) -> list[BatchProgress]:
+    def end(self, deliver: Callable[[Batch], None]) -> list[BatchProgress]:
         """Ends the stream: closes all windows, from the source to the sinks, then tells every operator.
 
         Takes one batch without items per level of windows and one for the end itself; their numbers follow those
@@ -163,7 +175,7 @@ class Coordinator:
             # From the last record alone it must follow what this batch is, so that a killed driver can repeat it.
             last = not self.told and not any(run.waits for run in self.runs)
             done.append(self._run(batch, now, None, {}, deliver, ending=True, last=last))
-            batch += 1
+            batch = Batch(batch + 1)
         return done
 
     @property
@@ -184,22 +196,22 @@ class Coordinator:
         self._revive(batch, complete=True)
         return self.runs
 
-    def _next_batch(self) -> int:
+    def _next_batch(self) -> Batch:
         if self._committed is not None:
-            return self._committed + 1
+            return Batch(self._committed + 1)
         # Batches that ended the stream are ours alone; Spark knows nothing of them.
         last = ending_batch(self.store)
         if last is None:
             last = newest_of(self.checkpoint, "commits")
-        return 0 if last is None else last + 1
+        return Batch(0 if last is None else last + 1)
 
     def _run(
         self,
-        batch: int,
+        batch: Batch,
         now: float,
         frame: DataFrame | None,
         slices: Slices,
-        deliver: Callable[[int], None],
+        deliver: Callable[[Batch], None],
         *,
         ending: bool = False,
         last: bool = False,
@@ -215,8 +227,8 @@ class Coordinator:
         for run in self.runs:
             run.group.advance(run.reports)
         entrances = [run for run in self.runs if self.inputs.reads_source(run.node)]
-        for name in self.totals:
-            self.totals[name] += sum(getattr(report, name) for run in entrances for report in run.reports)
+        self.items += sum(report.items for run in entrances for report in run.reports)
+        self.bytes += sum(report.bytes for run in entrances for report in run.reports)
         committing = time.perf_counter()
         self.told = self.told or last
         self._take_note(batch)
@@ -253,7 +265,7 @@ class Coordinator:
             self.run_of(name).group.punctuation_plan = punctuation_plan
 
     def _delivered(
-        self, apply: Callable[[], int], deliver: Callable[[int], None], batch: int, clock: Stopwatch
+        self, apply: Callable[[], int], deliver: Callable[[Batch], None], batch: Batch, clock: Stopwatch
     ) -> tuple[int, list[LedgerEntry]]:
         """Applies and delivers; the number of tries, and the recoveries that are complete with it.
 
@@ -278,7 +290,7 @@ class Coordinator:
             clock.lap("sinks", started)
             return tries, recovered
 
-    def _apply(self, batch: int, frame: DataFrame | None, slices: Slices) -> int:
+    def _apply(self, batch: Batch, frame: DataFrame | None, slices: Slices) -> int:
         """Runs all stages until every worker has applied the batch; the number of tries."""
         for attempt in range(1, BATCH_TRIES + 1):
             if all(self._advance(run, batch, frame, slices) for run in self.runs):
@@ -289,7 +301,7 @@ class Coordinator:
             time.sleep(0.1 * (attempt - 1))
         raise self._gave_up(batch)
 
-    def _advance(self, run: OperatorRun, batch: int, frame: DataFrame | None, slices: Slices) -> bool:
+    def _advance(self, run: OperatorRun, batch: Batch, frame: DataFrame | None, slices: Slices) -> bool:
         """One try of one operator's stage; True if all of its workers have applied the batch."""
         requests = [replace(request, quarantine_room=run.quarantine_room) for request in run.group.requests(batch)]
         inputs = self.inputs.of(run, self.runs, batch, frame, slices)
@@ -304,7 +316,7 @@ class Coordinator:
             self._roll_back(self.run_of(name), batch)
         return False
 
-    def _revive(self, batch: int, *, complete: bool = False) -> None:
+    def _revive(self, batch: Batch, *, complete: bool = False) -> None:
         """Brings all workers to the batch before, or leaves them where they have applied it already."""
         for run in self.runs:
             for attempt in range(1, BATCH_TRIES + 1):
@@ -321,14 +333,14 @@ class Coordinator:
             else:
                 raise self._gave_up(batch)
 
-    def _shut_out(self, run: OperatorRun, batch: int) -> None:
+    def _shut_out(self, run: OperatorRun, batch: Batch) -> None:
         """Takes the lanes of workers that may have to be restored: no task sent before confirms anything any more."""
         run.group.raise_fence()
         for edge in run.node.inputs:
             if edge.origin in self.receivers.sources:
                 self.receivers.take_over(edge.origin, run.group.last_requests(batch))
 
-    def _gave_up(self, batch: int) -> WorkerFailed:
+    def _gave_up(self, batch: Batch) -> WorkerFailed:
         details = sorted({report.detail for report in self._last if report is not None and report.detail})
         return WorkerFailed(
             f"Batch {batch} could not be applied in {BATCH_TRIES} tries{': ' if details else '.'}{' '.join(details)}",
@@ -350,7 +362,7 @@ class Coordinator:
         self._last = reports
         return reports
 
-    def _roll_back(self, run: OperatorRun, batch: int) -> None:
+    def _roll_back(self, run: OperatorRun, batch: Batch) -> None:
         """Takes the batch back everywhere: a retried stage has given some workers other items."""
         requests = run.group.take_back(batch)
         self._reports(requests, partial(run_requests, self.sc, run.config, run.work, requests))
@@ -366,34 +378,35 @@ class Coordinator:
         self.receivers.close()
         self.lease.release()
 
-    def _ready(self, batch: int) -> None:
+    def _ready(self, batch: Batch) -> None:
         self.take_lease()
         # Before anything is touched: what a newer driver does next may build on the last batch, not on this one.
         self.log.refuse_if_superseded()
         if not self.runs:
             self._open(batch)
 
-    def _open(self, batch: int) -> None:
+    def _open(self, batch: Batch) -> None:
         self._refuse_if_rewound(batch)
         record = self.log.open_epoch(batch - 1)
         passed_over = self._passed_over(batch, record)
-        extra = record.extra if record is not None else {}
-        self.ledger.expect(extra.get("ledger", ()))
+        self.ledger.expect(record.ledger_heads if record else ())
+        operators = record.operators if record else {}
         runs = [self._make_run(node) for node in self.pipeline.nodes]
         for run in runs:
-            run.restore(extra.get("operators", {}).get(run.name))
+            run.restore(operators.get(run.name))
             run.begin_batch(0.0)
             run.group.gather(batch, record, passed_over)
             declare_unread_records(self.ledger, run, batch, passed_over)
-        self.totals = {name: int(extra.get(name, 0)) for name in self.totals}
-        self.told = bool(extra.get("told", False))
-        self.receivers.restore(extra.get("lanes", {}))
+        if record is not None:
+            self.items, self.bytes = record.items, record.bytes
+            self.told = record.end is StreamEnd.TOLD
+        self.receivers.restore(record.lanes if record else {})
         self.runs = runs
         for run in runs:
             run.entrances = [self.run_of(node.name) for node in self.pipeline.entrances(run.node)]
             # A batch that runs again finds its own once more.
             run.gaps = self.item_losses.by_batch_and_worker(run.name, before=batch)
-            run.recount(extra.get("operators", {}).get(run.name))
+            run.recount(operators.get(run.name))
         self._hear_of_receivers()
         for name, run in self._drained():
             declare_damaged_log(self.ledger, run, batch, self.receivers.damaged(name))
@@ -414,12 +427,12 @@ class Coordinator:
             ErrorBudget.of(self.pipeline, node),
             self.ledger,
             host_grace_seconds=self.options.host_grace_seconds,
-            fence=self.log.epoch_number << FENCE_BITS,
+            fence=Fence(self.log.epoch_number << FENCE_BITS),
             neighbours=self.receivers.homes(),
         )
         return OperatorRun(node, group)
 
-    def _refuse_if_rewound(self, batch: int) -> None:
+    def _refuse_if_rewound(self, batch: Batch) -> None:
         """Spark's part of the checkpoint and ours must be of one age, or batches would be applied again."""
         newest = newest_batch(self.store)
         if newest is not None and newest > batch:
@@ -430,35 +443,35 @@ class Coordinator:
                 newest=newest,
             )
 
-    def _passed_over(self, batch: int, record: CommitRecord | None) -> list[str]:
+    def _passed_over(self, batch: Batch, record: CommitRecord | None) -> list[str]:
         """What is missing between the record found and the batch before ``batch``."""
         if not self.pipeline.keeps_records or (record.batch if record else -1) >= batch - 1:
             return []
         return [damage.name for damage in self.log.damaged] or [f"record of batch {batch - 1}"]
 
-    def _commit(self, batch: int, *, ending: bool) -> None:
+    def _commit(self, batch: Batch, *, ending: bool) -> None:
         if not self.pipeline.keeps_records:
             self.log.refuse_if_superseded()
             return
-        operators = {
-            run.name: tuple(member.record(run.group.budget) for member in run.group.members) for run in self.runs
-        }
-        extra = {
-            **self.totals,
-            "operators": {run.name: run.to_json() | told_facts(run) for run in self.runs},
-            "ending": ending,
-            "told": self.told,
-            "lanes": self.receivers.to_json(),
-            "ledger": self.ledger.heads,
-        }
-        self.log.write(CommitRecord(batch, self.log.epoch, operators, extra))
+        end = StreamEnd.CLOSING if ending else StreamEnd.OPEN
+        record = CommitRecord(
+            batch=batch,
+            epoch=self.log.epoch,
+            operators={run.name: operator_record(run) for run in self.runs},
+            items=self.items,
+            bytes=self.bytes,
+            end=StreamEnd.TOLD if self.told else end,
+            lanes=self.receivers.recorded(),
+            ledger_heads=tuple(self.ledger.heads),
+        )
+        self.log.write(record)
         if self._committed is None:
             # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
             self.log.sweep()
             self.quarantine.tidy(batch)
         self.log.prune()
 
-    def _take_note(self, batch: int) -> None:
+    def _take_note(self, batch: Batch) -> None:
         """How far receivers were drained, what was missing, and what operators could not take."""
         note_bad(self.quarantine, batch, self.runs, first=self._committed is None)
         for name, run in self._drained():
@@ -471,7 +484,7 @@ class Coordinator:
         for name, run in self._drained():
             run.hear_of_receivers(self.receivers.lost(name))
 
-    def _let_go(self, batch: int) -> None:
+    def _let_go(self, batch: Batch) -> None:
         for name, run in self._drained():
             self.receivers.confirm(
                 name,
@@ -484,7 +497,7 @@ class Coordinator:
             (edge.origin, run) for run in self.runs for edge in run.node.inputs if edge.origin in self.receivers.sources
         ]
 
-    def _inject(self, batch: int, phase: FaultPhase) -> None:
+    def _inject(self, batch: Batch, phase: FaultPhase) -> None:
         if not self.options.faults.fails_at(batch, phase):
             return
         self.receivers.crash()

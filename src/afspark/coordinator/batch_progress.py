@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from afspark.numbers import Batch
 from afspark.protocol.reports import TaskReport
 from afspark.store import LedgerEntry
 from afspark.store.quarantine import Count, sum_counts
@@ -14,34 +15,11 @@ if TYPE_CHECKING:
     from afspark.coordinator.operator_run import OperatorRun
 
 
-@dataclass
-class OperatorCounters:
-    """What an operator has left out since its checkpoint was made."""
-
-    late: int = 0
-    unplaced: int = 0
-    #: items that the operator could not take, and how many bytes of them were kept
-    bad: tuple[Count, ...] = ()
-    quarantined: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> OperatorCounters:
-        return cls(
-            late=int(found.get("late", 0)),
-            unplaced=int(found.get("unplaced", 0)),
-            bad=tuple(Count(**one) for one in found.get("bad", ())),
-            quarantined=int(found.get("quarantined", 0)),
-        )
-
-
 @dataclass(frozen=True, kw_only=True)
 class BatchProgress:
     """One committed batch."""
 
-    batch: int
+    batch: Batch
     items: int
     bytes: int
     seconds: float
@@ -73,7 +51,7 @@ class BatchProgress:
 
 def summarise(
     *,
-    batch: int,
+    batch: Batch,
     runs: Sequence[OperatorRun],
     entrances: Sequence[OperatorRun],
     recovered: Sequence[LedgerEntry],

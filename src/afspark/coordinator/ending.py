@@ -6,7 +6,8 @@ import time
 
 from afspark.coordinator.offsets import newest_of
 from afspark.errors import CheckpointError, StoreError
-from afspark.store import Store, seal, unseal
+from afspark.numbers import Batch
+from afspark.store import Store, StreamEnd, seal, unseal
 from afspark.store.epochs import newest_batch, read_history
 
 #: Folder of the store that holds something once the stream is being ended.
@@ -18,7 +19,7 @@ def is_intended(store: Store) -> bool:
     return bool(store.list(ENDING))
 
 
-def intended(store: Store, batch: int) -> float:
+def intended(store: Store, batch: Batch) -> float:
     """Makes the end durable before it begins: from here on Spark must not run a batch of that number.
 
     Returns the time of all batches that end the stream: that of the first attempt.
@@ -40,7 +41,7 @@ def ending_batch(store: Store) -> int | None:
     if newest is None:
         return None
     found = read_history(store, newest).records.get(newest)
-    return newest if found is not None and found[1].extra.get("ending") else None
+    return newest if found is not None and found[1].end is not StreamEnd.OPEN else None
 
 
 def refuse_if_unfinished(checkpoint: Store) -> None:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from afspark.errors import CheckpointError, ObjectMissing
+from afspark.numbers import Batch
 from afspark.sources import Chunk, Planner
 from afspark.store import Store
 
@@ -13,20 +14,20 @@ from afspark.store import Store
 _HEAD = 2
 
 
-def chunks_of_batch(checkpoint: Store, planner: Planner, batch: int, source: int = 0) -> list[Chunk]:
+def chunks_of_batch(checkpoint: Store, planner: Planner, batch: Batch, source: int = 0) -> list[Chunk]:
     """The chunks of the source at that position between the offsets of the batch before and those of ``batch``."""
     end = read_offset(checkpoint, batch, source) or planner.initial()
-    start = (read_offset(checkpoint, batch - 1, source) if batch > 0 else None) or planner.initial()
+    start = (read_offset(checkpoint, Batch(batch - 1), source) if batch > 0 else None) or planner.initial()
     return planner.chunks(start, end)
 
 
-def read_offset(checkpoint: Store, batch: int, source: int = 0) -> dict[str, Any] | None:
+def read_offset(checkpoint: Store, batch: Batch, source: int = 0) -> dict[str, Any] | None:
     """The source's offset; None if it had nothing yet."""
     line = _line(checkpoint, batch, _HEAD + source)
     return dict(line) if line is not None else None
 
 
-def time_of_batch(checkpoint: Store, batch: int) -> float:
+def time_of_batch(checkpoint: Store, batch: Batch) -> float:
     """When Spark planned the batch, in epoch seconds: the same however often it is run."""
     return float((_line(checkpoint, batch, 1) or {}).get("batchTimestampMs", 0)) / 1000
 
@@ -37,7 +38,7 @@ def newest_of(checkpoint: Store, folder: str) -> int | None:
     return max((int(name) for name in names if name.isdigit()), default=None)
 
 
-def _line(checkpoint: Store, batch: int, number: int) -> Any:
+def _line(checkpoint: Store, batch: Batch, number: int) -> Any:
     try:
         line = checkpoint.get(f"offsets/{batch}").decode().splitlines()[number]
         return None if line == "-" else json.loads(line)

@@ -13,10 +13,11 @@ from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.receivers.receivers import Receivers
 from afspark.graph.node import Edge, Node
 from afspark.graph.pipeline import Pipeline
+from afspark.numbers import Batch
 from afspark.protocol.ports import ALL, items_for
 from afspark.sources import Chunk, Planner, Pushed, Source
 from afspark.store import Store
-from afspark.task.stage_inputs import FrameInput, OutputInput, SourceInput, StageInput
+from afspark.task.stage_inputs import DirectInput, FrameInput, LaneInput, OutputInput, SourceInput, StageInput
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class OperatorInputs:
     checkpoint: Store
     receivers: Receivers
 
-    def slices(self, batch: int, *, first: bool) -> dict[str, Slice]:
+    def slices(self, batch: Batch, *, first: bool) -> dict[str, Slice]:
         """What of every source belongs to a batch. ``first``: the first one of this driver."""
         return {name: self._slice(name, batch, first) for name in self.planners}
 
@@ -56,7 +57,7 @@ class OperatorInputs:
         self,
         run: OperatorRun,
         runs: Sequence[OperatorRun],
-        batch: int,
+        batch: Batch,
         frame: DataFrame | None,
         slices: Slices,
     ) -> list[StageInput]:
@@ -75,7 +76,7 @@ class OperatorInputs:
                 inputs.append(FrameInput(edge.origin, frame, edge.transforms))
         for sender in runs:
             if run.name in sender.node.feeds_back and batch > 0:
-                inputs.append(OutputInput(sender.residents, sender.homes, batch - 1, run.name, feedback=True))
+                inputs.append(OutputInput(sender.residents, sender.homes, Batch(batch - 1), run.name, feedback=True))
         return inputs
 
     def produced(self, run: OperatorRun, runs: Sequence[OperatorRun]) -> dict[str, str]:
@@ -95,13 +96,18 @@ class OperatorInputs:
     def reads_source(self, node: Node) -> bool:
         return any(edge.origin in self.pipeline.sources for edge in node.inputs)
 
-    def _from_source(self, run: OperatorRun, edge: Edge, source: Source, part: Slice) -> SourceInput:
+    def _from_source(self, run: OperatorRun, edge: Edge, source: Source, part: Slice) -> DirectInput:
         shares = part.shares(run.node.workers)
         if isinstance(source, Pushed):
-            shares = [[self.receivers.claim(edge.origin, chunk) for chunk in share] for share in shares]
+            tickets = {
+                worker: self.receivers.ticket(edge.origin, chunk["lane"])
+                for worker, share in enumerate(shares)
+                for chunk in share
+            }
+            return LaneInput(edge.origin, edge.transforms, tickets)
         return SourceInput(edge.origin, source, edge.transforms, shares)
 
-    def _slice(self, name: str, batch: int, first: bool) -> Slice:
+    def _slice(self, name: str, batch: Batch, first: bool) -> Slice:
         planner = self.planners[name]
         position = list(self.pipeline.sources).index(name)
         chunks = chunks_of_batch(self.checkpoint, planner, batch, position)

@@ -7,19 +7,17 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from afspark.coordinator.bad_items_noted import BadTally
-from afspark.coordinator.batch_progress import OperatorCounters
 from afspark.coordinator.worker_group import WorkerGroup
-from afspark.errors import CheckpointError
 from afspark.graph.node import Node
 from afspark.model.windows import Decaying, Punctuation, WindowProgress
+from afspark.numbers import Batch, PaneNumber
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import TaskReport
 from afspark.resident.residents import Residents
-from afspark.store import LedgerEntry
+from afspark.store import LedgerEntry, OperatorCounters, OperatorRecord
 from afspark.store.quarantine import BadBatch, sum_counts
 from afspark.task.stage_inputs import UserCode
 
@@ -65,10 +63,10 @@ class OperatorRun:
 
     # --- pushed items ---------------------------------------------------------------------------------------
 
-    def take_stock(self, batch: int) -> list[LedgerEntry]:
+    def take_stock(self, batch: Batch) -> list[LedgerEntry]:
         """Once all workers have applied ``batch``: counts what was missing on its lanes, and completes recoveries."""
         for report in self.reports:
-            missing = sum(gap["end"] - gap["first"] for gap in report.gaps)
+            missing = sum(gap.items for gap in report.gaps)
             if missing or (batch, report.worker) in self.gaps:
                 self.gaps[batch, report.worker] = missing
         return self.group.complete(batch, self.reports)
@@ -116,7 +114,7 @@ class OperatorRun:
             opened = self.window_progress
             if closings:
                 opened = WindowProgress(
-                    first_open=max(closing.window for closing in closings) + 1,
+                    first_open=PaneNumber(max(closing.window for closing in closings) + 1),
                     latest=self.window_progress.latest,
                     seen=self.window_progress.seen,
                 )
@@ -128,18 +126,21 @@ class OperatorRun:
             window_progress=opened,
             exposed=self.window_progress.touched,
             now=self.window_progress.clock(now),
-            needed_from=None if first is None else first - window.panes + 1,
+            needed_from=None if first is None else PaneNumber(first - window.panes + 1),
         )
         return closings
 
     def end_batch(self) -> None:
         """After the batch was committed."""
         self.counters = self._counted()
-        window, batch_time = self.node.window, self.group.batch_time
-        if window is None:
-            return
+        self.window_progress = self._progress_after() or self.window_progress
+
+    def _progress_after(self) -> WindowProgress | None:
+        """The windows with the batch at work; None without windows."""
+        if self.node.window is None:
+            return None
         seen = [report.panes for report in self.reports if report.panes is not None]
-        self.window_progress = batch_time.window_progress.after(window, seen)
+        return self.group.batch_time.window_progress.after(self.node.window, seen)
 
     def _counted(self) -> OperatorCounters:
         """The counters with the batch at work."""
@@ -180,24 +181,20 @@ class OperatorRun:
 
     # --- what is kept in the commit record ------------------------------------------------------------------
 
-    def to_json(self) -> dict[str, Any]:
-        batch_time, window = self.group.batch_time, self.node.window
-        window_progress = self.window_progress
-        if window is not None:
-            window_progress = batch_time.window_progress.after(
-                window, [one.panes for one in self.reports if one.panes is not None]
-            )
-        return {
-            "agenda": window_progress.to_json(),
-            "receivers": {str(lane): known for lane, known in sorted(self.receivers.items())},
-            "items_lost": {str(lane): items for lane, items in sorted(self._missing_by_lane().items())},
-            **self._counted().to_json(),
-        }
+    def record(self) -> OperatorRecord:
+        """The operator after the batch at work."""
+        return OperatorRecord(
+            workers=tuple(member.record(self.group.budget) for member in self.group.members),
+            window_progress=self._progress_after(),
+            counters=self._counted(),
+            lost_by_receivers=dict(self.receivers),
+            missing_items=dict(self._missing_by_lane()),
+        )
 
-    def recount(self, found: Mapping[str, Any] | None) -> None:
+    def recount(self, found: OperatorRecord | None) -> None:
         """Lost items that the record knows and their ledger does not are lost all the same."""
         known = self._missing_by_lane()
-        recorded = Counter({int(lane): items for lane, items in (found or {}).get("items_lost", {}).items()})
+        recorded = Counter(found.missing_items if found else {})
         for lane, items in (recorded - known).items():
             self.gaps[-1, lane] = items
         if not recorded <= known:
@@ -208,17 +205,11 @@ class OperatorRun:
                 recorded.total(),
             )
 
-    def restore(self, found: Mapping[str, Any] | None) -> None:
-        window = self.node.window
-        if window is not None:
-            self.window_progress = WindowProgress.start(window, workers=self.node.workers)
+    def restore(self, found: OperatorRecord | None) -> None:
+        """Takes up what the newest record says."""
+        if self.node.window is not None:
+            self.window_progress = WindowProgress.start(self.node.window, workers=self.node.workers)
         if found is not None:
-            if isinstance(window, Decaying) and found.get("base") is not None:
-                raise CheckpointError(
-                    f"The decaying states of {self.name!r} were written by an earlier release, in units of its own.",
-                    remedy="Use the release that wrote them, or a new checkpoint folder.",
-                    operator=self.name,
-                )
-            self.window_progress = WindowProgress.from_json(found["agenda"])
-            self.hear_of_receivers({int(lane): most for lane, most in found.get("receivers", {}).items()})
-            self.counters = OperatorCounters.from_json(found)
+            self.window_progress = found.window_progress or self.window_progress
+            self.hear_of_receivers(found.lost_by_receivers)
+            self.counters = found.counters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -13,7 +14,7 @@ from afspark.bounds import state_bound
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.recovery.coverage import uncovered
 from afspark.model.windows import Decaying
-from afspark.store import LedgerEntry
+from afspark.store import LedgerEntry, OperatorRecord
 
 START = "window_start"
 
@@ -53,9 +54,9 @@ def told(run: OperatorRun, window: int | None = None) -> dict[str, float]:
     return with_items(realised(run, window), run.lost_items(), run.node.operator.alpha)
 
 
-def told_facts(run: OperatorRun) -> dict[str, Any]:
-    """What the commit record keeps of it, for whoever looks into the checkpoint."""
-    return {"bounds": told(run), "lost_items": run.lost_items()}
+def operator_record(run: OperatorRun) -> OperatorRecord:
+    """The operator as a commit record keeps it, with what users are told, for whoever looks into the checkpoint."""
+    return replace(run.record(), bounds=told(run), lost_items=run.lost_items())
 
 
 def with_items(bounds: dict[str, float], items: int, alpha: float | None) -> dict[str, float]:

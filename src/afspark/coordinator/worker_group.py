@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from pyspark import SparkContext
 
@@ -16,14 +15,15 @@ from afspark.coordinator.recovery.discovery import find_survivors, restore_worke
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import Verdict, WorkerState, judge
 from afspark.errors import CheckpointError
+from afspark.numbers import NO_INCARNATION, Batch, Fence
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import LossEvidence
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.punctuation_plan import PunctuationPlan
-from afspark.protocol.reports import Status, TaskReport
+from afspark.protocol.reports import Restored, Status, TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.store import CommitRecord, Ledger, LedgerEntry, Loss
+from afspark.store import CommitRecord, Ledger, LedgerEntry, Loss, Recovery
 
 LOG = logging.getLogger("afspark")
 
@@ -39,7 +39,7 @@ class WorkerGroup:
         ledger: Ledger,
         *,
         host_grace_seconds: float,
-        fence: int,
+        fence: Fence,
         neighbours: Sequence[str] = (),
     ) -> None:
         self.sc, self.config, self.budget, self.ledger = sc, config, budget, ledger
@@ -52,7 +52,7 @@ class WorkerGroup:
         self.punctuation_plan: PunctuationPlan = ()
         self._fence = fence
         self._recovering: dict[int, Loss] = {}
-        self._restored: dict[int, TaskReport] = {}
+        self._restored: dict[int, Restored] = {}
         self._passed_over: dict[int, tuple[str, ...]] = {}
         self._gap: tuple[str, ...] = ()
 
@@ -60,14 +60,15 @@ class WorkerGroup:
     def homes(self) -> list[str]:
         return [member.home for member in self.members]
 
-    def gather(self, batch: int, record: CommitRecord | None, damaged: Sequence[str]) -> None:
+    def gather(self, batch: Batch, record: CommitRecord | None, damaged: Sequence[str]) -> None:
         """Finds the workers again, or makes new ones, so that ``batch`` can run next.
 
         ``damaged`` names what was passed over to reach ``record``: what is recovered from an older record than
         the last one is not covered by any bound, and the ledger says so.
         """
         name = self.config.operator_name
-        records = record.operators.get(name) if record else None
+        recorded = record.operators.get(name) if record else None
+        records = recorded.workers if recorded else None
         slots = self._with_hosts({one.host for one in records or ()})
         survivors = find_survivors(
             self.sc,
@@ -112,7 +113,7 @@ class WorkerGroup:
             and self.members[entry.loss.worker].incarnation == entry.loss.incarnation + 1
         }
 
-    def requests(self, batch: int) -> list[TaskRequest]:
+    def requests(self, batch: Batch) -> list[TaskRequest]:
         """Orders for ``batch``. Waits for homes without executor; those that stay away lose their workers."""
         deadline = time.monotonic() + self.host_grace_seconds
         while away := [member for member in self.members if member.home not in slots_by_host(self.sc)]:
@@ -130,25 +131,25 @@ class WorkerGroup:
 
     def raise_fence(self) -> None:
         """No task sent before may do anything any more."""
-        self._fence += 1
+        self._fence = Fence(self._fence + 1)
 
-    def last_requests(self, batch: int) -> list[TaskRequest]:
+    def last_requests(self, batch: Batch) -> list[TaskRequest]:
         """Orders like those of ``batch``, for whoever speaks on behalf of its workers."""
         return [member.request(batch, self.budget, self._fence, self.batch_time) for member in self.members]
 
-    def take_back(self, batch: int) -> list[TaskRequest]:
+    def take_back(self, batch: Batch) -> list[TaskRequest]:
         """Orders that undo ``batch``. The fence rises before and after: no late task may mix the two."""
         self.raise_fence()
         requests = [replace(request, hint=Hint.ROLLBACK) for request in self.requests(batch)]
         self.raise_fence()
         return requests
 
-    def act_on(self, batch: int, reports: Sequence[TaskReport | None]) -> bool:
+    def act_on(self, batch: Batch, reports: Sequence[TaskReport | None]) -> bool:
         """Acts on the reports of a try; True if every worker has applied the batch."""
         for report in reports:
-            if report is not None and "recovery" in report.seconds:
+            if report is not None and report.restored is not None:
                 # Its state may be restored in one try, and the batch applied in a later one.
-                self._restored[report.worker] = report
+                self._restored[report.worker] = report.restored
         if all(report is not None and report.status is Status.APPLIED for report in reports):
             return True
         alive = slots_by_host(self.sc)
@@ -178,12 +179,12 @@ class WorkerGroup:
             self.members[report.worker] = self.members[report.worker].applied(report, self.budget, self.batch_time)
         self._gap = ()
 
-    def rest(self, batch: int, reports: Sequence[TaskReport]) -> None:
+    def rest(self, batch: Batch, reports: Sequence[TaskReport]) -> None:
         """After all workers have their state for ``batch``, which is not applied yet."""
         self.members = [replace(member, hint=Hint.RESUME) for member in self.members]
         self.complete(batch, reports)
 
-    def complete(self, batch: int, reports: Sequence[TaskReport]) -> list[LedgerEntry]:
+    def complete(self, batch: Batch, reports: Sequence[TaskReport]) -> list[LedgerEntry]:
         """Once all workers have their state, before anybody is told a bound: completes the recoveries among them."""
         finished = []
         for report in reports:
@@ -192,7 +193,7 @@ class WorkerGroup:
                 finished.append(self._complete(loss, report))
         return finished
 
-    def _met_again(self, batch: int, report: TaskReport) -> Loss | None:
+    def _met_again(self, batch: Batch, report: TaskReport) -> Loss | None:
         """The loss whose recovery met damage that no entry has; None if there is no such damage.
 
         A driver may have died between the end of a recovery and its commit. What follows is a second recovery of the
@@ -213,7 +214,7 @@ class WorkerGroup:
                 batch=batch,
                 operator=self.config.operator_name,
                 worker=report.worker,
-                incarnation=-1,
+                incarnation=NO_INCARNATION,
                 counted=False,
                 cause="it was lost in its first batch",
                 theta={},
@@ -223,7 +224,7 @@ class WorkerGroup:
 
     def _complete(self, loss: Loss, report: TaskReport) -> LedgerEntry:
         damaged = (*self._passed_over.pop(report.worker, ()), *report.damaged)
-        restored = self._restored.pop(report.worker, report)
+        restored = self._restored.pop(report.worker, Restored(seconds=0.0, cells=0))
         if damaged:
             LOG.warning(
                 "Worker %d was recovered from an older backup, because %s cannot be read: "
@@ -231,24 +232,21 @@ class WorkerGroup:
                 report.worker,
                 ", ".join(damaged),
             )
-        details: dict[str, Any] = {
-            "gap_seconds": time.time() - loss.at,
-            "host": report.host,
-            "items_behind": report.behind,
-        }
-        if damaged and self.budget.paned:
-            # What was taken off a lane within a batch, or in batches whose records are lost, may have opened any pane.
-            known = not self.config.pushed and damaged == report.damaged
-            details["panes"] = self.batch_time.panes_at_risk(known=known)
-        return self.ledger.complete(
-            loss.sequence,
-            recovery_seconds=restored.seconds.get("recovery", 0.0),
-            restored_cells=restored.restored_cells,
+        # What was taken off a lane within a batch, or in batches whose records are lost, may have opened any pane.
+        known = not self.config.pushed and damaged == report.damaged
+        at_risk = damaged and self.budget.paned
+        recovery = Recovery(
+            seconds=restored.seconds,
+            restored_cells=restored.cells,
             damaged=damaged,
-            details=details,
+            gap_seconds=time.time() - loss.at,
+            host=report.host,
+            items_behind=report.behind,
+            panes=self.batch_time.panes_at_risk(known=known) if at_risk else (None, None),
         )
+        return self.ledger.complete(loss.sequence, recovery)
 
-    def _declare(self, member: WorkerState, batch: int, cause: str, trace: LossEvidence | None = None) -> None:
+    def _declare(self, member: WorkerState, batch: Batch, cause: str, trace: LossEvidence | None = None) -> None:
         slots = slots_by_host(self.sc)
         home = member.home
         if home not in slots:
@@ -266,11 +264,12 @@ class WorkerGroup:
             cause=cause,
             theta=self.budget.theta(member.counted_failures) | dict(member.older_theta or {}),
             failures=member.failures,
-            counted_failure=successor.counted_failures[-1].to_json() if counted else {},
+            counted_failure=successor.counted_failures[-1] if counted else None,
             # Items of an incarnation that completed nothing are in the entry of the one before it.
             items=member.waiting if member.completed else 0,
-            details=self.budget.thresholds(member.counted_failures).to_json(),
+            thresholds=self.budget.thresholds(member.counted_failures),
         )
         self._recovering[member.worker] = self.ledger.declare(loss)
+        self._restored.pop(member.worker, None)
         self._passed_over[member.worker] = self._gap
         self.members[member.worker] = successor

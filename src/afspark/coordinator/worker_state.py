@@ -10,14 +10,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from afspark.coordinator.recovery.error_budget import CountedFailure, ErrorBudget
+from afspark.coordinator.recovery.error_budget import ErrorBudget
+from afspark.numbers import FIRST_INCARNATION, NO_FENCE, Batch, Fence, Incarnation
 from afspark.policies import counts_as_failure
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import LossEvidence
 from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.store import ObjectRef, WorkerRecord, extend
+from afspark.store import CountedFailure, ObjectRef, WorkerRecord, extend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,7 @@ class WorkerState:
 
     worker: int
     home: str
-    incarnation: int = 0
+    incarnation: Incarnation = FIRST_INCARNATION
     #: counted failures so far
     counted_failures: tuple[CountedFailure, ...] = ()
     #: batches this incarnation has completed
@@ -51,7 +52,7 @@ class WorkerState:
         return len(self.counted_failures)
 
     def request(
-        self, batch: int, budget: ErrorBudget, fence: int = 0, batch_time: BatchTime | None = None
+        self, batch: Batch, budget: ErrorBudget, fence: Fence = NO_FENCE, batch_time: BatchTime | None = None
     ) -> TaskRequest:
         batch_time = batch_time or BatchTime()
         fresh = self.incarnation > 0 and self.completed == 0
@@ -95,7 +96,7 @@ class WorkerState:
         return replace(
             self,
             home=home,
-            incarnation=self.incarnation + 1,
+            incarnation=Incarnation(self.incarnation + 1),
             counted_failures=counted_failures,
             completed=0,
             hint=Hint.RECOVER,
@@ -140,7 +141,7 @@ class WorkerState:
             theta=budget.theta(self.counted_failures) | dict(self.older_theta or {}),
             chain=self.chain,
             previous=self.previous,
-            counted_failures=tuple(failure.to_json() for failure in self.counted_failures),
+            counted_failures=self.counted_failures,
             waiting=self.waiting,
         )
 

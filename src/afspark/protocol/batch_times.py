@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from afspark.model.windows import PaneReport, Window, WindowProgress
+from afspark.numbers import PaneNumber
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,19 +17,19 @@ class BatchTime:
     """
 
     window_progress: WindowProgress = field(default_factory=WindowProgress)
-    exposed: frozenset[int] = frozenset()
+    exposed: frozenset[PaneNumber] = frozenset()
     now: float = 0.0
-    needed_from: int | None = None
+    needed_from: PaneNumber | None = None
 
-    def tick(self, window: Window, seen: PaneReport | None) -> int | None:
+    def tick(self, window: Window, seen: PaneReport | None) -> PaneNumber | None:
         """The newest pane that is known of, with what a worker has ``seen`` in the batch at work."""
         return self.window_progress.after(window, [] if seen is None else [seen]).tick(window)
 
-    def panes_at_risk(self, *, known: bool) -> tuple[int | None, int | None]:
+    def panes_at_risk(self, *, known: bool) -> tuple[PaneNumber | None, PaneNumber | None]:
         """First and last pane that a state lost before the batch at work can have held; None where nobody knows.
 
         ``known``: the last commit tells which panes hold items, and nothing has been processed since.
         """
         if not known:
             return self.needed_from, None
-        return (min(self.exposed), max(self.exposed)) if self.exposed else (0, -1)
+        return (min(self.exposed), max(self.exposed)) if self.exposed else (PaneNumber(0), PaneNumber(-1))

@@ -42,7 +42,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-FORMAT_VERSION = 3
+from afspark.numbers import NO_FENCE, Batch, Fence, Incarnation
+
+FORMAT_VERSION = 4
 """Format of a segment's files. A segment of another format is foreign."""
 
 NONE_APPLIED = -1
@@ -94,10 +96,10 @@ class Present:
     """
 
     identity: Identity
-    incarnation: int
+    incarnation: Incarnation
     version: int
     marked: bool
-    fence: int = 0
+    fence: Fence = NO_FENCE
 
 
 Found: TypeAlias = Absent | Foreign | Present
@@ -121,10 +123,10 @@ class Wanted:
     """
 
     identity: Identity
-    incarnation: int
-    batch: int
+    incarnation: Incarnation
+    batch: Batch
     hint: Hint = Hint.RESUME
-    fence: int = 0
+    fence: Fence = NO_FENCE
 
 
 class Position(Enum):
@@ -217,7 +219,7 @@ def locate(found: Found, wanted: Wanted) -> Position:
             return _relative(found.version, found.marked, wanted.batch)
 
 
-def _relative(version: int, marked: bool, batch: int) -> Position:
+def _relative(version: int, marked: bool, batch: Batch) -> Position:
     if version == RESTORING:
         return Position.RESTORING
     if version < batch - 1:

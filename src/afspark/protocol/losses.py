@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from afspark.model.windows import Decaying, PaneReport, Window
+from afspark.numbers import Incarnation, PaneNumber
 from afspark.protocol.batch_times import BatchTime
 
 
@@ -16,11 +17,11 @@ class CountedLoss:
     that it was reckoned with (those of an unstruck pane).
     """
 
-    affected: frozenset[int] = frozenset()
+    affected: frozenset[PaneNumber] = frozenset()
     theta: Mapping[str, float] = field(default_factory=dict)
 
     def reaches(self, theta: Mapping[str, float]) -> bool:
-        # A ledger of an earlier version does not say.
+        # Where no thresholds are named, nobody asks how much it was counted for.
         return all(most <= self.theta.get(name, math.inf) for name, most in theta.items())
 
 
@@ -30,15 +31,17 @@ class LossEvidence:
     loss has to be counted, for what it had ``seen`` of panes and time, at the thresholds it worked under at last.
     """
 
-    incarnation: int
+    incarnation: Incarnation
     seen: PaneReport | None = None
     theta: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def panes(self) -> frozenset[int]:
+    def panes(self) -> frozenset[PaneNumber]:
         return frozenset() if self.seen is None else self.seen.panes
 
-    def is_counted(self, counted: Mapping[int, CountedLoss], batch_time: BatchTime, window: Window | None) -> bool:
+    def is_counted(
+        self, counted: Mapping[Incarnation, CountedLoss], batch_time: BatchTime, window: Window | None
+    ) -> bool:
         """Whether its loss is counted for all of its panes, or at the tick that it had reached or a later one."""
         known = counted.get(self.incarnation)
         if known is None or not known.reaches(self.theta):

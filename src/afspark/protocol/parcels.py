@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from afspark.errors import AfsparkError, OperatorMisuse, from_json
 from afspark.model.kernels.hashing import hash_columns, owners_of
+from afspark.numbers import PaneNumber
 from afspark.protocol.bad_items import Bad
 from afspark.store.quarantine import Count
 
@@ -32,7 +33,7 @@ class Packet(NamedTuple):
 
     items: pa.RecordBatch
     step: int = 0
-    pane: int | None = None
+    pane: PaneNumber | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

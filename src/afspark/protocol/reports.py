@@ -11,6 +11,7 @@ from afspark.errors import AfsparkError
 from afspark.model.windows import PaneReport
 from afspark.protocol.losses import LossEvidence
 from afspark.store import ObjectRef
+from afspark.store.itemlosses import Gap
 from afspark.store.quarantine import BadBatch
 
 
@@ -23,6 +24,14 @@ class Status(StrEnum):
     MISSING = "missing"
     CONTRADICTORY = "contradictory"
     FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A state that the task has restored from backups: how long that took, and how many cells it has."""
+
+    seconds: float
+    cells: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +47,7 @@ class TaskReport:
     backups: tuple[ObjectRef, ...] = ()
     #: what came from a receiver: how far its lane has been taken, and what was missing
     positions: Mapping[str, int] | None = None
-    gaps: tuple[Mapping[str, Any], ...] = ()
+    gaps: tuple[Gap, ...] = ()
     #: what was left out because the operator could not take it
     bad: tuple[BadBatch, ...] = ()
     #: what of each map partition was applied: partition -> digest
@@ -58,9 +67,12 @@ class TaskReport:
     emitted: int = 0
     #: what a windowed operator has seen of time
     panes: PaneReport | None = None
+    #: how long each part of the task took; for people, nothing is concluded from it
     seconds: Mapping[str, float] = field(default_factory=dict)
+    #: set by the task that has restored the state
+    restored: Restored | None = None
+    #: objects that were passed over when the state was restored, told until its first batch is complete
     damaged: tuple[str, ...] = ()
-    restored_cells: int = 0
     #: items that went with an earlier incarnation, after its newest backup
     behind: int = 0
     #: with `Status.MISSING`: an incarnation whose loss nobody has counted
@@ -73,6 +85,8 @@ class TaskReport:
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("error", "trace")}
         return values | {
             "backups": [ref.to_json() for ref in self.backups],
+            "gaps": [vars(gap) for gap in self.gaps],
+            "restored": vars(self.restored) if self.restored else None,
             "panes": self.panes.to_json() if self.panes else None,
             "bad": [bad.to_json() for bad in self.bad],
         }
@@ -84,9 +98,10 @@ class TaskReport:
                 **data,
                 "status": Status(data["status"]),
                 "damaged": tuple(data["damaged"]),
-                "gaps": tuple(data.get("gaps", ())),
-                "backups": tuple(ObjectRef(*ref) for ref in data.get("backups", ())),
+                "gaps": tuple(Gap(**gap) for gap in data["gaps"]),
+                "restored": Restored(**data["restored"]) if data["restored"] else None,
+                "backups": tuple(ObjectRef(*ref) for ref in data["backups"]),
                 "panes": PaneReport.from_json(data["panes"]) if data["panes"] else None,
-                "bad": tuple(BadBatch.from_json(bad) for bad in data.get("bad", ())),
+                "bad": tuple(BadBatch.from_json(bad) for bad in data["bad"]),
             }
         )

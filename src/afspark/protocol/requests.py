@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from afspark.numbers import Batch, Fence, Incarnation, PaneNumber
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import CountedLoss
@@ -17,17 +18,17 @@ class TaskRequest:
     """One worker's part in batch ``batch``. Small: it travels with every task."""
 
     worker: int
-    batch: int
-    incarnation: int
+    batch: Batch
+    incarnation: Incarnation
     hint: Hint
     #: grows with every driver and every taken-back batch; tasks of an older one find the state closed to them
-    fence: int
+    fence: Fence
     home: str
     #: thresholds by state; those of panes with a history of failures separately
     theta: Mapping[str, float]
     missing: Mapping[str, float]
-    pane_theta: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-    pane_missing: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    pane_theta: Mapping[PaneNumber, Mapping[str, float]] = field(default_factory=dict)
+    pane_missing: Mapping[PaneNumber, Mapping[str, float]] = field(default_factory=dict)
     #: feedback items that may wait without a backup
     items: float = 0.0
     #: write a full image instead of pairs, so that the chain of backups starts anew
@@ -43,7 +44,7 @@ class TaskRequest:
     #: whoever loses this incarnation will count that, whatever it has done in this batch, at these thresholds or more
     counts: bool = False
     #: counted losses by incarnation
-    counted: Mapping[int, CountedLoss] = field(default_factory=dict)
+    counted: Mapping[Incarnation, CountedLoss] = field(default_factory=dict)
     #: False: only bring the state to the version before the batch
     apply: bool = True
     punctuation_plan: PunctuationPlan = ()

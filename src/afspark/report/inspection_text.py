@@ -120,13 +120,13 @@ def _bounds(operator: OperatorInspection) -> list[RenderableType]:
 
 
 def _windows(operator: OperatorInspection) -> list[RenderableType]:
-    window_progress = operator.window_progress
-    if window_progress is None:
+    progress = operator.window_progress
+    if progress is None:
         return []
     return [
         Text(
-            f"  windows: first open pane {number_text(window_progress['first_open'])}, with items "
-            f"{_panes_text(tuple(window_progress['touched'])) or 'none'}; {number_text(operator.late)} items late, "
+            f"  windows: first open pane {number_text(progress.first_open)}, with items "
+            f"{_panes_text(tuple(sorted(progress.touched))) or 'none'}; {number_text(operator.late)} items late, "
             f"{number_text(operator.unplaced)} without a usable time\n"
         )
     ]

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from afspark.numbers import Incarnation
 from afspark.protocol.lifecycle import Found, Identity
 from afspark.resident.cache import process_cache
 from afspark.resident.header import examine
@@ -24,7 +25,7 @@ class SegmentAddress:
         return examine(self.directory)
 
     @contextmanager
-    def create(self, identity: Identity, incarnation: int) -> Iterator[Segment]:
+    def create(self, identity: Identity, incarnation: Incarnation) -> Iterator[Segment]:
         """A new segment in place of whatever is there, closed again at the end."""
         segment = Segment.create(self.directory, identity, incarnation, restoring=True)
         try:

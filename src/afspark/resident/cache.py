@@ -6,6 +6,7 @@ import os
 from collections import OrderedDict
 from pathlib import Path
 
+from afspark.numbers import Incarnation
 from afspark.protocol.lifecycle import Identity
 from afspark.resident.segment import LOCK_SECONDS, Segment
 
@@ -36,7 +37,7 @@ class SegmentCache:
         self,
         directory: Path,
         identity: Identity,
-        incarnation: int,
+        incarnation: Incarnation,
         *,
         restoring: bool = False,
         timeout_seconds: float = LOCK_SECONDS,

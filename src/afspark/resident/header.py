@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from afspark.errors import SegmentError
+from afspark.numbers import NO_STEP, Fence, Incarnation, Step
 from afspark.protocol.lifecycle import FORMAT_VERSION, MOST_STEPS, Absent, Foreign, Found, Identity, Present
 from afspark.resident.mapped_columns import reserve
 from afspark.resident.open_folder import OpenFolder
@@ -53,7 +54,7 @@ Slots = npt.NDArray[np.int64]
 STEP_BITS = MOST_STEPS.bit_length()
 
 
-def pack(version: int, marked: bool, step: int = 0) -> int:
+def pack(version: int, marked: bool, step: Step = NO_STEP) -> int:
     """The header word for a version, the steps of the next batch that are closed, and the mark."""
     if not 0 <= step <= MOST_STEPS:
         # It would carry over into the version.
@@ -66,9 +67,9 @@ def unpack(word: int) -> tuple[int, bool]:
     return (word >> (STEP_BITS + 1)) - 1, bool(word & 1)
 
 
-def unpack_step(word: int) -> int:
+def unpack_step(word: int) -> Step:
     """How many steps of the batch after the version are closed."""
-    return (word >> 1) & MOST_STEPS
+    return Step((word >> 1) & MOST_STEPS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +113,7 @@ def write_meta(folder: OpenFolder, meta: Meta) -> None:
     folder.write(META, json.dumps(asdict(meta), indent=1).encode())
 
 
-def write_header(directory: Path, meta: Meta, incarnation: int, version: int) -> None:
+def write_header(directory: Path, meta: Meta, incarnation: Incarnation, version: int) -> None:
     """Writes the first header of a segment that no other process can see yet."""
     path = directory / HEADER
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -155,7 +156,9 @@ def examine(directory: Path) -> Found:
 def describe(meta: Meta, slots: Slots) -> Present:
     """The segment's place in its life cycle."""
     version, marked = unpack(int(slots[SLOT_WORD]))
-    return Present(meta.identity, int(slots[SLOT_INCARNATION]), version, marked, int(slots[SLOT_FENCE]))
+    return Present(
+        meta.identity, Incarnation(int(slots[SLOT_INCARNATION])), version, marked, Fence(int(slots[SLOT_FENCE]))
+    )
 
 
 def read(directory: Path) -> tuple[Meta, Slots] | Absent | Foreign:

@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import AfsparkError, SegmentBusy
+from afspark.model.state_label import StateLabel
 from afspark.model.states import HeapColumns, StateSpec
+from afspark.numbers import Incarnation
 from afspark.protocol.lifecycle import Present
-from afspark.protocol.state_labels import parse_label
 from afspark.resident.file_lock import FileLock
 from afspark.resident.header import HEADER, examine
 
@@ -41,7 +42,7 @@ class Peek:
 
     version: int
     marked: bool
-    incarnation: int
+    incarnation: Incarnation
     bytes: int = 0
     states: tuple[StateView, ...] = ()
     trouble: str = ""
@@ -108,28 +109,26 @@ def _outside(found: Present, trouble: str) -> Peek:
 def _views(
     columns: HeapColumns, specs: Mapping[str, StateSpec], *, found: Present, committed: int, largest: int
 ) -> list[StateView]:
-    sizes: dict[str, int] = {}
+    sizes: dict[StateLabel, int] = {}
     for column, array in columns.arrays().items():
-        name, dot, _ = column.partition(".")
-        if not dot:
-            continue
-        sizes[name] = sizes.get(name, 0) + array.nbytes
+        label = StateLabel.of_column(column)
+        if label is not None:
+            sizes[label] = sizes.get(label, 0) + array.nbytes
     views = []
-    for name, size in sorted(sizes.items(), key=_by_pane):
-        state_name, pane = parse_label(name)
-        spec = specs.get(state_name)
+    for label, size in sorted(sizes.items(), key=_by_pane):
+        spec = specs.get(label.state)
         if spec is None:
-            views.append(StateView(state=state_name, pane=pane, bytes=size))
+            views.append(StateView(state=label.state, pane=label.pane, bytes=size))
             continue
-        state = spec.open(columns, name)
+        state = spec.open(columns, label.text())
         if found.marked:
             state.rollback()
         elif found.version <= committed:
             state.acknowledge()
         views.append(
             StateView(
-                state=state_name,
-                pane=pane,
+                state=label.state,
+                pane=label.pane,
                 bytes=size,
                 cells=state.size,
                 divergence=state.divergence(),
@@ -147,6 +146,6 @@ def _largest(cells: pa.RecordBatch, count: int) -> tuple[dict[str, Any], ...]:
     return tuple(cells.slice(0, count).to_pylist())
 
 
-def _by_pane(item: tuple[str, int]) -> tuple[int, str]:
-    name, pane = parse_label(item[0])
-    return -1 if pane is None else pane, name
+def _by_pane(item: tuple[StateLabel, int]) -> tuple[int, str]:
+    label, _ = item
+    return -1 if label.pane is None else label.pane, label.state

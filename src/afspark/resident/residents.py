@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from afspark.errors import SegmentError
+from afspark.numbers import Batch
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.resident.cache import process_cache
 from afspark.resident.segment import LOCK_SECONDS, Segment
@@ -31,7 +32,7 @@ def segment_of(residents: Residents, worker: int) -> Segment:
     return segment
 
 
-def kept_by(residents: Residents, worker: int, batch: int, port: str) -> bytes:
+def kept_by(residents: Residents, worker: int, batch: Batch, port: str) -> bytes:
     """What the worker's ``batch`` keeps on ``port``; empty if nothing."""
     segment = segment_of(residents, worker)
     with segment.lock(LOCK_SECONDS):

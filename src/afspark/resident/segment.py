@@ -48,6 +48,7 @@ from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 from afspark.errors import SegmentError
+from afspark.numbers import NO_STEP, Batch, Fence, Incarnation, Step
 from afspark.protocol.lifecycle import NONE_APPLIED, RESTORING, Absent, Foreign, Identity, Present
 from afspark.resident import header
 from afspark.resident.file_lock import FileLock
@@ -91,7 +92,7 @@ class Segment:
         cls,
         directory: Path,
         identity: Identity,
-        incarnation: int,
+        incarnation: Incarnation,
         *,
         restoring: bool = False,
         timeout_seconds: float = LOCK_SECONDS,
@@ -147,7 +148,7 @@ class Segment:
         return header.unpack(int(self._slots[header.SLOT_WORD]))[1]
 
     @property
-    def step(self) -> int:
+    def step(self) -> Step:
         """How many steps of batch version + 1 are closed."""
         return header.unpack_step(int(self._slots[header.SLOT_WORD]))
 
@@ -202,7 +203,7 @@ class Segment:
             self._attached[key] = make(self.columns)
         return cast(T, self._attached[key])
 
-    def raise_fence(self, fence: int) -> None:
+    def raise_fence(self, fence: Fence) -> None:
         """Shuts out all tasks with a lower fence from now on (see `lifecycle.Wanted`)."""
         self._require_lock()
         self._slots[header.SLOT_FENCE] = max(int(self._slots[header.SLOT_FENCE]), fence)
@@ -212,37 +213,37 @@ class Segment:
         self._require(RESTORING, marked=False)
         self._store(version, marked=False)
 
-    def begin(self, batch: int) -> None:
+    def begin(self, batch: Batch) -> None:
         """Sets the mark: from here on, and not before, a rollback of the states leads to version batch - 1.
 
         All states must have begun their transaction already.
         """
         self._require(max(batch - 1, NONE_APPLIED), marked=False)
         if self.step == 0:
-            self._sweep(keep=batch - 1)
+            self._sweep(keep=Batch(batch - 1))
         self._store(batch - 1, marked=True, step=self.step)
 
-    def close_step(self, batch: int, note: bytes) -> None:
+    def close_step(self, batch: Batch, note: bytes) -> None:
         """Makes what was changed since `begin` final, with one store; ``note`` tells how to go on from there."""
         self._require(batch - 1, marked=True)
-        step = self.step + 1
+        step = Step(self.step + 1)
         self._write(_step_name(batch, step), note)
         self._store(batch - 1, marked=False, step=step)
         if step > 1:
-            self._folder.remove(_step_name(batch, step - 1))
+            self._folder.remove(_step_name(batch, Step(step - 1)))
 
-    def step_note(self, batch: int) -> bytes | None:
+    def step_note(self, batch: Batch) -> bytes | None:
         """The note of the last closed step of ``batch``, or what `restored_at` has left for its first one."""
         return self._read(_step_name(batch, self.step))
 
-    def restored_at(self, batch: int, note: bytes | None, backups: int) -> None:
-        """Backups are numbered from ``backups`` on. While restoring, with a note: ``batch`` was under way, and the
-        contents are those after some of its steps.
+    def restored_at(self, batch: Batch, note: bytes | None, backups: int) -> None:
+        """Numbers backups from ``backups`` on. While restoring, with a note: ``batch`` was under way, and the contents
+        are those after some of its steps.
         """
         self._require_lock()
         self._slots[header.SLOT_BACKUPS] = backups
         if note is not None:
-            self._write(_step_name(batch, 0), note)
+            self._write(_step_name(batch, NO_STEP), note)
 
     def number_backup(self) -> int:
         """A number above those of all backups begun before, by whichever process."""
@@ -250,7 +251,7 @@ class Segment:
         self._slots[header.SLOT_BACKUPS] += 1
         return int(self._slots[header.SLOT_BACKUPS])
 
-    def keep(self, batch: int, port: str, data: bytes | memoryview) -> None:
+    def keep(self, batch: Batch, port: str, data: bytes | memoryview) -> None:
         """Keeps something for other stages: of the batch being applied, or of the last one while it is restored."""
         if self.version == RESTORING:
             self._require_lock()
@@ -258,7 +259,7 @@ class Segment:
             self._require(batch - 1, marked=True)
         self._write(_output_name(batch, port), data)
 
-    def kept(self, batch: int, port: str) -> bytes | None:
+    def kept(self, batch: Batch, port: str) -> bytes | None:
         """What the applied ``batch`` keeps for others, also while the next one is applied; None if nothing."""
         if self.version not in (batch, batch + 1):
             raise self._unexpected(f"version {batch} or {batch + 1}")
@@ -276,7 +277,7 @@ class Segment:
         found = self._read(_NOTE)
         return None if found is None else found.decode()
 
-    def finish(self, batch: int, report: bytes | memoryview) -> None:
+    def finish(self, batch: Batch, report: bytes | memoryview) -> None:
         """Keeps the report, then makes ``batch`` the version with one store."""
         self._require(batch - 1, marked=True)
         self._write(_report_name(batch), report)
@@ -288,7 +289,7 @@ class Segment:
         self._require(self.version, marked=True)
         self._store(self.version, marked=False, step=self.step)
 
-    def step_back(self, batch: int) -> None:
+    def step_back(self, batch: Batch) -> None:
         """Turns the applied ``batch`` into a half applied one, to be undone like one that was interrupted.
 
         Comes *before* the rollback of the states, `clear_mark` after it, so that a process killed in
@@ -297,7 +298,7 @@ class Segment:
         self._require(max(batch, 0), marked=False)
         self._store(batch - 1, marked=True)
 
-    def report(self, batch: int) -> bytes:
+    def report(self, batch: Batch) -> bytes:
         """The report kept for the applied ``batch``."""
         if (self.version, self.marked) != (batch, False):
             raise self._unexpected(f"version {batch} without mark")
@@ -344,7 +345,7 @@ class Segment:
         self._lock.close()
         self._folder.close()
 
-    def _store(self, version: int, marked: bool, step: int = 0) -> None:
+    def _store(self, version: int, marked: bool, step: Step = NO_STEP) -> None:
         self._slots[header.SLOT_WORD] = header.pack(version, marked, step)
 
     def _require(self, version: int, marked: bool) -> None:
@@ -389,14 +390,14 @@ class Segment:
             raise self._gone()
         return data
 
-    def _sweep(self, keep: int) -> None:
+    def _sweep(self, keep: Batch) -> None:
         kept = (_report_name(keep), f"{_OUT}{keep}-", f"{_OUT}{keep - 1}-", f"{_STEP}{keep + 1}-")
         for name in self._folder.names():
             if name.startswith((_REPORT, _OUT, _STEP)) and not name.startswith(kept):
                 self._folder.remove(name)
 
 
-def _clear_place(directory: Path, identity: Identity, incarnation: int, timeout_seconds: float) -> None:
+def _clear_place(directory: Path, identity: Identity, incarnation: Incarnation, timeout_seconds: float) -> None:
     old = Segment.open(directory)
     if old is None:
         discard(directory)
@@ -417,7 +418,7 @@ def _clear_place(directory: Path, identity: Identity, incarnation: int, timeout_
         old.close()
 
 
-def _build(directory: Path, identity: Identity, incarnation: int, version: int) -> None:
+def _build(directory: Path, identity: Identity, incarnation: Incarnation, version: int) -> None:
     building = Path(tempfile.mkdtemp(prefix=f"{NEW}{directory.name}-", dir=directory.parent))
     try:
         meta = header.Meta.new(identity)
@@ -430,13 +431,13 @@ def _build(directory: Path, identity: Identity, incarnation: int, version: int) 
         raise
 
 
-def _report_name(batch: int) -> str:
+def _report_name(batch: Batch) -> str:
     return f"{_REPORT}{batch}."
 
 
-def _step_name(batch: int, step: int) -> str:
+def _step_name(batch: Batch, step: Step) -> str:
     return f"{_STEP}{batch}-{step}"
 
 
-def _output_name(batch: int, port: str) -> str:
+def _output_name(batch: Batch, port: str) -> str:
     return f"{_OUT}{batch}-{quote(port, safe='')}"

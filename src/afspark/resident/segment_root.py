@@ -21,6 +21,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from afspark.errors import AfsparkError, SegmentBusy, SegmentError
+from afspark.numbers import Incarnation
 from afspark.protocol.lifecycle import Absent, Present
 from afspark.resident.folders import DEAD, NEW, discard, locked_folder
 from afspark.resident.header import examine
@@ -47,7 +48,7 @@ class Survivor:
     worker: int
     workers: int
     fingerprint: str
-    incarnation: int
+    incarnation: Incarnation
     version: int
     marked: bool
     host: str

@@ -1,104 +1,77 @@
-"""What a commit record says: for each worker, which objects hold its durable state."""
+"""What a commit record says: the state of the whole query after a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
-from afspark.store.format import checksum_of
+from afspark.numbers import Batch
+from afspark.store.operator_record import OperatorRecord
 
-# Inside `ObjectRef` the word ``bytes`` is a field.
-Bytes = bytes
+Positions = Mapping[str, int]
+"""How far a lane has been taken: the number after the last item, by producer."""
 
-
-@dataclass(frozen=True)
-class ObjectRef:
-    """A backup object as a record names it: an object with another checksum or size is not that object."""
-
-    name: str
-    checksum: str
-    bytes: int
-    cells: int
-    full: bool
-
-    @classmethod
-    def of(cls, name: str, data: Bytes, *, cells: int, full: bool) -> ObjectRef:
-        """The reference to sealed ``data`` stored under ``name``."""
-        return cls(name, checksum_of(data), len(data), cells, full)
-
-    def to_json(self) -> list[Any]:
-        return [self.name, self.checksum, self.bytes, self.cells, self.full]
+LanePositions = Mapping[int, Positions]
+"""The positions of a pushed source, by lane."""
 
 
-@dataclass(frozen=True)
-class WorkerRecord:
-    """One worker at the end of a batch.
+class StreamEnd(StrEnum):
+    """How far the end of the stream has come."""
 
-    ``failures`` are the counted losses so far, ``completed`` the batches its incarnation has completed,
-    ``theta`` the threshold in force by state. ``chain`` is the durable state: at most one full image, at the
-    head, and the partial backups after it. ``previous`` is the chain the full image replaced, kept in case
-    that image turns out to be damaged.
-    """
-
-    worker: int
-    incarnation: int
-    failures: int
-    completed: int
-    host: str
-    theta: dict[str, float]
-    chain: tuple[ObjectRef, ...] = ()
-    previous: tuple[ObjectRef, ...] = ()
-    #: counted losses that still matter, as the runtime describes them
-    counted_failures: tuple[dict[str, Any], ...] = ()
-    #: items of its last batch that wait in no backup
-    waiting: int = 0
-
-    def references(self) -> Iterator[str]:
-        """Names of all objects this worker may need."""
-        return (ref.name for ref in (*self.chain, *self.previous))
-
-    def to_json(self) -> dict[str, Any]:
-        # vars() instead of asdict(): a record is written every batch, and asdict copies all it meets.
-        chains = {
-            "chain": [ref.to_json() for ref in self.chain],
-            "previous": [ref.to_json() for ref in self.previous],
-        }
-        return {**vars(self), **chains, "counted_failures": list(self.counted_failures)}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> WorkerRecord:
-        chains = {part: tuple(ObjectRef(*ref) for ref in value[part]) for part in ("chain", "previous")}
-        return cls(**{**value, **chains, "counted_failures": tuple(value["counted_failures"])})
+    OPEN = "open"
+    CLOSING = "closing"  # the batch was one of those that close the last windows
+    TOLD = "told"  # every operator was told that the stream has ended
 
 
 @dataclass(frozen=True)
 class CommitRecord:
-    """The state of the whole query after ``batch``, written once by the driver of ``epoch``.
+    """The state of the whole query after ``batch``, written once by the driver of ``epoch``."""
 
-    ``extra`` is the runtime's own and must be JSON; tuples in it come back as lists.
-    """
-
-    batch: int
+    batch: Batch
     epoch: str
-    operators: dict[str, tuple[WorkerRecord, ...]]
-    extra: dict[str, Any] = field(default_factory=dict)
+    operators: Mapping[str, OperatorRecord]
+    #: taken from all sources since the checkpoint was made
+    items: int = 0
+    bytes: int = 0
+    end: StreamEnd = StreamEnd.OPEN
+    #: how far the lanes of pushed sources have been taken, by source
+    lanes: Mapping[str, LanePositions] = field(default_factory=dict)
+    #: the newest objects of the loss ledger
+    ledger_heads: tuple[str, ...] = ()
 
     def references(self) -> frozenset[str]:
         """Names of all objects some worker may need."""
         return frozenset(
-            name for workers in self.operators.values() for worker in workers for name in worker.references()
+            name for operator in self.operators.values() for worker in operator.workers for name in worker.references()
         )
 
     def to_json(self) -> dict[str, Any]:
-        operators = {operator: [worker.to_json() for worker in workers] for operator, workers in self.operators.items()}
-        return {**vars(self), "operators": operators}
+        return {
+            "batch": self.batch,
+            "epoch": self.epoch,
+            "operators": {name: operator.to_json() for name, operator in self.operators.items()},
+            "items": self.items,
+            "bytes": self.bytes,
+            "end": self.end,
+            "lanes": {
+                source: [[lane, dict(positions)] for lane, positions in lanes.items()]
+                for source, lanes in self.lanes.items()
+            },
+            "ledger_heads": self.ledger_heads,
+        }
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> CommitRecord:
-        """The record `to_json` described; KeyError or TypeError for anything else."""
-        operators = {
-            operator: tuple(WorkerRecord.from_json(worker) for worker in workers)
-            for operator, workers in value["operators"].items()
-        }
-        return cls(value["batch"], value["epoch"], operators, value["extra"])
+    def from_json(cls, found: Mapping[str, Any]) -> CommitRecord:
+        """The record `to_json` described; KeyError, TypeError or ValueError for anything else."""
+        return cls(
+            batch=found["batch"],
+            epoch=found["epoch"],
+            operators={name: OperatorRecord.from_json(one) for name, one in found["operators"].items()},
+            items=found["items"],
+            bytes=found["bytes"],
+            end=StreamEnd(found["end"]),
+            lanes={source: dict(lanes) for source, lanes in found["lanes"].items()},
+            ledger_heads=tuple(found["ledger_heads"]),
+        )

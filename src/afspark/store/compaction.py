@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from afspark.errors import UsageError
-from afspark.store.commits import CommitRecord, ObjectRef
+from afspark.store.commits import CommitRecord
+from afspark.store.worker_record import ObjectRef
 
 Chain = tuple[ObjectRef, ...]
 

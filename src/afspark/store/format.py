@@ -5,7 +5,7 @@ bytes                 content
 ====================  =======================================================================
 8                     magic
 4 + 4 + 8             format version, length of the header, length of the whole object
-header                JSON: the caller's meta, and name, offset and length of each image
+header                JSON: the caller's meta, and of each image what it is of, its offset and length
 images                Arrow IPC streams of one record batch each, starting at multiples of 64
 16                    BLAKE2b-128 of everything before
 ====================  =======================================================================
@@ -20,15 +20,21 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from afspark.errors import CorruptObject, ForeignObject
+from afspark.store.images import ImageKey, key_from_json, key_to_json
 from afspark.store.jsontext import from_json, to_json
 
 MAGIC = b"afspark\n"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+
+OTHER_RELEASE = "Use that release, or start with a new checkpoint folder."
+"""The remedy for what another release has written."""
+
+Key = TypeVar("Key", bound=ImageKey)
 
 _PREFIX = struct.Struct("<8sIIQ")
 _DIGEST = 16
@@ -37,20 +43,20 @@ _ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Sealed:
-    """What an object holds. ``images`` are views of the object's bytes, by state name."""
+    """What an object holds. ``images`` are views of the object's bytes."""
 
     meta: dict[str, Any]
-    images: dict[str, pa.RecordBatch]
+    images: dict[ImageKey, pa.RecordBatch]
     checksum: str
 
 
-def seal(meta: dict[str, Any], images: Mapping[str, pa.RecordBatch]) -> bytes:
+def seal(meta: dict[str, Any], images: Mapping[Key, pa.RecordBatch]) -> bytes:
     """The bytes of an object. ``meta`` must be JSON; `UsageError` if not."""
-    streams = {name: _to_ipc(batch) for name, batch in images.items()}
+    streams = {key: _to_ipc(batch) for key, batch in images.items()}
     # Offsets count from the end of the header, whose own length depends on them.
     index, offset = [], 0
-    for name, stream in streams.items():
-        index.append([name, offset, stream.size])
+    for key, stream in streams.items():
+        index.append([key_to_json(key), offset, stream.size])
         offset = _aligned(offset + stream.size)
     header = to_json({"meta": meta, "images": index})
     start = _aligned(_PREFIX.size + len(header))
@@ -79,8 +85,8 @@ def unseal(data: bytes, name: str = "") -> Sealed:
         raise ForeignObject(f"Object {name} is not of afspark.", name=name, found=repr(magic), expected=repr(MAGIC))
     if version != FORMAT_VERSION:
         raise ForeignObject(
-            f"Object {name} has format version {version}, this release reads {FORMAT_VERSION}.",
-            remedy="Use the release that wrote it, or a new checkpoint folder.",
+            f"Object {name} was {written_by(version)}.",
+            remedy=OTHER_RELEASE,
             name=name,
             found=version,
             expected=FORMAT_VERSION,
@@ -89,12 +95,25 @@ def unseal(data: bytes, name: str = "") -> Sealed:
         header = from_json(bytes(body[_PREFIX.size : _PREFIX.size + header_length]))
         start = _aligned(_PREFIX.size + header_length)
         buffer = pa.py_buffer(data)
-        images = {state: _from_ipc(buffer.slice(start + offset, length)) for state, offset, length in header["images"]}
+        images = {
+            key_from_json(key): _from_ipc(buffer.slice(start + offset, length))
+            for key, offset, length in header["images"]
+        }
         if total != len(data):
             raise ValueError(f"{total} bytes expected")
         return Sealed(header["meta"], images, checksum_of(data))
     except (ValueError, KeyError, TypeError, IndexError, StopIteration, OSError, pa.ArrowException) as error:
         raise CorruptObject(f"Object {name} is damaged inside: {error}.", name=name) from error
+
+
+def written_by(version: int) -> str:
+    """Who wrote something of another format version, for errors.
+
+    >>> written_by(FORMAT_VERSION - 1)
+    'written by an earlier release (format 1, this release reads format 2)'
+    """
+    which = "an earlier" if version < FORMAT_VERSION else "a later"
+    return f"written by {which} release (format {version}, this release reads format {FORMAT_VERSION})"
 
 
 def checksum_of(data: bytes) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from afspark.errors import CheckpointError, CorruptObject, ForeignObject, ObjectMissing
 from afspark.store.base import Store
-from afspark.store.format import FORMAT_VERSION, seal, unseal
+from afspark.store.format import FORMAT_VERSION, OTHER_RELEASE, seal, unseal, written_by
 from afspark.store.naming import FOLDER, IDENTITY
 from afspark.store.outage import WaitingStore
 
@@ -97,13 +97,7 @@ def _readable(store: Store, data: bytes, fingerprint: str | None = None) -> Quer
     try:
         identity = QueryIdentity(**unseal(data, IDENTITY).meta["identity"])
     except ForeignObject as error:
-        raise CheckpointError(
-            f"The checkpoint {store.path} was written in another format ({error.found}).",
-            remedy="Use the release that wrote it, or a new checkpoint folder.",
-            path=store.path,
-            expected=error.expected,
-            found=error.found,
-        ) from error
+        raise _of_another_release(store, error.found) from error
     except (CorruptObject, KeyError, TypeError) as error:
         raise CheckpointError(
             f"The identity of the checkpoint {store.path} is damaged.",
@@ -113,11 +107,17 @@ def _readable(store: Store, data: bytes, fingerprint: str | None = None) -> Quer
             found=None,
         ) from error
     if identity.format_version != FORMAT_VERSION:
-        raise CheckpointError(
-            f"The checkpoint {store.path} is of format version {identity.format_version}.",
-            remedy="Use the release that wrote it, or a new checkpoint folder.",
-            path=store.path,
-            expected=FORMAT_VERSION,
-            found=identity.format_version,
-        )
+        raise _of_another_release(store, identity.format_version)
     return identity
+
+
+def _of_another_release(store: Store, found: Any) -> CheckpointError:
+    """``found`` is a format version, or what stands where an object of afspark begins."""
+    how = written_by(found) if isinstance(found, int) else "not written by afspark"
+    return CheckpointError(
+        f"The checkpoint {store.path} was {how}.",
+        remedy=OTHER_RELEASE,
+        path=store.path,
+        expected=FORMAT_VERSION,
+        found=found,
+    )

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
+from afspark.numbers import Batch
 from afspark.store.base import Store
 from afspark.store.format import seal
 from afspark.store.reading import Damage, read_sealed
 
 ITEM_LOSSES = "itemlosses"
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Items of a producer that were acknowledged and never came: numbers [first, end) of a lane."""
+
+    producer: str
+    first: int
+    end: int
+    #: between the last item before the gap and the first sign of it
+    seconds: float = 0.0
+
+    @property
+    def items(self) -> int:
+        return self.end - self.first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +37,7 @@ class ItemLoss:
     ``seconds`` passed between the last item before the gap and the first sign of it.
     """
 
-    batch: int
+    batch: Batch
     operator: str
     worker: int
     producer: str
@@ -44,9 +59,9 @@ class ItemLosses:
         #: what the last reading of `entries` passed over
         self.damaged: list[Damage] = []
 
-    def note(self, batch: int, operator: str, worker: int, gaps: Sequence[Mapping[str, Any]]) -> None:
+    def note(self, batch: Batch, operator: str, worker: int, gaps: Sequence[Gap]) -> None:
         """Makes the gaps that a worker has found in a batch durable."""
-        losses = [ItemLoss(batch=batch, operator=operator, worker=worker, **gap) for gap in gaps]
+        losses = [ItemLoss(batch=batch, operator=operator, worker=worker, **vars(gap)) for gap in gaps]
         meta = {"kind": "items", "losses": [asdict(loss) for loss in losses]}
         self._store.put(f"{ITEM_LOSSES}/{batch:012d}-{operator}-{worker:05d}", seal(meta, {}))
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from afspark.errors import UsageError
+from afspark.numbers import Batch, Incarnation, PaneNumber
 from afspark.store.base import Store
+from afspark.store.counted_failure import CountedFailure
 from afspark.store.format import seal
 from afspark.store.naming import LEDGER
 from afspark.store.reading import Damage, read_sealed
+
+if TYPE_CHECKING:
+    from afspark.policies import Thresholds
 
 LOG = logging.getLogger("afspark")
 
@@ -28,33 +33,69 @@ class Loss:
     given by the ledger; the token tells entries of two drivers apart that took the same number.
     """
 
-    batch: int
+    batch: Batch
     operator: str
     worker: int
-    incarnation: int
+    incarnation: Incarnation
     counted: bool
     cause: str
-    theta: dict[str, float]
+    theta: Mapping[str, float]
     failures: int
-    #: what a counted loss may have taken, as the runtime describes it
-    counted_failure: dict[str, Any] = field(default_factory=dict)
+    #: what a counted loss may have taken
+    counted_failure: CountedFailure | None = None
     #: waiting items that went with it
     items: int = 0
     at: float = field(default_factory=time.time)
-    details: dict[str, Any] = field(default_factory=dict)
+    #: what was in force for the worker, and why; None if the entry is about no state of a worker's
+    thresholds: Thresholds | None = None
     sequence: int = -1
     token: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **vars(self),
+            "theta": dict(self.theta),
+            "counted_failure": self.counted_failure.to_json() if self.counted_failure else None,
+            "thresholds": self.thresholds.to_json() if self.thresholds else None,
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Loss:
+        # Not before: receivers use the store as well, and need none of the kernels that come with policies.
+        from afspark.policies import Thresholds
+
+        failure, thresholds = found["counted_failure"], found["thresholds"]
+        return cls(
+            **{
+                **found,
+                "counted_failure": CountedFailure.from_json(failure) if failure else None,
+                "thresholds": Thresholds(**thresholds) if thresholds else None,
+            }
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recovery:
-    """How a loss was made good: ``seconds`` it took, cells restored, and objects found damaged on the way."""
+    """How a loss was made good: ``seconds`` it took, cells restored, and objects found damaged on the way.
+
+    ``panes`` are the first and the last that the lost state can have held, None where nobody knows.
+    """
 
     seconds: float
     restored_cells: int
     damaged: tuple[str, ...] = ()
     at: float = field(default_factory=time.time)
-    details: dict[str, Any] = field(default_factory=dict)
+    #: from the loss to the end of the recovery
+    gap_seconds: float = 0.0
+    host: str = ""
+    #: pushed items that were confirmed and that the restored state lacks
+    items_behind: int = 0
+    panes: tuple[PaneNumber | None, PaneNumber | None] = (None, None)
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Recovery:
+        lowest, highest = found["panes"]
+        return cls(**{**found, "damaged": tuple(found["damaged"]), "panes": (lowest, highest)})
 
     @property
     def covered(self) -> bool:
@@ -124,19 +165,11 @@ class Ledger:
         known = self._entries()
         sequence = max((number for number, _ in known), default=-1) + 1
         declared = replace(loss, sequence=sequence, token=secrets.token_hex(8))
-        self._put(f"{_folder(declared)}/loss", {"kind": "loss", "loss": asdict(declared)})
+        self._put(f"{_folder(declared)}/loss", {"kind": "loss", "loss": declared.to_json()})
         known[sequence, declared.token] = LedgerEntry(declared)
         return declared
 
-    def complete(
-        self,
-        sequence: int,
-        *,
-        recovery_seconds: float,
-        restored_cells: int,
-        damaged: Iterable[str] = (),
-        details: dict[str, Any] | None = None,
-    ) -> LedgerEntry:
+    def complete(self, sequence: int, recovery: Recovery) -> LedgerEntry:
         """Makes the end of a recovery durable. A second completion replaces the first.
 
         Where two drivers took the same number, the newest loss of that number is meant.
@@ -146,17 +179,11 @@ class Ledger:
         if not same:
             raise UsageError(f"No loss with number {sequence} was declared.", sequence=sequence)
         loss = max((entry.loss for entry in same), key=lambda one: one.at)
-        recovery = Recovery(
-            seconds=recovery_seconds,
-            restored_cells=restored_cells,
-            damaged=tuple(damaged),
-            details=details or {},
-        )
         meta = {
             "kind": "recovery",
             "sequence": loss.sequence,
             "token": loss.token,
-            "recovery": asdict(recovery),
+            "recovery": vars(recovery),
         }
         self._put(f"{_folder(loss)}/recovery-{secrets.token_hex(8)}", meta)
         entry = LedgerEntry(loss, recovery)
@@ -195,15 +222,14 @@ class Ledger:
                 continue
             try:
                 if found.meta["kind"] == "loss":
-                    loss = Loss(**found.meta["loss"])
+                    loss = Loss.from_json(found.meta["loss"])
                     losses[loss.sequence, loss.token] = loss
                 else:
                     key = (int(found.meta["sequence"]), str(found.meta["token"]))
-                    value = found.meta["recovery"]
-                    recovery = Recovery(**{**value, "damaged": tuple(value["damaged"])})
+                    recovery = Recovery.from_json(found.meta["recovery"])
                     if key not in recoveries or recoveries[key].at <= recovery.at:
                         recoveries[key] = recovery
-                self._after[name] = tuple(found.meta.get("after", ()))
+                self._after[name] = tuple(found.meta["after"])
             except (KeyError, TypeError, ValueError) as error:
                 self._damaged.append(Damage(name, "foreign", f"not understood: {error!r}"))
         return {key: LedgerEntry(loss, recoveries.get(key)) for key, loss in losses.items()}

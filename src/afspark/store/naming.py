@@ -8,7 +8,7 @@ name                                                      object
 ``epochs/<epoch>/start``                                  the history that the epoch continues
 ``epochs/<epoch>/records/<batch>-<attempt>``              commit records
 ``objects/<epoch>/<operator>/<worker>-<incarnation>-``    backups
-``<batch>-<attempt>``
+``<batch>-<number>-<attempt>``
 ``ledger/<sequence>-<token>/loss``, ``.../recovery-...``  the loss ledger
 ========================================================  ============================================
 """
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from afspark.errors import UsageError
+from afspark.numbers import Batch, Incarnation
 from afspark.store.claims import ClaimId
 
 EPOCHS = "epochs"
@@ -32,7 +33,7 @@ FOLDER = "afspark"
 """Where all of it is in a checkpoint that is Spark's as well."""
 
 _EPOCH_ENTRY = re.compile(r"epochs/([^/]+)/(?:driver|start|records/(\d{12,})-(\d{4,}))")
-_OBJECT = re.compile(r"objects/([^/]+)/([^/]+)/(\d{5,})-(\d{5,})-(\d{12,})-(\d{4,})")
+_OBJECT = re.compile(r"objects/([^/]+)/([^/]+)/(\d{5,})-(\d{5,})-(\d{12,})-(\d{4,})-(\d{4,})")
 
 
 class EpochId(ClaimId):
@@ -45,7 +46,7 @@ class EpochEntry:
 
     name: str
     epoch: EpochId
-    batch: int | None
+    batch: Batch | None
     attempt: int
 
     @classmethod
@@ -54,18 +55,22 @@ class EpochEntry:
         epoch = EpochId.parse(match[1]) if match else None
         if match is None or epoch is None:
             return None
-        return cls(name, epoch, None if match[2] is None else int(match[2]), int(match[3] or 0))
+        return cls(name, epoch, None if match[2] is None else Batch(int(match[2])), int(match[3] or 0))
 
 
 @dataclass(frozen=True)
 class ObjectOrigin:
-    """Who wrote a backup object."""
+    """Who wrote a backup object, and which of the incarnation's in that batch it is: its ``number``.
+
+    It is in the name, because whoever finds the object damaged must know it as well.
+    """
 
     epoch: str
     operator: str
     worker: int
-    incarnation: int
-    batch: int
+    incarnation: Incarnation
+    batch: Batch
+    number: int
     attempt: int
 
 
@@ -77,26 +82,28 @@ def start_name(epoch: str) -> str:
     return f"{EPOCHS}/{epoch}/start"
 
 
-def record_name(epoch: str, batch: int, attempt: int) -> str:
+def record_name(epoch: str, batch: Batch, attempt: int) -> str:
     return f"{EPOCHS}/{epoch}/records/{batch:012d}-{attempt:04d}"
 
 
-def object_name(epoch: str, operator: str, worker: int, incarnation: int, batch: int, attempt: int) -> str:
+def object_name(
+    epoch: str, operator: str, worker: int, incarnation: Incarnation, batch: Batch, attempt: int, number: int = 0
+) -> str:
     """The name of a worker's backup of one batch.
 
     Different arguments give different names. As epoch, incarnation and task attempt are among them, a driver
     or task that is still alive after it was replaced never overwrites an object some record names.
 
     >>> object_name("00000001-0123456789abcdef", "count", 3, 0, 12, 0)
-    'objects/00000001-0123456789abcdef/count/00003-00000-000000000012-0000'
+    'objects/00000001-0123456789abcdef/count/00003-00000-000000000012-0000-0000'
     """
     if EpochId.parse(epoch) is None:
         raise UsageError(f"{epoch!r} is not the name of an epoch.", epoch=epoch)
-    if not operator or min(worker, incarnation, batch, attempt) < 0:
+    if not operator or min(worker, incarnation, batch, attempt, number) < 0:
         raise UsageError("An object's origin needs an operator and numbers >= 0.", operator=operator, worker=worker)
     # quote() keeps dots, and a part made of dots alone would name another folder.
     folder = quote(operator, safe="").replace(".", "%2E")
-    return f"{OBJECTS}/{epoch}/{folder}/{worker:05d}-{incarnation:05d}-{batch:012d}-{attempt:04d}"
+    return f"{OBJECTS}/{epoch}/{folder}/{worker:05d}-{incarnation:05d}-{batch:012d}-{number:04d}-{attempt:04d}"
 
 
 def parse_object_name(name: str) -> ObjectOrigin | None:
@@ -104,4 +111,5 @@ def parse_object_name(name: str) -> ObjectOrigin | None:
     match = _OBJECT.fullmatch(name)
     if match is None or EpochId.parse(match[1]) is None:
         return None
-    return ObjectOrigin(match[1], unquote(match[2]), int(match[3]), int(match[4]), int(match[5]), int(match[6]))
+    worker, incarnation, batch, number, attempt = map(int, match.groups()[2:])
+    return ObjectOrigin(match[1], unquote(match[2]), worker, Incarnation(incarnation), Batch(batch), number, attempt)

@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from afspark.numbers import Batch, Incarnation
 from afspark.store.base import Store
 from afspark.store.format import seal
 from afspark.store.reading import Damage, read_sealed
@@ -83,7 +84,7 @@ class BadItem:
     where it was read, and ``number`` which row of that it is. ``kind`` is the class of ``error``, or "null key".
     """
 
-    batch: int
+    batch: Batch
     operator: str
     worker: int
     source: str
@@ -120,7 +121,7 @@ class Quarantine:
         self._store.put(name, data)
         return max(len(data), LEAST_BYTES)
 
-    def note(self, batch: int, left_out: Sequence[tuple[str, int, BadBatch]]) -> None:
+    def note(self, batch: Batch, left_out: Sequence[tuple[str, int, BadBatch]]) -> None:
         """Makes durable what a batch has left out, by operator and worker; replaces what was noted of it before."""
         name = f"{_INDEX}/{batch:012d}"
         entries = [
@@ -131,7 +132,7 @@ class Quarantine:
         else:
             self._store.delete([name])
 
-    def tidy(self, batch: int) -> list[str]:
+    def tidy(self, batch: Batch) -> list[str]:
         """Deletes rows of batches up to ``batch`` that no index names; returns their names. For start-up."""
         present = [name for name in self._store.list(_ROWS) if _batch_of(name) <= batch]
         if not present:
@@ -154,7 +155,7 @@ class Quarantine:
         found = read_sealed(self._store, [entry["name"] for _, entry in wanted])
         self.damaged += [sealed for sealed in found if isinstance(sealed, Damage)]
         return [
-            BadItem(batch=batch, operator=entry["operator"], worker=entry["worker"], **row)
+            BadItem(batch=Batch(batch), operator=entry["operator"], worker=entry["worker"], **row)
             for (batch, entry), sealed in zip(wanted, found, strict=True)
             if not isinstance(sealed, Damage)
             for image in sealed.images.values()
@@ -167,7 +168,7 @@ class Quarantine:
         return [(one.meta["batch"], one.meta["entries"]) for one in found if not isinstance(one, Damage)]
 
 
-def rows_name(batch: int, operator: str, worker: int, epoch: str, incarnation: int, number: int) -> str:
+def rows_name(batch: Batch, operator: str, worker: int, epoch: str, incarnation: Incarnation, number: int) -> str:
     """The name of the rows that a worker leaves out of a batch, the ``number``-th of its objects there.
 
     As epoch and incarnation are part of it, a task that was replaced overwrites nothing that an index names.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from afspark.errors import UsageError
 from afspark.store.base import Store
-from afspark.store.commits import CommitRecord, ObjectRef, WorkerRecord
+from afspark.store.commits import CommitRecord
 from afspark.store.compaction import garbage
 from afspark.store.drivers import Driver, Notice, another_driver
 from afspark.store.epochs import epoch_claims, read_history, seal_record, seal_start
@@ -18,8 +18,6 @@ from afspark.store.naming import (
     start_name,
 )
 from afspark.store.reading import Damage
-
-__all__ = ["CommitRecord", "ObjectRef", "RecordLog", "WorkerRecord"]
 
 
 class RecordLog:
@@ -170,7 +168,8 @@ class RecordLog:
         if epoch < self._opened():
             return True
         newest = self.newest()
-        workers = newest.operators.get(origin.operator, ()) if newest else ()
+        operator = newest.operators.get(origin.operator) if newest else None
+        workers = operator.workers if operator else ()
         return any(one.worker == origin.worker and origin.incarnation < one.incarnation for one in workers)
 
     def _opened(self) -> EpochId:

@@ -9,20 +9,22 @@ from typing import Any
 import pyarrow as pa
 
 from afspark.store.base import Store
-from afspark.store.commits import ObjectRef
 from afspark.store.format import Sealed
+from afspark.store.images import ImageKey
 from afspark.store.reading import Damage, read_sealed
+from afspark.store.worker_record import ObjectRef
 
 
 @dataclass(frozen=True)
 class LoadedChain:
     """A worker's durable state.
 
-    ``images``: per state the record batches to apply in order, the last write winning. ``metas``: the meta of
-    each used object. ``damaged``: what was passed over; empty if the state is the one the record names.
+    ``images``: of each state the record batches to apply in order, the last write winning; and waiting feedback.
+    ``metas``: the meta of each used object.
+    ``damaged``: what was passed over; empty if the state is the one the record names.
     """
 
-    images: dict[str, list[pa.RecordBatch]]
+    images: dict[ImageKey, list[pa.RecordBatch]]
     metas: tuple[dict[str, Any], ...]
     used: tuple[ObjectRef, ...]
     damaged: tuple[Damage, ...]
@@ -48,14 +50,14 @@ def load_chain(store: Store, chain: Sequence[ObjectRef], previous: Sequence[Obje
 
 
 def _sound_prefix(store: Store, chain: Sequence[ObjectRef]) -> LoadedChain:
-    images: dict[str, list[pa.RecordBatch]] = {}
+    images: dict[ImageKey, list[pa.RecordBatch]] = {}
     metas: list[dict[str, Any]] = []
     for ref, found in zip(chain, read_sealed(store, [ref.name for ref in chain]), strict=True):
         checked = _is_what_was_named(found, ref)
         if isinstance(checked, Damage):
             return LoadedChain(images, tuple(metas), tuple(chain[: len(metas)]), (checked,))
-        for state, batch in checked.images.items():
-            images.setdefault(state, []).append(batch)
+        for key, batch in checked.images.items():
+            images.setdefault(key, []).append(batch)
         metas.append(checked.meta)
     return LoadedChain(images, tuple(metas), tuple(chain), ())
 

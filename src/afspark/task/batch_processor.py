@@ -14,14 +14,15 @@ from typing import Any
 import pyarrow as pa
 
 from afspark.model.operator import Operator, WorkerContext
+from afspark.model.state_label import Pane
 from afspark.model.states import HashTableState
 from afspark.model.windows import Decaying, PaneReport, Part, Punctuation, Sliding, Split, late, split
+from afspark.numbers import PaneNumber
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.parcels import Packet, pack_packets, pack_parts
 from afspark.protocol.ports import ALL, WINDOWS, feedback_for
 from afspark.protocol.punctuation_plan import Step
 from afspark.protocol.requests import TaskRequest
-from afspark.protocol.state_labels import Pane
 from afspark.task.feed import Feed, Sign
 from afspark.task.outbox import CollectingOutbox, Output
 from afspark.task.pane_states import PaneStates, merged
@@ -155,7 +156,7 @@ class BatchProcessor:
             # One pane at a time, so that an operator can keep what belongs to it in attributes.
             self._end_open()
             self._begun[pane] = self._view(pane)
-            self.context.missing = self.request.pane_missing.get(pane or 0, self.request.missing)
+            self.context.missing = self.request.pane_missing.get(pane or PaneNumber(0), self.request.missing)
             self.operator.begin(self._begun[pane], self.context)
         return self._begun[pane]
 
@@ -185,7 +186,7 @@ class BatchProcessor:
         if not panes:
             self.outbox.put(act(merged(self.specs, ())))
 
-    def _is_closed(self, pane: int) -> bool:
+    def _is_closed(self, pane: PaneNumber) -> bool:
         first = self.batch_time.window_progress.first_open
         return first is not None and pane < first
 
@@ -218,7 +219,7 @@ class BatchProcessor:
         """The states of the window that ends with pane ``window``."""
         if isinstance(self.window, Decaying):
             # The state holds the items of later ticks as well; in units of an earlier one they would weigh more than 1.
-            return self._view(max({window, *self.batch_time.exposed}))
+            return self._view(PaneNumber(max({window, *self.batch_time.exposed})))
         first = window - self.window.panes + 1 if isinstance(self.window, Sliding) else window
         present = [self.panes.of(pane) for pane in self.panes if pane is not None and first <= pane <= window]
         if isinstance(self.window, Sliding) or not present:

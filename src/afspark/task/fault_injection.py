@@ -8,13 +8,14 @@ import signal
 from pathlib import Path
 from typing import NoReturn
 
+from afspark.numbers import Batch
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan
 from afspark.resident.spark_host import executor_pid
 
 _MARKERS = ".strikes-"
 
 
-def inject_failure(plan: FaultPlan, batch: int, phase: FaultPhase, segment: Path) -> None:
+def inject_failure(plan: FaultPlan, batch: Batch, phase: FaultPhase, segment: Path) -> None:
     """Destroys ``segment`` and kills the process behind it if the plan says so and it was not done before."""
     if not plan.failures or not plan.fails_at(batch, phase):
         return

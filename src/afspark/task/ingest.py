@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from afspark.model.operator import Combiner, Transform
 from afspark.model.windows import Window, split
+from afspark.numbers import PaneNumber
 from afspark.protocol.parcels import Packet
 from afspark.sources import Chunk, Source
 from afspark.task.bad_item_search import RawItems
@@ -110,7 +111,7 @@ class Ingest:
                 self.items += packet.items.num_rows
                 yield packet
             return
-        combiners: dict[tuple[int, int | None], Combiner] = {}
+        combiners: dict[tuple[int, PaneNumber | None], Combiner] = {}
         for packet in self._transformed():
             for part in self._placed(packet):
                 at = (part.step, part.pane)

@@ -17,7 +17,8 @@ from afspark.errors import BackupLost
 from afspark.push.receiver.session_listing import is_receiver_start
 from afspark.push.wire.messages import PunctuationMark as Mark
 from afspark.push.wire.worker_messages import NO_BACKUP, Attached, BackupNumber
-from afspark.task.step_progress import Gap, Positions, StepProgress
+from afspark.store.itemlosses import Gap
+from afspark.task.step_progress import Positions, StepProgress
 
 #: How long a worker waits for items before it looks at the clock again.
 WAIT_SECONDS = 0.05

@@ -1,7 +1,7 @@
 """The states of one worker: a single set, or one set for every open pane of a window.
 
-States of a pane are named ``state@pane``, in memory as in backups, so that a pane comes and goes without touching
-the others: a closed one is dropped with its columns once the batch that closed it is committed.
+The states of a pane have columns of their own, so that a pane comes and goes without touching the others: a closed
+one is dropped with its columns once the batch that closed it is committed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
+from afspark.model.state_label import Pane, StateLabel
 from afspark.model.states import Columns, HeapColumns, State, StateSpec
 from afspark.model.windows import Decayed, Decaying, Fading
-from afspark.protocol.state_labels import Pane, label, parse_label
+from afspark.numbers import PaneNumber
+from afspark.store.images import ImageKey
 
 States = dict[str, State]
 
@@ -26,7 +28,7 @@ class PaneStates:
         specs: Mapping[str, StateSpec],
         *,
         paned: bool,
-        first: int | None = None,
+        first: PaneNumber | None = None,
         decaying: Decaying | None = None,
     ) -> None:
         self._columns, self._specs = columns, specs
@@ -74,9 +76,9 @@ class PaneStates:
         """How far each state is from what is durable of it; decaying ones in units of a tick."""
         if self.fading is not None:
             return {name: state.drift() for name, state in self.at(tick).items()}
-        return {label(name, pane): state.drift() for name, pane, state in self.named()}
+        return {StateLabel(name, pane).text(): state.drift() for name, pane, state in self.named()}
 
-    def drop_below(self, first: int) -> None:
+    def drop_below(self, first: PaneNumber) -> None:
         """Forgets panes that no open window needs. By their columns: a process may have died while it did so."""
         known = [pane for pane in self._sets if pane is not None and pane < first]
         if not known and self._sets:
@@ -113,17 +115,18 @@ class PaneStates:
     def end(self) -> None:
         self._in_transaction = False
 
-    def restore(self, images: Mapping[str, Iterable[pa.RecordBatch]], needed_from: int | None) -> int:
+    def restore(self, images: Mapping[ImageKey, Iterable[pa.RecordBatch]], needed_from: PaneNumber | None) -> int:
         """Loads backups onto fresh states; returns the number of cells. Panes that are not needed are left out."""
         cells = 0
-        images = {name: found for name, found in images.items() if name.partition("@")[0] in self._specs}
+        of_states = {
+            key: found for key, found in images.items() if isinstance(key, StateLabel) and key.state in self._specs
+        }
         if self.fading is not None:
-            images = self.fading.restore(images)
-        for name, found in images.items():
-            state, pane = parse_label(name)
-            if pane is not None and needed_from is not None and pane < needed_from:
+            of_states = dict(self.fading.restore(of_states))
+        for label, found in of_states.items():
+            if label.pane is not None and needed_from is not None and label.pane < needed_from:
                 continue
-            target = self.of(pane)[state]
+            target = self.of(label.pane)[label.state]
             target.restore(found)
             cells += target.size
         return cells
@@ -133,7 +136,7 @@ class PaneStates:
         return image if self.fading is None else self.fading.stamped(image)
 
     def _open(self, pane: Pane) -> States:
-        return {name: spec.open(self._columns, label(name, pane)) for name, spec in self._specs.items()}
+        return {name: spec.open(self._columns, StateLabel(name, pane).text()) for name, spec in self._specs.items()}
 
 
 def merged(specs: Mapping[str, StateSpec], sets: Iterable[Mapping[str, State]]) -> States:
@@ -148,7 +151,7 @@ def merged(specs: Mapping[str, StateSpec], sets: Iterable[Mapping[str, State]]) 
     return made
 
 
-def _panes(columns: Columns) -> dict[str, int]:
+def _panes(columns: Columns) -> dict[str, PaneNumber]:
     """The columns that belong to panes: ``counts@17.value`` is of pane 17."""
-    found = {name: parse_label(name.partition(".")[0])[1] for name in columns.names()}
-    return {name: pane for name, pane in found.items() if pane is not None}
+    found = {name: StateLabel.of_column(name) for name in columns.names()}
+    return {name: label.pane for name, label in found.items() if label is not None and label.pane is not None}

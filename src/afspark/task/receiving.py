@@ -6,18 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 
 from afspark.errors import SegmentError
+from afspark.protocol.lane_ticket import LaneTicket
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.parcels import Packet, Parcel
 from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.sources import Chunk, Pushed
 from afspark.task.feed import Feed
 from afspark.task.ingest import ChunkPackets, Ingest
 from afspark.task.intake import Intake
 from afspark.task.lane_feed import LaneFeed
 from afspark.task.remote_lane import RemoteLane, open_lane
 from afspark.task.sending import bytes_of
-from afspark.task.stage_inputs import SourceInput, UserCode
+from afspark.task.stage_inputs import DirectInput, LaneInput, SourceInput, UserCode
 from afspark.task.worker import serve
 
 
@@ -25,7 +25,7 @@ def receive(
     config: OperatorConfig,
     work: UserCode,
     requests: Sequence[TaskRequest],
-    direct: Sequence[SourceInput],
+    direct: Sequence[DirectInput],
     mail: Iterator[tuple[int, list[Parcel]]],
 ) -> Iterator[TaskReport]:
     for worker, inbox in mail:
@@ -37,20 +37,13 @@ def receive(
             continue
         request = requests[worker]
         # Spark's first batch, and one that another source has asked for, may have no tick of this source.
-        pushed = next(
-            (
-                (stage_input, chunk)
-                for stage_input in direct
-                if isinstance(stage_input.source, Pushed)
-                for chunk in stage_input.shares[worker]
-            ),
-            None,
-        )
-        if pushed is not None:
-            stage_input, chunk = pushed
-            with closing(open_lane(request, chunk)) as lane:
-                yield serve(config, request, work.operator, _lane_feed(work, request, stage_input, lane, chunk, inbox))
+        lanes = [one for one in direct if isinstance(one, LaneInput) and worker in one.tickets]
+        if lanes:
+            ticket = lanes[0].tickets[worker]
+            with closing(open_lane(request, ticket)) as lane:
+                yield serve(config, request, work.operator, _lane_feed(work, request, lanes[0], lane, ticket, inbox))
             continue
+        files = [one for one in direct if isinstance(one, SourceInput)]
         own = [
             (
                 stage_input.name,
@@ -60,24 +53,24 @@ def receive(
                     request.batch_time.now,
                 ),
             )
-            for stage_input in direct
+            for stage_input in files
         ]
-        size = sum(bytes_of(stage_input.shares[worker]) for stage_input in direct)
+        size = sum(bytes_of(stage_input.shares[worker]) for stage_input in files)
         yield serve(config, request, work.operator, Feed(own, inbox, size=size))
 
 
 def _lane_feed(
     work: UserCode,
     request: TaskRequest,
-    stage_input: SourceInput,
+    stage_input: LaneInput,
     lane: RemoteLane,
-    chunk: Chunk,
+    ticket: LaneTicket,
     inbox: Sequence[Parcel],
 ) -> LaneFeed:
     """The lane of a worker, for the length of a tick."""
-    intake = Intake(lane, seconds=chunk["seconds"])
+    intake = Intake(lane, seconds=ticket.seconds)
 
     def ingest(packets: Iterable[Packet]) -> Ingest:
         return work.ingest(packets, stage_input.transforms, request.batch_time.now)
 
-    return LaneFeed(stage_input.name, intake, ingest, start=chunk["positions"], inbox=inbox)
+    return LaneFeed(stage_input.name, intake, ingest, start=ticket.positions, inbox=inbox)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from afspark.errors import SegmentError
+from afspark.protocol.lane_ticket import LaneTicket
 from afspark.protocol.requests import TaskRequest
 from afspark.push.consumer.lane_client import LaneClient, Pulled
 from afspark.push.wire.messages import Allowance
 from afspark.push.wire.push_errors import NotAReceiver, ReceiverStopped, ReceiverUnreachable, Superseded
 from afspark.push.wire.worker_messages import Attached, BackupNumber, Confirmed
-from afspark.sources import Chunk
 from afspark.task.intake import LaneAway
 
 T = TypeVar("T")
@@ -59,14 +59,14 @@ class RemoteLane:
             raise LaneAway from error
 
 
-def open_lane(request: TaskRequest, chunk: Chunk) -> RemoteLane:
-    """The lane of a chunk that `Reception.claim` has made complete, for this process alone."""
+def open_lane(request: TaskRequest, ticket: LaneTicket) -> RemoteLane:
+    """The lane of a ticket, for this process alone."""
     client = LaneClient(
-        chunk["address"],
-        chunk["lane"],
+        ticket.address,
+        ticket.lane,
         incarnation=request.incarnation,
         fence=request.fence,
         owner=secrets.token_hex(8),
-        access=chunk["access"],
+        access=ticket.access,
     )
-    return RemoteLane(client, Allowance.from_json(chunk["allow"]))
+    return RemoteLane(client, ticket.allow)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
 from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Window
+from afspark.numbers import Batch
+from afspark.protocol.lane_ticket import LaneTicket
 from afspark.protocol.parcels import Packet, Parcel
 from afspark.protocol.ports import ALL, feedback_for, items_for
 from afspark.resident.residents import Residents
@@ -43,12 +45,21 @@ class SourceInput:
 
 
 @dataclass(frozen=True)
+class LaneInput:
+    """Lanes of a pushed source, by worker. A batch that no tick of the source belongs to has none."""
+
+    name: str
+    transforms: tuple[Transform, ...]
+    tickets: Mapping[int, LaneTicket]
+
+
+@dataclass(frozen=True)
 class OutputInput:
     """What the workers of another operator keep for this one: items of this batch, or feedback of the last."""
 
     residents: Residents
     homes: tuple[str, ...]
-    batch: int
+    batch: Batch
     receiver: str
     transforms: tuple[Transform, ...] = ()
     feedback: bool = False
@@ -71,7 +82,10 @@ class FrameInput:
     transforms: tuple[Transform, ...]
 
 
-StageInput = SourceInput | OutputInput | FrameInput
+DirectInput = SourceInput | LaneInput
+"""What a worker can read itself."""
+
+StageInput = DirectInput | OutputInput | FrameInput
 
 
 Addressed = tuple[int, Parcel]

@@ -11,33 +11,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from afspark.model.windows import PaneReport
 from afspark.push.wire.worker_messages import NO_BACKUP, BackupNumber
 from afspark.store import ObjectRef
+from afspark.store.itemlosses import Gap
 from afspark.store.quarantine import BadBatch
 
 Positions = Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Gap:
-    """Items of a producer that were acknowledged and never came: numbers [first, end) of a lane."""
-
-    producer: str
-    first: int
-    end: int
-    #: between the last item before the gap and the first sign of it
-    seconds: float = 0.0
-
-    @property
-    def items(self) -> int:
-        return self.end - self.first
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,34 +43,39 @@ class StepProgress:
     #: what was left out
     bad: tuple[BadBatch, ...] = ()
 
-    def to_text(self) -> str:
-        return json.dumps(
-            {
-                "positions": dict(self.positions),
-                "items": self.items,
-                "bytes": self.bytes,
-                "gaps": [gap.to_json() for gap in self.gaps],
-                "backups": [ref.to_json() for ref in self.backups],
-                "writing": self.writing,
-                "panes": self.panes.to_json() if self.panes else None,
-                "newest": self.newest,
-                "damaged": self.damaged,
-                "bad": [bad.to_json() for bad in self.bad],
-            }
-        )
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "positions": dict(self.positions),
+            "items": self.items,
+            "bytes": self.bytes,
+            "gaps": [vars(gap) for gap in self.gaps],
+            "backups": [ref.to_json() for ref in self.backups],
+            "writing": self.writing,
+            "panes": self.panes.to_json() if self.panes else None,
+            "newest": self.newest,
+            "damaged": self.damaged,
+            "bad": [bad.to_json() for bad in self.bad],
+        }
 
     @classmethod
-    def from_text(cls, text: str) -> StepProgress:
-        found = json.loads(text)
+    def from_json(cls, found: Mapping[str, Any]) -> StepProgress:
         return cls(
             positions=found["positions"],
             items=found["items"],
             bytes=found["bytes"],
             gaps=tuple(Gap(**gap) for gap in found["gaps"]),
             backups=tuple(ObjectRef(*ref) for ref in found["backups"]),
-            writing=found.get("writing", False),
+            writing=found["writing"],
             panes=PaneReport.from_json(found["panes"]) if found["panes"] else None,
-            newest=BackupNumber(*found.get("newest", NO_BACKUP)),
-            damaged=tuple(found.get("damaged", ())),
-            bad=tuple(BadBatch.from_json(bad) for bad in found.get("bad", ())),
+            newest=BackupNumber(*found["newest"]),
+            damaged=tuple(found["damaged"]),
+            bad=tuple(BadBatch.from_json(bad) for bad in found["bad"]),
         )
+
+    def to_text(self) -> str:
+        """The note that is kept beside the state."""
+        return json.dumps(self.to_json())
+
+    @classmethod
+    def from_text(cls, text: str) -> StepProgress:
+        return cls.from_json(json.loads(text))

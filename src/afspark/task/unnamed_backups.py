@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from afspark.model.windows import Window
+from afspark.numbers import Incarnation
 from afspark.protocol.losses import LossEvidence
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.requests import TaskRequest
 from afspark.push.wire.worker_messages import NO_BACKUP, BackupNumber
-from afspark.store import Damage, ObjectRef, Sealed
+from afspark.store import Damage, ObjectRef
 from afspark.store.naming import OBJECTS, parse_object_name
 from afspark.store.reading import read_sealed
+from afspark.task.backup_header import BackupHeader
 from afspark.task.step_progress import StepProgress
-
-#: Names of one backup's attempts.
-_ATTEMPTS = 10**6
-
-
-#: Where a backup's meta holds the passage it was made in.
-PROGRESS = "passage"
-
-
-#: … and the thresholds that it was made under
-THETA = "theta"
 
 
 @dataclass(frozen=True)
@@ -44,11 +34,6 @@ class UnnamedBackups:
         )
 
 
-def attempt_of(number: int) -> int:
-    """The last part of a backup's name: no other one has it, and it tells the ``number`` if the backup is damaged."""
-    return number * _ATTEMPTS + secrets.randbelow(_ATTEMPTS)
-
-
 def _rotten(damaged: Sequence[str], newest: BackupNumber) -> tuple[str, ...]:
     """Those after the ``newest`` sound one that had to be durable, because their writer has begun another one since.
 
@@ -56,9 +41,9 @@ def _rotten(damaged: Sequence[str], newest: BackupNumber) -> tuple[str, ...]:
     """
     origins = {name: parse_object_name(name) for name in damaged}
     after = sorted(
-        (origin.incarnation, origin.attempt // _ATTEMPTS, name)
+        (origin.incarnation, origin.number, name)
         for name, origin in origins.items()
-        if origin is not None and (origin.incarnation, origin.attempt // _ATTEMPTS) > newest[1:]
+        if origin is not None and (origin.incarnation, origin.number) > newest[1:]
     )
     if not after:
         return ()
@@ -77,20 +62,19 @@ def find_unnamed(config: OperatorConfig, request: TaskRequest) -> UnnamedBackups
     names = [name for name in store.list(OBJECTS) if _is_step_of(name, config, request)]
     found = list(zip(names, read_sealed(store, names), strict=True))
     damaged = tuple(name for name, sealed in found if isinstance(sealed, Damage))
-    steps = [(name, sealed) for name, sealed in found if not isinstance(sealed, Damage) and PROGRESS in sealed.meta]
+    headers = [(name, BackupHeader.from_json(one.meta)) for name, one in found if not isinstance(one, Damage)]
+    steps = [(name, header, header.progress) for name, header in headers if header.progress is not None]
     if not steps:
         return UnnamedBackups(StepProgress(damaged=damaged) if damaged else None, rotten=_rotten(damaged, NO_BACKUP))
-    newest: dict[int, tuple[StepProgress, str, Sealed]] = {}
-    for name, sealed in steps:
-        progress = StepProgress.from_text(sealed.meta[PROGRESS])
-        writer = progress.newest.incarnation
-        if writer not in newest or progress.newest > newest[writer][0].newest:
-            newest[writer] = progress, name, sealed
-    progress, name, sealed = newest[max(newest)]
-    own = ObjectRef.of(name, store.get(name), cells=sealed.meta["cells"], full=sealed.meta["full"])
+    newest: dict[Incarnation, tuple[str, BackupHeader, StepProgress]] = {}
+    for name, header, progress in steps:
+        writer = Incarnation(progress.newest.incarnation)
+        if writer not in newest or progress.newest > newest[writer][2].newest:
+            newest[writer] = name, header, progress
+    name, header, progress = newest[max(newest)]
+    own = ObjectRef.of(name, store.get(name), cells=header.cells, full=header.full)
     traces = tuple(
-        LossEvidence(writer, last.panes, backup.meta.get(THETA, {}))
-        for writer, (last, _, backup) in sorted(newest.items())
+        LossEvidence(writer, last.panes, backup.theta) for writer, (_, backup, last) in sorted(newest.items())
     )
     restored = replace(progress, backups=(*progress.backups, own), damaged=damaged)
     return UnnamedBackups(restored, traces, _rotten(damaged, progress.newest))

@@ -6,19 +6,15 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from afspark.numbers import Batch
 from afspark.protocol.parcels import Packet
 from afspark.protocol.ports import feedback_for
+from afspark.store.images import FeedbackPart, ImageKey
 
 
-def waiting_feedback(images: Mapping[str, Sequence[pa.RecordBatch]], batch: int) -> dict[str, list[Packet]]:
+def waiting_feedback(images: Mapping[ImageKey, Sequence[pa.RecordBatch]], batch: Batch) -> dict[str, list[Packet]]:
     """The feedback of ``batch`` that a backup holds, by port, in the order it was sent."""
-    found: list[tuple[str, int, pa.RecordBatch]] = []
-    for name, sent in images.items():
-        if name.startswith(feedback_for("")):
-            port, sender, number = name.rsplit("@", 2)
-            if int(sender) == batch:
-                found += [(port, int(number), one) for one in sent]
     ports: dict[str, list[Packet]] = {}
-    for port, _, items in sorted(found, key=lambda entry: entry[:2]):
-        ports.setdefault(port, []).append(Packet(items))
+    for part in sorted(key for key in images if isinstance(key, FeedbackPart) and key.batch == batch):
+        ports.setdefault(feedback_for(part.to), []).extend(map(Packet, images[part]))
     return ports

@@ -8,32 +8,35 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
 
 from afspark.errors import NoSpace, SegmentError
 from afspark.model.operator import Operator
+from afspark.model.state_label import Pane, StateLabel
 from afspark.model.windows import Decaying, PaneReport
+from afspark.numbers import Batch
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.lifecycle import MOST_STEPS, Action, Identity, Wanted, decide
 from afspark.protocol.losses import LossEvidence
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.parcels import Packet, digest_of, pack_packets, pack_schema
-from afspark.protocol.ports import ROWS, WINDOWS, feedback_for
-from afspark.protocol.reports import Status, TaskReport
+from afspark.protocol.ports import ROWS, WINDOWS
+from afspark.protocol.reports import Restored, Status, TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.protocol.state_labels import label
 from afspark.push.wire.worker_messages import BackupNumber
 from afspark.resident import SegmentAddress, SegmentRoot
 from afspark.resident.spark_host import spark_host
 from afspark.resident.storage import StateAddress, StateStorage
 from afspark.store import ObjectRef, extend, load_chain, object_name, seal
+from afspark.store.images import FeedbackPart, ImageKey
+from afspark.task.backup_header import BackupHeader
 from afspark.task.backup_writes import BackupWrites
 from afspark.task.bad_item_search import as_failure
 from afspark.task.batch_processor import BatchProcessor
@@ -46,7 +49,7 @@ from afspark.task.pane_states import PaneStates
 from afspark.task.quarantined import take_items
 from afspark.task.step_progress import StepProgress
 from afspark.task.stopwatch import Stopwatch
-from afspark.task.unnamed_backups import PROGRESS, THETA, attempt_of, find_unnamed
+from afspark.task.unnamed_backups import find_unnamed
 from afspark.task.waiting_feedback import waiting_feedback
 
 LOCK_SECONDS = 10.0
@@ -127,7 +130,7 @@ class _Task:
         self.wanted = Wanted(self.identity, request.incarnation, request.batch, request.hint, request.fence)
         self.clock = Stopwatch({})
         self.damaged: tuple[str, ...] = ()
-        self.restored_cells = 0
+        self.restored: Restored | None = None
         self.writes = BackupWrites(config.store)
         self.stepped = config.in_steps(request.punctuation_plan)
         self.progress = StepProgress()
@@ -184,7 +187,7 @@ class _Task:
             detail=detail,
             seconds=self.clock.seconds,
             damaged=self.damaged,
-            restored_cells=self.restored_cells,
+            restored=self.restored,
         )
 
     def _build(self, *, recover: bool) -> None:
@@ -196,7 +199,8 @@ class _Task:
             home.raise_fence(self.wanted.fence)
             # A driver that died in the first batch has left no record, but perhaps backups of its steps.
             if recover or self.stepped:
-                self._restore(home)
+                cells = self._restore(home)
+                self.restored = Restored(time.perf_counter() - started, cells)
             home.restored(self.request.batch - 1)
         self.clock.lap("recovery" if recover else "creation", started)
 
@@ -210,7 +214,8 @@ class _Task:
             except LaneAway as error:
                 raise SegmentError("The receiver of a lost worker does not answer.") from error
 
-    def _restore(self, home: StateStorage) -> None:
+    def _restore(self, home: StateStorage) -> int:
+        """Loads what is durable; the number of cells."""
         self.probe(FaultPhase.RECOVERING)
         request = self.request
         chain, previous = request.chain, request.previous
@@ -226,13 +231,15 @@ class _Task:
                     chain, previous = extend(chain, previous, backup)
                 home.restored_at(request.batch, unnamed.progress.to_text().encode(), unnamed.progress.newest.number)
         loaded = load_chain(self.config.store, chain, previous)
-        self.restored_cells = self._panes(home).restore(loaded.images, request.batch_time.needed_from)
-        for port, packets in waiting_feedback(loaded.images, request.batch - 1).items():
-            home.keep(request.batch - 1, port, pack_packets(packets))
+        cells = self._panes(home).restore(loaded.images, request.batch_time.needed_from)
+        before = Batch(request.batch - 1)
+        for port, packets in waiting_feedback(loaded.images, before).items():
+            home.keep(before, port, pack_packets(packets))
         damaged = [*(damage.name for damage in loaded.damaged), *rotten]
         if damaged:
             # Kept with the state until its first batch: this process may die before it can report.
             home.note(json.dumps(damaged))
+        return cells
 
     def _panes(self, home: StateStorage) -> PaneStates:
         window, first = self.config.window, self.request.batch_time.needed_from
@@ -321,7 +328,9 @@ class _Task:
         if self.progress.writing:
             # The state takes a backup for durable that may not be. A whole image of what it takes for durable
             # makes that true, before any item that counts on it is confirmed.
-            images = {label(name, pane): panes.stamped(state.dump()) for name, pane, state in panes.named()}
+            images: dict[ImageKey, pa.RecordBatch] = {
+                StateLabel(name, pane): panes.stamped(state.dump()) for name, pane, state in panes.named()
+            }
             self._write(home, images, full=True, seen=self.progress.panes)
             self.writes.wait()
 
@@ -375,7 +384,7 @@ class _Task:
             bytes=self.feed.bytes,
             backups=self.writes.durable,
             positions=dict(self.feed.intake.positions) if isinstance(self.feed, LaneFeed) else None,
-            gaps=tuple(gap.to_json() for gap in self.feed.intake.gaps) if isinstance(self.feed, LaneFeed) else (),
+            gaps=self.feed.intake.gaps if isinstance(self.feed, LaneFeed) else (),
             bad=self.progress.bad,
             consumed=dict(self.feed.consumed),
             produced={port: digest_of(data) for port, data in output.kept.items() if port not in (ROWS, WINDOWS)},
@@ -390,7 +399,7 @@ class _Task:
             panes=output.panes,
             seconds=self.clock.seconds,
             damaged=self.damaged,
-            restored_cells=self.restored_cells,
+            restored=self.restored,
             behind=self.feed.intake.behind if isinstance(self.feed, LaneFeed) else 0,
         )
 
@@ -404,20 +413,20 @@ class _Task:
             # Pairs would follow backups in other units.
             full = min(request.theta.values()) < math.inf
         tick = self._tick(output)
-        images: dict[str, pa.RecordBatch] = {}
+        images: dict[ImageKey, pa.RecordBatch] = {}
         for name, pane, state in panes.named():
             state.settle()
             pairs = state.issue(self._theta(name, pane, panes, tick), everything=request.recheck)
             if full:
-                images[label(name, pane)] = panes.stamped(state.dump())
+                images[StateLabel(name, pane)] = panes.stamped(state.dump())
             elif pairs is not None:
-                images[label(name, pane)] = panes.stamped(pairs)
+                images[StateLabel(name, pane)] = panes.stamped(pairs)
         waiting = sum(batch.num_rows for sent in output.feedback.values() for batch in sent)
         durable = waiting > request.items
         if durable:
             for target, sent in output.feedback.items():
                 for number, batch in enumerate(sent):
-                    images[f"{feedback_for(target)}@{request.batch}@{number}"] = batch
+                    images[FeedbackPart(target, request.batch, number)] = batch
         if images or self._step_needs_backup(output):
             self._write(home, images, full=full, seen=output.panes)
         return durable or waiting == 0
@@ -453,7 +462,7 @@ class _Task:
         return seen.panes <= (named | self.request.batch_time.exposed)
 
     def _write(
-        self, home: StateStorage, images: Mapping[str, pa.RecordBatch], *, full: bool, seen: PaneReport | None
+        self, home: StateStorage, images: Mapping[ImageKey, pa.RecordBatch], *, full: bool, seen: PaneReport | None
     ) -> None:
         # It names those before it, so they have to be durable.
         self._settled(None)
@@ -461,12 +470,12 @@ class _Task:
         if isinstance(self.feed, LaneFeed):
             newest = BackupNumber(self.request.batch, self.request.incarnation, home.number_backup())
             self.progress = replace(self.progress, newest=newest)
-        data = seal(self._meta(full, cells, seen), images)
+        data = seal(self._header(full, cells, seen).to_json(), images)
         self.writes.begin(ObjectRef.of(self._object_name(), data, cells=cells, full=full), data)
         self._supersede = False
         self._named = seen or PaneReport(worker=self.request.worker)
 
-    def _theta(self, state: str, pane: int | None, panes: PaneStates, tick: int | None) -> float:
+    def _theta(self, state: str, pane: Pane, panes: PaneStates, tick: int | None) -> float:
         request = self.request
         if panes.fading is not None:
             return panes.fading.threshold(request.theta[state], tick)
@@ -484,25 +493,28 @@ class _Task:
 
     def _object_name(self) -> str:
         request, config = self.request, self.config
-        attempt = attempt_of(self.progress.newest.number if isinstance(self.feed, LaneFeed) else 0)
+        number = self.progress.newest.number if isinstance(self.feed, LaneFeed) else 0
+        attempt = secrets.randbelow(10**6)
         return object_name(
-            config.epoch, config.operator_name, request.worker, request.incarnation, request.batch, attempt
+            config.epoch, config.operator_name, request.worker, request.incarnation, request.batch, attempt, number
         )
 
-    def _meta(self, full: bool, cells: int, seen: PaneReport | None) -> dict[str, Any]:
-        steps: dict[str, Any] = {}
+    def _header(self, full: bool, cells: int, seen: PaneReport | None) -> BackupHeader:
+        progress = None
         if isinstance(self.feed, LaneFeed):
             before = replace(self.progress, panes=seen, backups=self.writes.durable, writing=False)
             progress = self.feed.progress(before)
-            steps = {PROGRESS: progress.to_text(), THETA: dict(self.request.theta), "cells": cells}
-        return steps | {
-            "query": self.config.query_id,
-            "operator": self.config.operator_name,
-            "worker": self.request.worker,
-            "incarnation": self.request.incarnation,
-            "batch": self.request.batch,
-            "full": full,
-        }
+        return BackupHeader(
+            query=self.config.query_id,
+            operator=self.config.operator_name,
+            worker=self.request.worker,
+            incarnation=self.request.incarnation,
+            batch=self.request.batch,
+            full=full,
+            cells=cells,
+            theta=self.request.theta,
+            progress=progress,
+        )
 
     def _keep(self, home: StateStorage, panes: PaneStates, output: Output) -> int:
         """Keeps what other stages and the sink will read; the number of rows for the sink."""

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from afspark.bounds.thresholds import Place, threshold
 from afspark.bounds.windows import Failure, Windowing, decayed, failures_in_force
-from afspark.coordinator.recovery.error_budget import CountedFailure, ErrorBudget
+from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.errors import UsageError
 from afspark.model.states import HashTable
 from afspark.model.windows import Decaying, Hopping, Sliding, Window
 from afspark.policies import Approximate
-from afspark.protocol.state_labels import label
+from afspark.store import CountedFailure
 
 # Each step of a history: panes the stream moves on, then the worker that fails, how often, and its open panes.
 History = list[tuple[int, int, int, int]]
@@ -52,8 +52,8 @@ def struck(terms: ErrorBudget, history: History) -> list[tuple[CountedFailure, .
     known: dict[int, tuple[CountedFailure, ...]] = defaultdict(tuple)
     for worker, failure in failures_of(history):
         opened = range(failure.first_open, failure.newest + 1)
-        taken = {label("counts", pane): terms.theta(known[worker], pane)["counts"] for pane in opened}
-        known[worker] += (CountedFailure(taken=taken, panes=(failure.first_open, failure.newest)),)
+        taken = {pane: terms.theta(known[worker], pane) for pane in opened}
+        known[worker] += (CountedFailure(pane_taken=taken, panes=(failure.first_open, failure.newest)),)
     return [known[worker] for worker in range(WORKERS.workers)]
 
 

@@ -15,6 +15,7 @@ from afspark.store import (
     Ledger,
     Loss,
     ObjectRef,
+    OperatorRecord,
     RecordLog,
     WorkerRecord,
     extend,
@@ -58,11 +59,11 @@ class Drivers(RuleBasedStateMachine):
         previous: Chain = ()
         batch = 0
         if newest is not None:
-            chain, previous = newest.operators["count"][0].chain, newest.operators["count"][0].previous
+            chain, previous = newest.operators["count"].workers[0].chain, newest.operators["count"].workers[0].previous
             batch = newest.batch + 1
         chain, previous = extend(chain, previous, self._object(log, batch, RULE.due(chain)))
         worker = WorkerRecord(0, 0, 0, batch, "host", {}, chain, previous)
-        return CommitRecord(batch, log.epoch, {"count": (worker,)}, {"stamp": self.stamp})
+        return CommitRecord(batch, log.epoch, {"count": OperatorRecord(workers=(worker,))}, items=self.stamp)
 
     def _open(self, upto: int) -> None:
         self.zombies.append(self.log)
@@ -159,7 +160,7 @@ class Drivers(RuleBasedStateMachine):
         newest = self.log.newest() if self.committed else None
         assert newest == (self.committed[-1] if self.committed else None)
         for record in self.committed[-2:]:
-            worker = record.operators["count"][0]
+            worker = record.operators["count"].workers[0]
             loaded = load_chain(self.store, worker.chain, worker.previous)
             assert loaded.complete and loaded.used == worker.chain
             assert load_chain(self.store, worker.previous).complete

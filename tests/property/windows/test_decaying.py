@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from afspark.model.state_label import StateLabel
 from afspark.model.states import HashTable, HeapColumns, Matrix, Numeric, StateSpec, Vector
 from afspark.model.windows import Decaying, Fading
 from afspark.task.pane_states import PaneStates
@@ -91,7 +92,7 @@ class Worker:
 
     def restored(self) -> PaneStates:
         panes = self.opened(HeapColumns())
-        panes.restore({"state": self.backups}, None)
+        panes.restore({StateLabel("state"): self.backups}, None)
         return panes
 
 

@@ -135,7 +135,7 @@ def drive(folder: Path, port: int) -> Callable[[Callable[[], str], Callable[[Any
         while True:
             if hear() == "tick":
                 rig.go(1, deliver)
-                say(engine.totals["items"])
+                say(engine.items)
             else:
                 say(facts(query, rig) | {"delivered": rows})
 

@@ -37,12 +37,12 @@ from afspark.coordinator.worker_state import WorkerState
 from afspark.graph.pipeline import Pipeline
 from afspark.model.distances import cells_of
 from afspark.model.operator import Operator
+from afspark.model.state_label import StateLabel
 from afspark.model.windows import Decaying
 from afspark.protocol.lifecycle import Present
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.parcels import open_packets, open_parts
 from afspark.protocol.ports import ALL, WINDOWS
-from afspark.protocol.state_labels import label
 from afspark.resident import examine
 from afspark.resident.residents import Residents, kept_by, segment_of
 from afspark.resident.spark_host import HOST_VARIABLE
@@ -439,7 +439,7 @@ class Rig:
 def _read_cells(operator: Operator, residents: Residents, worker: int) -> dict[str, dict[Any, Any]]:
     paned = residents.config.window is not None and not isinstance(residents.config.window, Decaying)
     panes = PaneStates(segment_of(residents, worker).columns, operator.states(), paned=paned)
-    return {label(name, pane): _plain(state.export()) for name, pane, state in panes.named()}
+    return {StateLabel(name, pane).text(): _plain(state.export()) for name, pane, state in panes.named()}
 
 
 def _read_items(batch: int, port: str, residents: Residents, worker: int) -> list[dict[str, Any]]:

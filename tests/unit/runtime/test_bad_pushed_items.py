@@ -15,6 +15,7 @@ from pyspark import cloudpickle
 
 from afspark.errors import OperatorFailed, StoreError
 from afspark.model.operator import Operator
+from afspark.model.state_label import StateLabel
 from afspark.model.states import HashTable, StateSpec
 from afspark.protocol.bad_items import BadRules
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan
@@ -127,7 +128,7 @@ class Worker:
 
     def counts(self, report: TaskReport) -> dict[int, int]:
         found: dict[int, int] = {}
-        for image in load_chain(self.store, _from_last_full(report.backups)).images.get("seen", ()):
+        for image in load_chain(self.store, _from_last_full(report.backups)).images.get(StateLabel("seen"), ()):
             found |= dict(zip(image.column("key").to_pylist(), image.column("value").to_pylist(), strict=True))
         return found
 

@@ -12,14 +12,14 @@ import pytest
 from afspark.bounds import Place
 from afspark.coordinator.recovery import discovery as census
 from afspark.coordinator.recovery.discovery import CENSUS_TRIES, find_survivors, restore_workers
-from afspark.coordinator.recovery.error_budget import CountedFailure, ErrorBudget
+from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import WorkerState
 from afspark.model.states import HashTable
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
 from afspark.protocol.lifecycle import Hint, Identity
 from afspark.resident import Segment, SegmentRoot, Survivor
 from afspark.resident.spark_host import HOST_VARIABLE
-from afspark.store import Loss, ObjectRef, WorkerRecord
+from afspark.store import CountedFailure, Loss, ObjectRef, WorkerRecord
 
 SLOTS = {"a": 1, "b": 1}
 CHAIN = (ObjectRef("object", "sum", 100, 10, False),)
@@ -30,8 +30,8 @@ def budget(tolerance: Tolerance | None = None, workers: int = 2) -> ErrorBudget:
     return ErrorBudget(tolerance=tolerance or Approximate(80.0), states=states, place=Place(workers=workers))
 
 
-def taken(theta: float) -> dict[str, Any]:
-    return CountedFailure(taken={"counts": theta}).to_json()
+def taken(theta: float) -> CountedFailure:
+    return CountedFailure(taken={"counts": theta})
 
 
 def missing(member: WorkerState) -> dict[str, float]:
@@ -67,7 +67,7 @@ def loss(worker: int, incarnation: int = 0, *, counted: bool = True, theta: floa
         cause="test",
         theta={"counts": theta},
         failures=incarnation,
-        counted_failure=taken(theta) if counted else {},
+        counted_failure=taken(theta) if counted else None,
     )
 
 

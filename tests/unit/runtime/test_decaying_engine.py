@@ -17,7 +17,6 @@ import pytest
 
 from afspark.bounds import Place
 from afspark.coordinator.recovery.error_budget import ErrorBudget
-from afspark.errors import CheckpointError
 from afspark.graph.node import SOURCE, Edge, Node
 from afspark.graph.pipeline import Pipeline
 from afspark.model.operator import Operator
@@ -189,15 +188,6 @@ def test_a_tick_that_has_ended_is_shown_as_it_is_now(tmp_path: Path, monkeypatch
     assert ended == {19, *range(math.floor(EPOCH), math.floor(EPOCH) + 19)}
     for tick in ended:
         assert sum(cells.get(0, 0.0) for share in shares for name, cells in share.items() if name[0] == tick) == before
-
-
-def test_a_checkpoint_of_states_in_other_units_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = make(tmp_path, monkeypatch, MiniBatch(), STREAMS["continuous"])
-    stream.rig.go(1)
-    run = stream.rig.run_of()
-    with pytest.raises(CheckpointError) as refused:
-        run.restore({**run.to_json(), "base": 7})
-    assert refused.value.operator == "sum"
 
 
 # --- pushed items, in steps ---------------------------------------------------------------------------------

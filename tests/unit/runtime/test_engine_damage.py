@@ -17,6 +17,7 @@ from afspark.algorithms import WordCount
 from afspark.errors import StoreNotWritable
 from afspark.model.operator import WorkerContext
 from afspark.policies import Approximate, MiniBatch
+from afspark.store.itemlosses import Gap
 from afspark.task import worker as worker_module
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import die
@@ -233,8 +234,7 @@ def test_lost_items_that_their_ledger_has_forgotten_are_lost_all_the_same(
 ) -> None:
     rig, _ = make_rig()
     rig.go(1)
-    gap = {"producer": "p", "first": 3, "end": 10}
-    rig.driver.item_losses.note(0, "operator", 1, [gap])
+    rig.driver.item_losses.note(0, "operator", 1, [Gap("p", 3, 10)])
     rig.run_of().gaps[0, 1] = 7
     rig.go(1)
     (entry,) = (rig.checkpoint / "afspark" / "itemlosses").iterdir()

@@ -87,7 +87,7 @@ def test_windows(make_rig: MakeRig) -> None:
     rig.now = 25.0
     rig.go(2)
     (operator,) = look(rig).operators
-    assert operator.window_progress is not None and operator.window_progress["touched"] == [2]
+    assert operator.window_progress is not None and operator.window_progress.touched == {2}
     assert {view.pane for view in operator.workers[0].residents[0].peek.states} == {2}
 
 

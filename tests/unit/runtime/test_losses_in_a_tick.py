@@ -15,6 +15,7 @@ from afspark.coordinator.recovery.discovery import restore_workers
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import WorkerState
 from afspark.errors import BackupLost
+from afspark.model.state_label import StateLabel
 from afspark.model.states import HashTable
 from afspark.model.windows import Hopping, PaneReport, WindowProgress
 from afspark.policies import Approximate
@@ -24,7 +25,6 @@ from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import CountedLoss, LossEvidence
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import Status, TaskReport
-from afspark.protocol.state_labels import label
 from afspark.resident import SegmentAddress, process_cache
 from afspark.store import Loss, open_store
 from afspark.store.naming import OBJECTS
@@ -86,7 +86,7 @@ class Approximating(Bench):
         assert home is not None
         with home.lock(1.0):
             panes = PaneStates(home.columns, self.budget.states, paned=self.window is not None, first=0)
-            found = {label(name, pane): state.export() for name, pane, state in panes.named()}
+            found = {StateLabel(name, pane).text(): state.export() for name, pane, state in panes.named()}
         return {
             name: dict(zip(cells.column(0).to_pylist(), cells.column(1).to_pylist(), strict=True))
             for name, cells in found.items()
@@ -305,10 +305,7 @@ def test_a_pane_opened_in_the_tick_is_struck_as_well(bench: Approximating) -> No
     bench.lose()
     bench.member = replace(bench.member, hint=Hint.RESUME)
     bench.batch(lane)
-    assert {name for failure in bench.member.counted_failures for name in failure.taken} == {
-        "seen@0",
-        "seen@1",
-    }
+    assert {name for failure in bench.member.counted_failures for name in failure.told()} == {"seen@0", "seen@1"}
     observed = 400 - bench.state()["seen@1"].get(15, 0)
     assert 0 < observed <= bench.budget.realised([bench.member.counted_failures], window=1)["seen"] == THETA / 2
 
@@ -361,9 +358,9 @@ def test_an_incarnation_is_struck_once_for_each_pane() -> None:
     first = budget.count_failure((), batch_time, LossEvidence(2))
     # The threshold of pane 4 had not been halved when that incarnation was at work.
     second = budget.count_failure((first,), batch_time, LossEvidence(2, seen))
-    assert first.taken == {"n@3": 50.0, "n@5": 50.0} and second.taken == {"n@4": 50.0}
+    assert first.pane_taken == {3: {"n": 50.0}, 5: {"n": 50.0}} and second.pane_taken == {4: {"n": 50.0}}
     third = budget.count_failure((first, second), batch_time, LossEvidence(5, seen))
-    assert third.taken["n@3"] == 25.0 and third.taken["n@4"] < 50.0
+    assert third.pane_taken[3]["n"] == 25.0 and third.pane_taken[4]["n"] < 50.0
 
 
 # --- a lowered limit ----------------------------------------------------------------------------------------
@@ -399,7 +396,7 @@ def test_thresholds_that_failures_have_halved_are_not_lowered_limits() -> None:
         )
         (member,) = members
         lost = member.lost(budget, "a", None, None if undeclared else LossEvidence(member.incarnation))
-        failure = lost.counted_failures[-1].to_json()
+        failure = lost.counted_failures[-1]
         losses.append(
             Loss(
                 batch=4,

@@ -120,7 +120,8 @@ def test_approximate_feedback_loses_what_may_wait_and_no_more(make_rig: MakeRig,
     assert rig.counts("echo") == truth, "theta is 0, so nothing of the state is lost"
     (entry,) = rig.ledger
     assert entry.loss.items == lost <= limit
-    assert entry.loss.details["items"] == limit / 4 and "by weight" in entry.loss.details["why"]
+    assert entry.loss.thresholds is not None and entry.loss.thresholds.items == limit / 4
+    assert "by weight" in entry.loss.thresholds.why
     assert number(rig, "gate", "returned") == 2 * (3 * packets(4 - 1) - lost)
 
 

@@ -27,7 +27,8 @@ from afspark.push.receiver.session_listing import is_receiver_start
 from afspark.push.wire.push_errors import SessionOver, from_flight
 from afspark.push.wire.worker_messages import BackupNumber
 from afspark.sources import Pushed
-from afspark.store import open_store
+from afspark.store import CommitRecord, LaneExposure, open_store
+from afspark.store.commits import LanePositions
 from afspark.task.intake import Intake, Start
 from afspark.task.remote_lane import open_lane
 from afspark.task.step_progress import StepProgress
@@ -62,15 +63,16 @@ class Ticks:
     def address(self) -> str:
         return self.receivers.addresses()[0]
 
-    def go(self, *, stepped: bool = True) -> dict[str, Any]:
+    def go(self, *, stepped: bool = True) -> LanePositions:
         """One batch; the positions in its record."""
         requests = [self._request(worker) for worker in range(WORKERS)]
         reports = [self._serve(request) for request in requests]
         self.receivers.advance(self.name, reports)
-        record: dict[str, Any] = json.loads(json.dumps(self.receivers.to_json()))
+        record = CommitRecord(self.batch, "", {}, lanes=self.receivers.recorded())
+        lanes = CommitRecord.from_json(json.loads(json.dumps(record.to_json()))).lanes
         self.receivers.confirm(self.name, requests, stepped=stepped)
         self.batch += 1
-        return record[self.name]
+        return lanes[self.name]
 
     def _request(self, worker: int) -> TaskRequest:
         return TaskRequest(
@@ -86,10 +88,10 @@ class Ticks:
 
     def _serve(self, request: TaskRequest) -> TaskReport:
         # What a task gets has been pickled.
-        chunk = pickle.loads(pickle.dumps(self.receivers.claim(self.name, {"lane": request.worker})))
-        with closing(open_lane(request, chunk)) as lane:
+        ticket = pickle.loads(pickle.dumps(self.receivers.ticket(self.name, request.worker)))
+        with closing(open_lane(request, ticket)) as lane:
             intake = Intake(lane, seconds=math.inf)
-            intake.resume(StepProgress(positions=chunk["positions"]), Start(durable=BackupNumber(request.batch, -1, 0)))
+            intake.resume(StepProgress(positions=ticket.positions), Start(durable=BackupNumber(request.batch, -1, 0)))
             for _ in range(2):
                 portion = intake.portion(wait=0.05)
                 assert portion is not None
@@ -160,10 +162,10 @@ def test_the_workers_secret_is_another_for_every_start_and_stays_out_of_sight(tm
     secrets = set()
     for _ in range(2):
         ticks = Ticks(tmp_path)
-        claim = ticks.receivers.claim(ticks.name, {"lane": 0})
-        secret = claim["access"].worker_secret
+        ticket = ticks.receivers.ticket(ticks.name, 0)
+        secret = ticket.access.worker_secret
         secrets.add(secret)
-        assert secret not in repr(claim) and secret not in json.dumps(ticks.receivers.to_json())
+        assert secret not in repr(ticket) and secret not in json.dumps(ticks.receivers.recorded())
         assert not any(secret in path.read_bytes().decode("latin1") for path in tmp_path.rglob("*") if path.is_file())
         ticks.receivers.close()
     assert len(secrets) == 2
@@ -187,14 +189,14 @@ def test_items_stay_with_their_receiver_until_spark_has_committed_their_batch(ti
 
 def test_what_a_receivers_death_can_have_taken_is_told_even_if_no_producer_comes_back(ticks: Ticks) -> None:
     lanes = range(WORKERS)
-    assert ticks.receivers.failures(ticks.name) == dict.fromkeys(lanes, (250.0, 0))
+    assert ticks.receivers.failures(ticks.name) == dict.fromkeys(lanes, LaneExposure(250.0, 0))
     with Producer(ticks.address, "p", SCHEMA, batch_rows=1) as producer:
         producer.send(pa.record_batch({"n": [1, 2, 3]}, schema=SCHEMA))
         producer.flush(10)
         for failed in (1, 2):
             ticks.receivers.crash()
             # l = 1000 / (2 · 2 workers)
-            assert ticks.receivers.failures(ticks.name) == dict.fromkeys(lanes, (250.0, failed))
+            assert ticks.receivers.failures(ticks.name) == dict.fromkeys(lanes, LaneExposure(250.0, failed))
 
 
 def test_however_often_a_receiver_dies_no_more_than_the_limit_is_lost_and_all_of_it_is_told(ticks: Ticks) -> None:
@@ -207,7 +209,7 @@ def test_however_often_a_receiver_dies_no_more_than_the_limit_is_lost_and_all_of
             producer.flush(10)
             ticks.receivers.crash()
             told = ticks.receivers.failures(ticks.name)
-            possible = {lane: 2 * most * (1 - 0.5**failed) for lane, (most, failed) in told.items()}
+            possible = {lane: 2 * one.most * (1 - 0.5**one.failed) for lane, one in told.items()}
         producer.send(pa.record_batch({"n": [1, 2]}, schema=SCHEMA))
         producer.flush(10)
         ticks.go()
@@ -225,7 +227,7 @@ def test_items_that_went_with_a_state_are_counted_there(stepped: bool, exact: bo
     run = OperatorRun(cast("Any", SimpleNamespace(keyed=False, workers=1)), cast("Any", SimpleNamespace(config=config)))
     run.entrances = [run]
     run.gaps = {(1, 0): 30, (4, 0): 10}
-    run.hear_of_receivers({0: (10.0, 0)})
+    run.hear_of_receivers({0: LaneExposure(10.0, 0)})
     # The first failure was that of a receiver with the limit of then; a lower one at the restart takes nothing back.
-    run.hear_of_receivers({0: (4.0, 1)})
+    run.hear_of_receivers({0: LaneExposure(4.0, 1)})
     assert run.lost_items() == told

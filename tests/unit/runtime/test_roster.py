@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from afspark.bounds import Place
-from afspark.coordinator.recovery.error_budget import CountedFailure, ErrorBudget
+from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import Verdict, WorkerState, digests_agree, judge
 from afspark.errors import OperatorFailed
 from afspark.model.states import HashTable, Matrix
@@ -17,7 +17,7 @@ from afspark.model.windows import PaneReport
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, counts_as_failure
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.reports import Status, TaskReport
-from afspark.store import CompactionRule, ObjectRef
+from afspark.store import CompactionRule, CountedFailure, ObjectRef, WorkerRecord
 
 STATES = {
     "counts": HashTable(key="string", value="int64", divergence="max", operator_key=True),
@@ -165,13 +165,7 @@ def test_a_record_says_what_the_next_driver_needs() -> None:
     assert (record.worker, record.host, record.incarnation, record.failures, record.completed) == (2, "b", 3, 2, 5)
     assert (record.chain, record.previous, record.theta) == ((ref(1),), (ref(0),), budget().theta(affected))
     assert record.waiting == 7
-    assert (
-        tuple(
-            CountedFailure.from_json(json.loads(json.dumps(counted_failure)))
-            for counted_failure in record.counted_failures
-        )
-        == affected
-    )
+    assert WorkerRecord.from_json(json.loads(json.dumps(record.to_json()))).counted_failures == affected
 
 
 def test_digests_agree_only_if_all_workers_saw_the_same_outputs() -> None:

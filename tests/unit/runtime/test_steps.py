@@ -13,6 +13,7 @@ import pytest
 
 from afspark.errors import StoreError
 from afspark.model.operator import Operator
+from afspark.model.state_label import StateLabel
 from afspark.model.states import HashTable, StateSpec
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan
 from afspark.protocol.lifecycle import MOST_STEPS, Hint, Present
@@ -211,7 +212,7 @@ class Bench:
     def restored(self, backups: Sequence[ObjectRef]) -> dict[int, int]:
         """What a host that has lost its state would find."""
         counts: dict[int, int] = {}
-        for image in load_chain(self.store, _from_last_full(backups)).images.get("seen", ()):
+        for image in load_chain(self.store, _from_last_full(backups)).images.get(StateLabel("seen"), ()):
             counts |= dict(zip(image.column("key").to_pylist(), image.column("value").to_pylist(), strict=True))
         return counts
 

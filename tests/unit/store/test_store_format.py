@@ -11,8 +11,10 @@ import pyarrow as pa
 import pytest
 
 from afspark.errors import CorruptObject, ForeignObject, UsageError
+from afspark.model.state_label import StateLabel
 from afspark.store import checksum_of, seal, unseal
 from afspark.store.format import MAGIC
+from afspark.store.images import FeedbackPart
 from afspark.store.jsontext import from_json, to_json
 
 
@@ -74,7 +76,7 @@ def test_another_version_is_foreign() -> None:
     struct.pack_into("<I", data, 8, 99)
     with pytest.raises(ForeignObject) as caught:
         unseal(_resealed(bytes(data)), "n")
-    assert (caught.value.found, caught.value.expected, caught.value.name) == (99, 1, "n")
+    assert (caught.value.found, caught.value.expected, caught.value.name) == (99, 2, "n")
 
 
 def test_another_owner_is_foreign() -> None:
@@ -87,7 +89,7 @@ def test_layout_is_fixed() -> None:
     data = seal({"a": 1}, {})
     assert data[:8] == MAGIC == b"afspark\n"
     assert data[24:53] == b'{"meta":{"a":1},"images":[]}'.ljust(29, b"\0")
-    assert checksum_of(data) == "f74f76808966e6534c6b71084e2978ff"
+    assert checksum_of(data) == "f70864b628fae2426b5ee669506bb47c"
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1.5, 0, True, None, "x", {"a": [1, {"b": math.inf}]}])
@@ -108,3 +110,17 @@ def test_json_of_numpy_and_nan() -> None:
 def test_json_refuses_what_would_not_come_back(value: object) -> None:
     with pytest.raises(UsageError):
         to_json(value)
+
+
+def test_images_are_told_apart_by_what_they_are_of() -> None:
+    """Names of operators and states may look like anything: nothing is read out of them."""
+    keys = [
+        StateLabel("counts"),
+        StateLabel("counts", 17),
+        StateLabel("back-a@3@1"),
+        FeedbackPart("a", 3, 1),
+        FeedbackPart("a@3", 1, 0),
+        "counts",
+    ]
+    sealed = unseal(seal({}, dict.fromkeys(keys, BATCH)))
+    assert list(sealed.images) == keys

@@ -46,11 +46,11 @@ def test_another_format_of_the_checkpoint_is_refused(store: Store) -> None:
 def test_another_format_of_the_object_is_refused(store: Store) -> None:
     claim(store, "abc", {})
     data = bytearray(store.get("identity")[:-16])
-    struct.pack_into("<I", data, 8, 2)
+    struct.pack_into("<I", data, 8, FORMAT_VERSION + 1)
     store.put("identity", bytes(data) + blake2b(data, digest_size=16).digest())
     with pytest.raises(CheckpointError) as caught:
         claim(store, "abc", {})
-    assert (caught.value.expected, caught.value.found) == (FORMAT_VERSION, 2)
+    assert (caught.value.expected, caught.value.found) == (FORMAT_VERSION, FORMAT_VERSION + 1)
 
 
 @pytest.mark.parametrize("damaged", [b"", b"half", seal({}, {}), seal({"identity": {"query_id": "x"}}, {})])

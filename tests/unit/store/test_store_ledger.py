@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import secrets
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from afspark.errors import UsageError
-from afspark.store import Ledger, LedgerEntry, Loss, Store, open_store, seal
+from afspark.policies import Thresholds
+from afspark.store import CountedFailure, Ledger, LedgerEntry, Loss, Recovery, Store, open_store
 from afspark.store.base import Names
 from afspark.store.local import LocalStore
+
+FAILURE = CountedFailure(pane_taken={3: {"counts": 4.0}}, panes=(3, 3), incarnation=1)
 
 
 def _loss(worker: int = 0, *, counted: bool = True, operator: str = "count", **fields: object) -> Loss:
@@ -25,7 +27,8 @@ def _loss(worker: int = 0, *, counted: bool = True, operator: str = "count", **f
         cause="host lost",
         theta={"counts": 4.0, "model": math.inf},
         failures=2,
-        details={"items": 10},
+        counted_failure=FAILURE if counted else None,
+        thresholds=Thresholds(theta={"counts": 4.0, "model": math.inf}, items=10, unacked=0, why="all of 16"),
         **fields,  # type: ignore[arg-type]
     )
 
@@ -39,14 +42,23 @@ def test_entries_survive_and_merge(store: Store) -> None:
     ledger = Ledger(store)
     first, second = ledger.declare(_loss(0)), ledger.declare(_loss(1))
     assert (first.sequence, second.sequence) == (0, 1)
-    completed = ledger.complete(0, recovery_seconds=1.5, restored_cells=99, damaged=["objects/x"], details={"a": 1})
+    recovery = Recovery(
+        seconds=1.5,
+        restored_cells=99,
+        damaged=("objects/x",),
+        gap_seconds=2.5,
+        host="a",
+        items_behind=4,
+        panes=(3, None),
+    )
+    completed = ledger.complete(0, recovery)
     assert completed.recovery is not None and not completed.recovery.covered
     assert ledger.entries() == [completed, LedgerEntry(second)]
     again = Ledger(store)
     assert again.entries() == ledger.entries()
     third = again.declare(_loss(0))
     assert third.sequence == 2
-    done = again.complete(third.sequence, recovery_seconds=0.1, restored_cells=0)
+    done = again.complete(third.sequence, Recovery(seconds=0.1, restored_cells=0))
     assert done.recovery is not None and done.recovery.covered
     assert Ledger(store).entries() == again.entries()
 
@@ -72,7 +84,7 @@ def test_two_drivers_do_not_collide(store: Store) -> None:
     assert one.entries() == two.entries() == []
     first, second = one.declare(_loss(0, at=1.0)), two.declare(_loss(1, at=2.0))
     assert first.sequence == second.sequence
-    two.complete(second.sequence, recovery_seconds=1, restored_cells=1)
+    two.complete(second.sequence, Recovery(seconds=1, restored_cells=1))
     merged = Ledger(store)
     assert {entry.loss.worker: entry.recovery is not None for entry in merged.entries()} == {
         0: False,
@@ -89,7 +101,7 @@ def test_a_second_completion_replaces_the_first(store: Store, tokens: str, monke
     ledger = Ledger(store)
     number = ledger.declare(_loss()).sequence
     for cells in (1, 2):
-        ledger.complete(number, recovery_seconds=1, restored_cells=cells)
+        ledger.complete(number, Recovery(seconds=1, restored_cells=cells))
     for view in (ledger, Ledger(store)):
         recovery = view.entries()[0].recovery
         assert recovery is not None and recovery.restored_cells == 2
@@ -97,7 +109,7 @@ def test_a_second_completion_replaces_the_first(store: Store, tokens: str, monke
 
 def test_an_unknown_number_is_refused(store: Store) -> None:
     with pytest.raises(UsageError):
-        Ledger(store).complete(0, recovery_seconds=1, restored_cells=1)
+        Ledger(store).complete(0, Recovery(seconds=1, restored_cells=1))
 
 
 def test_damaged_entries_are_reported_and_the_others_kept(store: Store) -> None:
@@ -114,7 +126,7 @@ def test_damaged_entries_are_reported_and_the_others_kept(store: Store) -> None:
 
 def test_a_damaged_recovery_leaves_the_loss(store: Store) -> None:
     ledger = Ledger(store)
-    ledger.complete(ledger.declare(_loss()).sequence, recovery_seconds=1, restored_cells=1)
+    ledger.complete(ledger.declare(_loss()).sequence, Recovery(seconds=1, restored_cells=1))
     name = next(name for name in store.list("ledger") if "recovery" in name)
     store.put(name, b"")
     again = Ledger(store)
@@ -133,7 +145,7 @@ def test_the_store_is_listed_once(tmp_path: Path) -> None:
 
     ledger = Ledger(Counting(str(tmp_path)))
     for _ in range(3):
-        ledger.complete(ledger.declare(_loss()).sequence, recovery_seconds=1, restored_cells=1)
+        ledger.complete(ledger.declare(_loss()).sequence, Recovery(seconds=1, restored_cells=1))
         ledger.failures("count", 0)
     assert Counting.lists == 1
     assert len(ledger.entries()) == 3
@@ -152,7 +164,7 @@ def test_whatever_was_durable_once_is_missed(store: Store, which: int, how: str)
     """The newest one by the commit record, all others by what came after them."""
     ledger = Ledger(store)
     for worker in range(3):
-        ledger.complete(ledger.declare(_loss(worker)).sequence, recovery_seconds=1, restored_cells=1)
+        ledger.complete(ledger.declare(_loss(worker)).sequence, Recovery(seconds=1, restored_cells=1))
     heads = ledger.heads
     assert len(heads) == 1 and ledger.missing == []
     name = store.list("ledger")[which]
@@ -196,14 +208,3 @@ def test_entries_of_two_drivers_are_both_missed(store: Store) -> None:
     merged.declare(_loss(2))
     store.delete(names)
     assert Ledger(store).missing == names
-
-
-def test_what_was_written_without_names_is_read(store: Store) -> None:
-    """By a release before this one."""
-    loss = Ledger(store).declare(_loss())
-    (name,) = store.list("ledger")
-    store.put(name, seal({"kind": "loss", "loss": asdict(loss)}, {}))
-    again = Ledger(store)
-    again.expect(())
-    assert [entry.loss for entry in again.entries()] == [loss] and again.missing == []
-    assert again.heads == [name]

@@ -12,6 +12,7 @@ from afspark.store import (
     CommitRecord,
     CompactionRule,
     ObjectRef,
+    OperatorRecord,
     Store,
     WorkerRecord,
     extend,
@@ -65,7 +66,8 @@ def test_extend() -> None:
 
 def test_garbage_protects_both_chains() -> None:
     def record(batch: int, chain: Chain, previous: Chain) -> CommitRecord:
-        return CommitRecord(batch, "e", {"o": (WorkerRecord(0, 0, 0, 0, "h", {}, chain, previous),)})
+        worker = WorkerRecord(0, 0, 0, 0, "h", {}, chain, previous)
+        return CommitRecord(batch, "e", {"o": OperatorRecord(workers=(worker,))})
 
     a, b, c, d = (_ref(name) for name in "abcd")
     dropped = [record(0, (a,), ()), record(1, (b,), (a,))]

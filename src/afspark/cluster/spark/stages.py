@@ -15,6 +15,7 @@ from typing import Any
 from pyspark import RDD, SparkContext
 
 from afspark.cluster.spark.anchors import anchor, mailed
+from afspark.numbers import Batch
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.parcels import Parcel
@@ -25,7 +26,10 @@ from afspark.resident.spark_host import spark_host
 from afspark.task.fault_injection import forget_injected, inject_failure
 from afspark.task.receiving import receive
 from afspark.task.sending import send_chunks, send_frame, send_kept
-from afspark.task.stage_inputs import Addressed, FrameInput, OutputInput, SourceInput, StageInput, UserCode
+from afspark.task.stage_inputs import Addressed, FrameInput, LaneInput, OutputInput, SourceInput, StageInput, UserCode
+
+#: What comes to the workers in parcels.
+SentInput = SourceInput | OutputInput | FrameInput
 
 
 def run_stage(
@@ -36,8 +40,13 @@ def run_stage(
     inputs: Sequence[StageInput],
 ) -> list[TaskReport]:
     """Brings the items of all inlets to the workers, which apply them."""
-    direct = tuple(stage_input for stage_input in inputs if isinstance(stage_input, SourceInput) and not work.keyed)
-    sent = [_send(sc, config, work, requests, stage_input) for stage_input in inputs if stage_input not in direct]
+    read_directly = (LaneInput,) if work.keyed else (LaneInput, SourceInput)
+    direct = tuple(stage_input for stage_input in inputs if isinstance(stage_input, read_directly))
+    sent = [
+        _send(sc, config, work, requests, stage_input)
+        for stage_input in inputs
+        if not isinstance(stage_input, LaneInput) and stage_input not in direct
+    ]
     homes = _homes(sc, requests)
     task = partial(receive, config, work, tuple(requests), direct)
     if not sent:
@@ -59,13 +68,13 @@ def run_requests(
 
 
 def inject_on_workers(
-    sc: SparkContext, config: OperatorConfig, homes: Sequence[str], batch: int, phase: FaultPhase
+    sc: SparkContext, config: OperatorConfig, homes: Sequence[str], batch: Batch, phase: FaultPhase
 ) -> None:
     """The driver's part in a system failure: every worker is struck where it lives."""
     anchor(sc, homes).foreach(partial(_inject, config, batch, phase))
 
 
-def _inject(config: OperatorConfig, batch: int, phase: FaultPhase, worker: int) -> None:
+def _inject(config: OperatorConfig, batch: Batch, phase: FaultPhase, worker: int) -> None:
     root = SegmentRoot(config.segments, spark_host(config.driver_host))
     inject_failure(config.faults, batch, phase, root.directory(config.query_id, config.operator_name, worker))
 
@@ -83,7 +92,7 @@ def _homes(sc: SparkContext, requests: Sequence[TaskRequest]) -> RDD[int]:
 
 
 def _send(
-    sc: SparkContext, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], stage_input: StageInput
+    sc: SparkContext, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], stage_input: SentInput
 ) -> RDD[Addressed]:
     now = requests[0].batch_time.now
     match stage_input:

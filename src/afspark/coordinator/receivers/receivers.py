@@ -20,14 +20,16 @@ from afspark.coordinator.receivers.intensity import Intensity
 from afspark.coordinator.receivers.receiver_hosts import DriverReceivers, ExecutorReceivers, ReceiverHosts
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
+from afspark.protocol.lane_ticket import LaneTicket
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.push.receiver.limits import Limits
 from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.push.receiver.receiver_process import ReceiverPlan
 from afspark.push.wire.security import Security, new_secret
-from afspark.sources import Chunk, Pushed
+from afspark.sources import Pushed
 from afspark.store import Store
+from afspark.store.commits import LanePositions
 from afspark.store.epochs import read_history
 from afspark.task.intake import LaneAway
 from afspark.task.remote_lane import RemoteLane, open_lane
@@ -62,7 +64,7 @@ class Receivers:
 
     # --- life -----------------------------------------------------------------------------------------------
 
-    def open(self, recorded: Mapping[str, Any] | None = None) -> None:
+    def open(self, recorded: Mapping[str, LanePositions] | None = None) -> None:
         """Starts the receivers. ``recorded``: the positions of the newest record, as `recorded_lanes` finds them."""
         self.restore(recorded or {})
         for name, source in self.sources.items():
@@ -126,25 +128,27 @@ class Receivers:
 
     # --- batches --------------------------------------------------------------------------------------------
 
-    def restore(self, found: Mapping[str, Any]) -> None:
-        """The positions of a commit record."""
+    def restore(self, found: Mapping[str, LanePositions]) -> None:
+        """Takes up the positions of a commit record."""
         self.positions = {
-            name: {int(lane): dict(positions) for lane, positions in lanes.items()} for name, lanes in found.items()
+            name: {lane: dict(positions) for lane, positions in lanes.items()} for name, lanes in found.items()
         }
 
-    def to_json(self) -> dict[str, Any]:
-        return {name: {str(lane): ends for lane, ends in lanes.items()} for name, lanes in self.positions.items()}
+    def recorded(self) -> dict[str, LanePositions]:
+        """The positions for a commit record."""
+        return {name: dict(lanes) for name, lanes in self.positions.items()}
 
-    def claim(self, name: str, chunk: Chunk) -> Chunk:
-        """The chunk with all that its worker needs to take the lane."""
-        announced, allow = self._hosts[name].of_lane(chunk["lane"])
-        return chunk | {
-            "address": announced.address,
-            "access": self._hosts[name].access,
-            "seconds": self.sources[name].tick_seconds,
-            "positions": self.positions.get(name, {}).get(chunk["lane"], {}),
-            "allow": allow.to_json(),
-        }
+    def ticket(self, name: str, lane: int) -> LaneTicket:
+        """All that the worker of a lane needs to take it."""
+        announced, allow = self._hosts[name].of_lane(lane)
+        return LaneTicket(
+            lane=lane,
+            address=announced.address,
+            access=self._hosts[name].access,
+            seconds=self.sources[name].tick_seconds,
+            positions=self.positions.get(name, {}).get(lane, {}),
+            allow=allow,
+        )
 
     def advance(self, name: str, reports: Sequence[TaskReport]) -> None:
         """What the workers of a source have taken in the batch at work."""
@@ -190,21 +194,20 @@ class Receivers:
             lanes[request.worker] = {producer: end for producer, end in now.items() if producer not in over} | listed
 
     def _lane(self, name: str, request: TaskRequest) -> RemoteLane:
-        return open_lane(request, self.claim(name, {"lane": request.worker}))
+        return open_lane(request, self.ticket(name, request.worker))
 
     def _listed(self, name: str, lanes: Sequence[int]) -> Lanes:
         found = self.positions.get(name, {})
         return {lane: found[lane] for lane in lanes if lane in found}
 
 
-def recorded_lanes(store: Store) -> dict[str, Any]:
+def recorded_lanes(store: Store) -> Mapping[str, LanePositions]:
     """The positions in the newest record of a query that is not running, as `Receivers.open` takes them."""
     records = read_history(store, sys.maxsize).records
     if not records:
         return {}
     _, newest = records[max(records)]
-    found: dict[str, Any] = newest.extra.get("lanes", {})
-    return found
+    return newest.lanes
 
 
 def receiver_plans(source: Pushed, reader: Node, pipeline: Pipeline, worker_secret: str) -> list[ReceiverPlan]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from afspark.coordinator.operator_run import OperatorRun
-from afspark.store import Ledger, LedgerEntry, Loss
+from afspark.numbers import NO_INCARNATION, Batch
+from afspark.store import Ledger, LedgerEntry, Loss, Recovery
 
 #: The worker of an entry that is about an operator as a whole.
 ALL_WORKERS = -1
@@ -29,7 +30,7 @@ def uncovered(run: OperatorRun, window: int | None = None) -> list[LedgerEntry]:
     ]
 
 
-def declare_unread_records(ledger: Ledger, run: OperatorRun, batch: int, damaged: Sequence[str]) -> None:
+def declare_unread_records(ledger: Ledger, run: OperatorRun, batch: Batch, damaged: Sequence[str]) -> None:
     """Makes durable that records before ``batch`` could not be read, if more than backups depends on them.
 
     Which windows are open and how far lanes were taken is known from records alone, whatever became of the state.
@@ -47,28 +48,28 @@ def declare_unread_records(ledger: Ledger, run: OperatorRun, batch: int, damaged
     )
 
 
-def declare_damaged_log(ledger: Ledger, run: OperatorRun, batch: int, damaged: Sequence[str]) -> None:
+def declare_damaged_log(ledger: Ledger, run: OperatorRun, batch: Batch, damaged: Sequence[str]) -> None:
     """Makes durable that items in a receiver's log cannot be read, once for each of its objects."""
     known = {name for entry in uncovered(run) if entry.recovery for name in entry.recovery.damaged}
     if not set(damaged) <= known:
         _declare(ledger, run, batch, damaged, "items in the log of a receiver could not be read")
 
 
-def _declare(ledger: Ledger, run: OperatorRun, batch: int, damaged: Sequence[str], cause: str) -> None:
+def _declare(ledger: Ledger, run: OperatorRun, batch: Batch, damaged: Sequence[str], cause: str) -> None:
     loss = ledger.declare(
         Loss(
             batch=batch,
             operator=run.name,
             worker=ALL_WORKERS,
-            incarnation=-1,
+            incarnation=NO_INCARNATION,
             counted=False,
             cause=cause,
             theta={},
             failures=0,
         )
     )
-    details = {"panes": run.group.batch_time.panes_at_risk(known=False)} if run.group.budget.paned else {}
-    ledger.complete(loss.sequence, recovery_seconds=0.0, restored_cells=0, damaged=damaged, details=details)
+    panes = run.group.batch_time.panes_at_risk(known=False) if run.group.budget.paned else (None, None)
+    ledger.complete(loss.sequence, Recovery(seconds=0.0, restored_cells=0, damaged=tuple(damaged), panes=panes))
 
 
 def _is_covered(entry: LedgerEntry) -> bool:
@@ -78,7 +79,7 @@ def _is_covered(entry: LedgerEntry) -> bool:
 def _concerns(entry: LedgerEntry, first: int | None, last: int | None) -> bool:
     """Whether the entry's panes have one in common with those from ``first`` to ``last``; None: no limit."""
     assert entry.recovery is not None
-    lowest, highest = entry.recovery.details.get("panes", (None, None))
+    lowest, highest = entry.recovery.panes
     return not (
         (first is not None and highest is not None and highest < first)
         or (last is not None and lowest is not None and lowest > last)

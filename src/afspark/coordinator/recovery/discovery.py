@@ -9,12 +9,13 @@ from pyspark import SparkContext
 
 from afspark.cluster.spark.stages import run_on_workers
 from afspark.coordinator.placement import spread
-from afspark.coordinator.recovery.error_budget import CountedFailure, ErrorBudget
+from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import WorkerState
+from afspark.numbers import FIRST_INCARNATION, Batch, Incarnation
 from afspark.protocol.lifecycle import Hint
 from afspark.resident import SegmentRoot, Survivor
 from afspark.resident.spark_host import spark_host
-from afspark.store import Loss, WorkerRecord
+from afspark.store import CountedFailure, Loss, WorkerRecord
 
 CENSUS_TRIES = 5
 
@@ -42,7 +43,7 @@ def find_survivors(
 
 def restore_workers(
     *,
-    batch: int,
+    batch: Batch,
     budget: ErrorBudget,
     slots: Mapping[str, int],
     taken: Sequence[str] = (),
@@ -62,7 +63,7 @@ def restore_workers(
         record = by_worker.get(worker)
         own_losses = [loss for loss in losses if loss.worker == worker]
         usable = [s for s in survivors if s.worker == worker and s.version in (batch - 1, batch)]
-        expected = max([loss.incarnation + 1 for loss in own_losses], default=0)
+        expected = max([Incarnation(loss.incarnation + 1) for loss in own_losses], default=FIRST_INCARNATION)
         if record is not None:
             expected = max(expected, record.incarnation)
         elif not budget.tolerance.recovers:
@@ -98,11 +99,11 @@ def restore_workers(
 
 
 def _completed(
-    batch: int,
+    batch: Batch,
     budget: ErrorBudget,
     record: WorkerRecord | None,
     losses: Sequence[Loss],
-    expected: int,
+    expected: Incarnation,
     usable: Sequence[Survivor],
 ) -> int:
     """Batches that the expected incarnation has completed, as far as is known."""
@@ -122,11 +123,11 @@ def _housed(members: Sequence[WorkerState], slots: Mapping[str, int], taken: Seq
 
 def _counted_failures(record: WorkerRecord | None, losses: Sequence[Loss]) -> tuple[CountedFailure, ...]:
     """The counted failures: as the ledger says, or as the record and what came after it say if the ledger has gaps."""
-    told = [CountedFailure.from_json(loss.counted_failure) for loss in losses if loss.counted]
+    told = [loss.counted_failure for loss in losses if loss.counted_failure]
     if record is None:
         return tuple(told)
-    later = [loss.counted_failure for loss in losses if loss.counted and loss.incarnation >= record.incarnation]
-    kept = [CountedFailure.from_json(counted_failure) for counted_failure in (*record.counted_failures, *later)]
+    later = [one.counted_failure for one in losses if one.counted_failure and one.incarnation >= record.incarnation]
+    kept = [*record.counted_failures, *later]
     return tuple(told if len(told) > len(kept) else kept)
 
 
@@ -136,6 +137,6 @@ def _changed(record: WorkerRecord | None, budget: ErrorBudget) -> tuple[bool, bo
     """
     if record is None:
         return False, False
-    theta = budget.theta([CountedFailure.from_json(counted_failure) for counted_failure in record.counted_failures])
+    theta = budget.theta(record.counted_failures)
     both = [(most, record.theta.get(name, most)) for name, most in theta.items()]
     return any(now < then for now, then in both), any(now > then for now, then in both)

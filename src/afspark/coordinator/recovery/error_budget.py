@@ -9,55 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from afspark.bounds import Failure, Place, Windowing, decayed, failures_in_force, halved, realised
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
+from afspark.model.state_label import StateLabel
 from afspark.model.states import StateSpec
 from afspark.model.windows import Decaying, Sliding, Window
+from afspark.numbers import FIRST_TICK, Incarnation, PaneNumber
 from afspark.policies import Thresholds, Tolerance, losses_add_up, thresholds_in_force
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.losses import CountedLoss, LossEvidence
-from afspark.protocol.state_labels import label, parse_label
-from afspark.store import CompactionRule
+from afspark.store import CompactionRule, CountedFailure
 
-CountedFailures = Sequence["CountedFailure"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CountedFailure:
-    """A counted failure: what it may have taken, by state (``state@pane`` where there are panes).
-
-    ``panes`` is the range that was open, None without panes. For decaying states ``tick`` says when it was.
-    ``incarnation`` is the one that was lost, -1 where an earlier version did not say; ``theta`` are the thresholds
-    that its loss was reckoned with, those of an unstruck pane.
-    """
-
-    taken: Mapping[str, float]
-    panes: tuple[int, int] | None = None
-    tick: int = 0
-    incarnation: int = -1
-    theta: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def affected(self) -> frozenset[int]:
-        """The panes that it may have taken something from."""
-        return frozenset(pane for pane in map(_pane, self.taken) if pane is not None)
-
-    def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "taken": dict(self.taken), "theta": dict(self.theta)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> CountedFailure:
-        panes = data.get("panes")
-        return cls(
-            taken=data["taken"],
-            panes=(panes[0], panes[1]) if panes else None,
-            tick=data.get("tick", 0),
-            incarnation=data.get("incarnation", -1),
-            theta=data.get("theta", {}),
-        )
+CountedFailures = Sequence[CountedFailure]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +59,7 @@ class ErrorBudget:
 
     # --- thresholds -----------------------------------------------------------------------------------------
 
-    def thresholds(self, counted_failures: CountedFailures, pane: int | None = None) -> Thresholds:
+    def thresholds(self, counted_failures: CountedFailures, pane: PaneNumber | None = None) -> Thresholds:
         """Everything in force for a worker with these failures (for one pane), and why."""
         return thresholds_in_force(
             self.tolerance,
@@ -104,11 +69,11 @@ class ErrorBudget:
             decaying=self.decaying,
         )
 
-    def theta(self, counted_failures: CountedFailures, pane: int | None = None) -> dict[str, float]:
+    def theta(self, counted_failures: CountedFailures, pane: PaneNumber | None = None) -> dict[str, float]:
         """Thresholds per state; with panes and without ``pane``: those of a pane no failure has struck."""
         return dict(self.thresholds(counted_failures, pane).theta)
 
-    def pane_thetas(self, counted_failures: CountedFailures) -> dict[int, dict[str, float]]:
+    def pane_thetas(self, counted_failures: CountedFailures) -> dict[PaneNumber, dict[str, float]]:
         """Thresholds of the panes that failures count for."""
         return {pane: self.theta(counted_failures, pane) for pane in self._affected(counted_failures)}
 
@@ -116,7 +81,7 @@ class ErrorBudget:
         """l: how many feedback items may wait without a backup."""
         return self.tolerance.items_allowance(failures=len(counted_failures), place=self.place, decaying=self.decaying)
 
-    def _counted(self, counted_failures: CountedFailures, pane: int | None) -> int:
+    def _counted(self, counted_failures: CountedFailures, pane: PaneNumber | None) -> int:
         if self.paned and pane is None:
             return 0
         # Without panes all there is counts as one that never closes.
@@ -124,10 +89,10 @@ class ErrorBudget:
         failures = [Failure(*panes) for panes in ranges if panes is not None]
         return failures_in_force(self.window.kind if self.window else Windowing.NONE, failures, pane or 0, self._panes)
 
-    def _affected(self, counted_failures: CountedFailures) -> list[int]:
+    def _affected(self, counted_failures: CountedFailures) -> list[PaneNumber]:
         """Panes that were struck, and those whose windows reach back to one."""
         affected = {pane for failure in counted_failures for pane in failure.affected}
-        return sorted({pane + later for pane in affected for later in range(self._panes)})
+        return sorted({PaneNumber(pane + later) for pane in affected for later in range(self._panes)})
 
     # --- losses ---------------------------------------------------------------------------------------------
 
@@ -146,39 +111,42 @@ class ErrorBudget:
         """
         before = [failure for failure in counted_failures if failure.incarnation < trace.incarnation]
         higher = {name: max((older or {}).get(name, 0.0), trace.theta.get(name, 0.0)) for name in self.states}
-        tick = (batch_time.tick(self.window, trace.seen) or 0) if isinstance(self.window, Decaying) else 0
+        reached = batch_time.tick(self.window, trace.seen) if isinstance(self.window, Decaying) else None
+        tick = reached or FIRST_TICK
         known = self._known(counted_failures, trace.incarnation, tick)
-        touched = trace.panes | batch_time.exposed if self.paned else {None}
-        taken = {
-            label(name, pane): max(0.0, most - known.get(label(name, pane), 0.0))
-            for pane in touched
-            for name, most in self._taken(before, higher, pane).items()
-            if not self.paned or most > known.get(label(name, pane), -1.0)
-        }
-        panes = [pane for pane in map(_pane, taken) if pane is not None]
+        theta = {name: max(most, higher[name]) for name, most in self.theta(before).items()}
+        if not self.paned:
+            taken = {
+                name: max(0.0, most - known.get(StateLabel(name), 0.0))
+                for name, most in self._taken(before, higher, None).items()
+            }
+            return CountedFailure(taken=taken, tick=tick, incarnation=trace.incarnation, theta=theta)
+        by_pane: dict[PaneNumber, dict[str, float]] = {}
+        for pane in trace.panes | batch_time.exposed:
+            for name, most in self._taken(before, higher, pane).items():
+                already = known.get(StateLabel(name, pane), -1.0)
+                if most > already:
+                    by_pane.setdefault(pane, {})[name] = most - max(0.0, already)
         return CountedFailure(
-            taken=taken,
-            panes=(min(panes), max(panes)) if panes else None,
-            tick=tick,
+            pane_taken=by_pane,
+            panes=(min(by_pane), max(by_pane)) if by_pane else None,
             incarnation=trace.incarnation,
-            theta={name: max(most, higher[name]) for name, most in self.theta(before).items()},
+            theta=theta,
         )
 
-    def _known(self, counted_failures: CountedFailures, incarnation: int, tick: int) -> dict[str, float]:
-        """What the loss of an incarnation is counted for already, by label; of a decaying state, what is left of that
-        at ``tick``.
-        """
+    def _known(self, counted_failures: CountedFailures, incarnation: Incarnation, tick: int) -> dict[StateLabel, float]:
+        """What the loss of an incarnation is counted for already; of a decaying state, what is left at ``tick``."""
         decay = self.window.decay if isinstance(self.window, Decaying) else 1.0
-        found: dict[str, float] = {}
+        found: dict[StateLabel, float] = {}
         for failure in counted_failures:
             if failure.incarnation == incarnation:
                 age = max(0, tick - failure.tick)
-                for name, most in failure.taken.items():
-                    found[name] = found.get(name, 0.0) + decayed([(age, most)], decay)
+                for label, most in failure.labelled().items():
+                    found[label] = found.get(label, 0.0) + decayed([(age, most)], decay)
         return found
 
     def _taken(
-        self, counted_failures: CountedFailures, older: Mapping[str, float], pane: int | None
+        self, counted_failures: CountedFailures, older: Mapping[str, float], pane: PaneNumber | None
     ) -> dict[str, float]:
         """Nothing is promised where nothing is kept."""
         if not self.tolerance.recovers:
@@ -188,8 +156,8 @@ class ErrorBudget:
         return {name: max(most, halved(older.get(name, 0.0), halvings)) for name, most in theta.items()}
 
     def last_loss(self, counted_failures: CountedFailures) -> dict[str, float]:
-        """What the newest failure may have taken, by state."""
-        return dict(counted_failures[-1].taken) if counted_failures else dict.fromkeys(self.states, 0.0)
+        """What the newest failure may have taken, as operators are told."""
+        return counted_failures[-1].told() if counted_failures else dict.fromkeys(self.states, 0.0)
 
     def missing(self, counted_failures: CountedFailures, tick: int | None = None) -> dict[str, float]:
         """What all failures may have taken from a state without panes; of a decaying one, what is left at ``tick``."""
@@ -198,14 +166,13 @@ class ErrorBudget:
         ages = [(max(0, (tick or 0) - failure.tick), failure.taken) for failure in counted_failures]
         return {name: decayed(((age, taken.get(name, 0.0)) for age, taken in ages), decay) for name in self.states}
 
-    def pane_missing(self, counted_failures: CountedFailures) -> dict[int, dict[str, float]]:
+    def pane_missing(self, counted_failures: CountedFailures) -> dict[PaneNumber, dict[str, float]]:
         """What failures may have taken from the states of each pane they struck."""
-        found: dict[int, dict[str, float]] = {}
+        found: dict[PaneNumber, dict[str, float]] = {}
         for failure in counted_failures:
-            for name, most in failure.taken.items():
-                state, pane = parse_label(name)
-                if pane is not None:
-                    totals = found.setdefault(pane, dict.fromkeys(self.states, 0.0))
+            for pane, taken in failure.pane_taken.items():
+                totals = found.setdefault(pane, dict.fromkeys(self.states, 0.0))
+                for state, most in taken.items():
                     totals[state] += most
         return found
 
@@ -223,7 +190,7 @@ class ErrorBudget:
         panes = self.pane_missing(counted_failures)
         first = window - self._panes + 1
         return {
-            name: math.fsum(panes[pane][name] for pane in range(first, window + 1) if pane in panes)
+            name: math.fsum(taken[name] for pane, taken in panes.items() if first <= pane <= window)
             for name in self.states
         }
 
@@ -266,16 +233,12 @@ class ErrorBudget:
                 bounds[name] += realised([loss[name] for loss in losses], adds_up=losses_add_up(spec, self.place))
         return bounds
 
-    def counted(self, counted_failures: CountedFailures) -> dict[int, CountedLoss]:
+    def counted(self, counted_failures: CountedFailures) -> dict[Incarnation, CountedLoss]:
         """The incarnations whose losses are counted, and for what."""
-        found: dict[int, CountedLoss] = {}
+        found: dict[Incarnation, CountedLoss] = {}
         for failure in counted_failures:
             affected = frozenset({failure.tick}) if self.decaying else failure.affected
             known = found.get(failure.incarnation, CountedLoss())
             theta = {name: max(most, known.theta.get(name, 0.0)) for name, most in failure.theta.items()}
             found[failure.incarnation] = CountedLoss(known.affected | affected, theta)
         return found
-
-
-def _pane(name: str) -> int | None:
-    return parse_label(name)[1]

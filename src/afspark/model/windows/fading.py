@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,8 @@ COLUMN = "base"
 """Name of the column. Those of states have a dot."""
 
 _STAMP = b"base"
+
+Key = TypeVar("Key")
 
 
 class _Slot(enum.IntEnum):
@@ -100,15 +102,15 @@ class Fading:
         """An image that names the base it is in."""
         return image if self.base is None else image.replace_schema_metadata({_STAMP: str(self.base)})
 
-    def restore(self, images: Mapping[str, Iterable[pa.RecordBatch]]) -> dict[str, list[pa.RecordBatch]]:
+    def restore(self, images: Mapping[Key, Iterable[pa.RecordBatch]]) -> dict[Key, list[pa.RecordBatch]]:
         """The images in units of the newest base among them, which becomes the base of the states."""
-        found = {name: list(batches) for name, batches in images.items()}
+        found = {key: list(batches) for key, batches in images.items()}
         bases = [base for batches in found.values() for base in map(_base_of, batches) if base is not None]
         if not bases:
             return found
         newest = max(bases)
         self._set(newest)
-        return {name: [self._converted(batch, newest) for batch in batches] for name, batches in found.items()}
+        return {key: [self._converted(batch, newest) for batch in batches] for key, batches in found.items()}
 
     def _converted(self, image: pa.RecordBatch, tick: int) -> pa.RecordBatch:
         base = _base_of(image)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from afspark.model.windows.panes import Part, Split
+from afspark.numbers import PaneNumber
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +18,7 @@ class PaneReport:
 
     worker: int
     latest: float | None = None
-    panes: frozenset[int] = frozenset()
+    panes: frozenset[PaneNumber] = frozenset()
     seen: int = 0
     late: int = 0
     unplaced: int = 0

@@ -12,13 +12,14 @@ from afspark.errors import UsageError
 from afspark.model.kernels.arrow import Array
 from afspark.model.windows.specs import Window
 from afspark.model.windows.times import Times, in_reach, panes_of, read_times
+from afspark.numbers import PaneNumber
 
 
 @dataclass(frozen=True)
 class Part:
     """Items of one pane, in the order they came."""
 
-    pane: int
+    pane: PaneNumber
     items: pa.RecordBatch
 
 
@@ -62,7 +63,7 @@ def split(window: Window, items: pa.RecordBatch, *, now: float, seen: int, worke
 def _by_count(items: pa.RecordBatch, quota: int, seen: int) -> list[Part]:
     first, last = seen // quota, (seen + items.num_rows - 1) // quota
     if first == last:
-        return [Part(first, items)]
+        return [Part(PaneNumber(first), items)]
     cuts = np.arange(first, last + 2) * quota - seen
     return _slices(items, np.arange(first, last + 1), np.clip(cuts, 0, items.num_rows))
 
@@ -81,7 +82,7 @@ def _by_event(window: Window, items: pa.RecordBatch) -> Split:
     if placed == 0:
         return Split(parts=[], items=rows, unplaced=rows)
     extremes = np.array([times.values.min(), times.values.max()])
-    first, last = (int(pane) for pane in panes_of(extremes, times.size))
+    first, last = (PaneNumber(int(pane)) for pane in panes_of(extremes, times.size))
     if first == last:
         parts = [Part(first, items)]
     else:
@@ -126,7 +127,7 @@ def _slices(items: pa.RecordBatch, panes: Array, cuts: Array) -> list[Part]:
     ]
 
 
-def _latest(window: Window, times: Times, value: float, pane: int) -> float:
+def _latest(window: Window, times: Times, value: float, pane: PaneNumber) -> float:
     """The time in the window's units, kept below the end of its pane whatever was rounded: a time must not
     close the pane it lies in.
     """

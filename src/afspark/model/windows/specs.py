@@ -15,6 +15,7 @@ from afspark.errors import UsageError
 from afspark.model.states.state import one_of
 from afspark.model.windows.amounts import amount, exact
 from afspark.model.windows.times import check_type, pane_of
+from afspark.numbers import PaneNumber
 
 BY = ("event", "processing", "count")
 
@@ -58,7 +59,7 @@ class Window(ABC):
         """Where a pane begins."""
         return pane * self.size
 
-    def pane(self, time: float) -> int:
+    def pane(self, time: float) -> PaneNumber:
         """The pane that a time lies in."""
         return pane_of(time, self.size)
 

@@ -12,6 +12,7 @@ import pyarrow.types as pat
 from afspark.errors import UsageError
 from afspark.model.kernels.arrow import Array
 from afspark.model.windows.amounts import exact
+from afspark.numbers import PaneNumber
 
 FARTHEST = 2.0**51
 """Pane numbers of real times stay below this: beyond, floats cannot tell neighbouring panes apart."""
@@ -94,11 +95,11 @@ def in_reach(values: Array, size: float) -> Array:
     return reach
 
 
-def pane_of(time: float, size: float) -> int:
+def pane_of(time: float, size: float) -> PaneNumber:
     """The pane of one time; times out of reach count as the farthest pane that is not."""
     if isinstance(time, int) and isinstance(size, int):
-        return time // size
+        return PaneNumber(time // size)
     limit = (FARTHEST - 1) * size
     if not math.isfinite(limit):
         limit = math.inf
-    return int(panes_of(np.array([min(max(float(time), -limit), limit)]), size)[0])
+    return PaneNumber(int(panes_of(np.array([min(max(float(time), -limit), limit)]), size)[0]))

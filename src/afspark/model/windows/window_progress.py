@@ -15,6 +15,7 @@ from afspark.model.windows.pane_report import PaneReport
 from afspark.model.windows.panes import Part
 from afspark.model.windows.punctuation import Punctuation
 from afspark.model.windows.specs import Decaying, Window
+from afspark.numbers import PaneNumber
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +27,8 @@ class WindowProgress:
     ``seen``: items taken by each worker, for windows by count.
     """
 
-    first_open: int | None = None
-    touched: frozenset[int] = frozenset()
+    first_open: PaneNumber | None = None
+    touched: frozenset[PaneNumber] = frozenset()
     latest: float | None = None
     seen: tuple[int, ...] = ()
 
@@ -43,11 +44,11 @@ class WindowProgress:
         """The time to give a batch: a clock that was set back must not bring items into closed windows."""
         return now if self.latest is None else max(now, self.latest)
 
-    def tick(self, window: Window) -> int | None:
+    def tick(self, window: Window) -> PaneNumber | None:
         """The newest pane that any worker is known to have reached; None before any."""
         if window.by == "count":
             most = max(self.seen, default=0)
-            return (most - 1) // window.quota(len(self.seen)) if most else None
+            return PaneNumber((most - 1) // window.quota(len(self.seen))) if most else None
         return None if self.latest is None else window.pane(self.latest)
 
     def blank(self, worker: int) -> PaneReport:
@@ -77,7 +78,7 @@ class WindowProgress:
         needed = self.touched - self._unneeded(window, first_open)
         return replace(self, first_open=first_open, touched=needed, latest=latest)
 
-    def expired(self, window: Window, *, now: float) -> frozenset[int]:
+    def expired(self, window: Window, *, now: float) -> frozenset[PaneNumber]:
         """Panes that no window needs after the closings: their state can be dropped.
 
         None ever of a decaying window, which keeps one state for all ticks.
@@ -107,10 +108,10 @@ class WindowProgress:
             seen=tuple(document["seen"]),
         )
 
-    def _is_open(self, pane: int) -> bool:
+    def _is_open(self, pane: PaneNumber) -> bool:
         return self.first_open is None or pane >= self.first_open
 
-    def _bound(self, window: Window, now: float) -> int | None:
+    def _bound(self, window: Window, now: float) -> PaneNumber | None:
         """The first pane whose end has not been reached; None if nothing is known yet."""
         if window.by == "processing":
             return window.pane(self.clock(now))
@@ -118,23 +119,23 @@ class WindowProgress:
             return None if self.latest is None else window.pane(self.latest - window.patience)
         if not self.seen:
             raise UsageError(
-                "The progress of a window by count must know the number of workers.",
+                "The progress of windows by count must know the number of workers.",
                 remedy="Begin with WindowProgress.start(window, workers=...).",
                 by=window.by,
             )
-        return min(self.seen) // window.quota(len(self.seen))
+        return PaneNumber(min(self.seen) // window.quota(len(self.seen)))
 
-    def _first_open(self, window: Window, now: float) -> int | None:
+    def _first_open(self, window: Window, now: float) -> PaneNumber | None:
         known = [pane for pane in (self.first_open, self._bound(window, now)) if pane is not None]
         return max(known, default=None)
 
-    def _unneeded(self, window: Window, first_open: int | None) -> frozenset[int]:
+    def _unneeded(self, window: Window, first_open: PaneNumber | None) -> frozenset[PaneNumber]:
         if first_open is None:
             return frozenset()
         lowest = first_open - window.panes + 1
         return frozenset(pane for pane in self.touched if pane < lowest)
 
-    def _ending(self, window: Window, bound: int | None, operator: str) -> list[Punctuation]:
+    def _ending(self, window: Window, bound: PaneNumber | None, operator: str) -> list[Punctuation]:
         """Open windows with items that end below ``bound``; only touched panes are looked at, so gaps are free."""
         punctuations = []
         panes, nearest = window.panes, self.first_open
@@ -144,7 +145,7 @@ class WindowProgress:
             for ending in range(start, stop):
                 begin, end = window.edge(ending - panes + 1), window.edge(ending + 1)
                 punctuations.append(Punctuation(operator, ending, begin, end))
-            nearest = max(start, stop)
+            nearest = PaneNumber(max(start, stop))
         return punctuations
 
 

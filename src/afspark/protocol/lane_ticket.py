@@ -1,0 +1,25 @@
+"""What a worker is told about its lane of a pushed source for one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from afspark.push.wire.messages import Allowance
+from afspark.push.wire.security import Access
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneTicket:
+    """All that a worker needs to take items off its lane."""
+
+    lane: int
+    #: of the receiver that has the lane, and what lets the worker in
+    address: str
+    access: Access
+    #: how long the batch takes items while they keep coming
+    seconds: float
+    #: how far the lane was taken, as of the last committed batch
+    positions: Mapping[str, int]
+    #: what the receiver may hold without backup
+    allow: Allowance
