@@ -20,6 +20,10 @@ class CountedLoss:
     affected: frozenset[PaneNumber] = frozenset()
     theta: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def may_lose(self) -> bool:
+        return any(self.theta.values())
+
     def reaches(self, theta: Mapping[str, float]) -> bool:
         # Where no thresholds are named, nobody asks how much it was counted for.
         return all(most <= self.theta.get(name, math.inf) for name, most in theta.items())
@@ -38,6 +42,11 @@ class LossEvidence:
     @property
     def panes(self) -> frozenset[PaneNumber]:
         return frozenset() if self.seen is None else self.seen.panes
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether it was allowed to confirm what no backup had."""
+        return any(self.theta.values())
 
     def is_counted(
         self, counted: Mapping[Incarnation, CountedLoss], batch_time: BatchTime, window: Window | None

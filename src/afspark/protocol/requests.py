@@ -51,3 +51,9 @@ class TaskRequest:
     batch_time: BatchTime = field(default_factory=BatchTime)
     #: bytes of bad items that this worker may still keep
     quarantine_room: int = 0
+
+    def losses_counted(self, *, exact: bool) -> bool:
+        """Whether it is counted if items were confirmed that the state lacks; under an exact policy, whether another
+        one that was in force before has let that happen.
+        """
+        return any(loss.may_lose for loss in self.counted.values()) if exact else self.counts or bool(self.counted)

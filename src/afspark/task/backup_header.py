@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from afspark.numbers import Batch, Incarnation
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.requests import TaskRequest
 from afspark.task.step_progress import StepProgress
 
 
@@ -19,11 +21,23 @@ class BackupHeader:
     worker: int
     incarnation: Incarnation
     batch: Batch
-    full: bool
-    cells: int
     theta: Mapping[str, float]
+    full: bool = False
+    cells: int = 0
     #: how far a batch of pushed items had come; None where items do not come from a lane
     progress: StepProgress | None = None
+
+    @classmethod
+    def of(cls, config: OperatorConfig, request: TaskRequest) -> BackupHeader:
+        """The header of a backup without images."""
+        return cls(
+            query=config.query_id,
+            operator=config.operator_name,
+            worker=request.worker,
+            incarnation=request.incarnation,
+            batch=request.batch,
+            theta=request.theta,
+        )
 
     def to_json(self) -> dict[str, Any]:
         progress = self.progress.to_json() if self.progress else None

@@ -38,8 +38,10 @@ class StepProgress:
     panes: PaneReport | None = None
     #: the newest backup that the state has begun to count on
     newest: BackupNumber = NO_BACKUP
-    #: found damaged when the state was restored
+    #: backups of steps, found damaged when the state was restored
     damaged: tuple[str, ...] = ()
+    #: damage that no bound covers, met in this batch when the state was restored
+    uncovered: tuple[str, ...] = ()
     #: what was left out
     bad: tuple[BadBatch, ...] = ()
 
@@ -54,6 +56,7 @@ class StepProgress:
             "panes": self.panes.to_json() if self.panes else None,
             "newest": self.newest,
             "damaged": self.damaged,
+            "uncovered": self.uncovered,
             "bad": [bad.to_json() for bad in self.bad],
         }
 
@@ -69,6 +72,7 @@ class StepProgress:
             panes=PaneReport.from_json(found["panes"]) if found["panes"] else None,
             newest=BackupNumber(*found["newest"]),
             damaged=tuple(found["damaged"]),
+            uncovered=tuple(found["uncovered"]),
             bad=tuple(BadBatch.from_json(bad) for bad in found["bad"]),
         )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -34,12 +33,14 @@ from afspark.push.wire.worker_messages import BackupNumber
 from afspark.resident import SegmentAddress, SegmentRoot
 from afspark.resident.spark_host import spark_host
 from afspark.resident.storage import StateAddress, StateStorage
-from afspark.store import ObjectRef, extend, load_chain, object_name, seal
+from afspark.store import ObjectRef, extend, load_chain, seal
 from afspark.store.images import FeedbackPart, ImageKey
 from afspark.task.backup_header import BackupHeader
+from afspark.task.backup_numbers import backup_name, begin_generation, take_up
 from afspark.task.backup_writes import BackupWrites
 from afspark.task.bad_item_search import as_failure
 from afspark.task.batch_processor import BatchProcessor
+from afspark.task.damage_note import note_damage, noted_damage
 from afspark.task.fault_injection import inject_failure
 from afspark.task.feed import Feed
 from afspark.task.intake import LaneAway, Start
@@ -155,7 +156,7 @@ class _Task:
             if action.refused:
                 return self._refused(action)
             home.raise_fence(self.wanted.fence)
-            self.damaged = tuple(json.loads(home.noted() or "[]"))
+            self.damaged = noted_damage(home, self.request.batch)
             return self._carry_out(action, home, self._panes(home))
 
     def _carry_out(self, action: Action, home: StateStorage, panes: PaneStates) -> TaskReport:
@@ -168,10 +169,12 @@ class _Task:
             panes.rollback()
             home.clear_mark()
         if action in (Action.APPLY, Action.ROLL_BACK_THEN_APPLY) and self.request.apply:
+            if self.stepped and (action is Action.ROLL_BACK_THEN_APPLY or home.step):
+                take_up(home, self.config, self.request)
             return self._apply(home, panes)
         if action not in (Action.CREATE, Action.RECOVER):
             # Whoever asked for the state alone may complete its recovery in the ledger.
-            self.damaged = tuple(json.loads(home.noted() or "[]"))
+            self.damaged = noted_damage(home, self.request.batch)
             return self._answer(Status.APPLIED, action.value)
         return self._answer(Status.BUSY, action.value)
 
@@ -222,14 +225,13 @@ class _Task:
         rotten: tuple[str, ...] = ()
         if self.stepped:
             unnamed = find_unnamed(self.config, request)
-            undeclared = None if self.config.exact else unnamed.undeclared(request, self.config.window)
-            if undeclared is not None:
+            if (undeclared := unnamed.undeclared(request, self.config)) is not None:
                 raise _Undeclared(undeclared)
-            rotten = unnamed.rotten
-            if unnamed.progress is not None:
-                for backup in unnamed.progress.backups:
-                    chain, previous = extend(chain, previous, backup)
-                home.restored_at(request.batch, unnamed.progress.to_text().encode(), unnamed.progress.newest.number)
+            begin_generation(home, self.config, request, unnamed.generation, unnamed.progress)
+            reached = unnamed.progress or StepProgress()
+            rotten = (*unnamed.rotten, *reached.uncovered)
+            for backup in reached.backups:
+                chain, previous = extend(chain, previous, backup)
         loaded = load_chain(self.config.store, chain, previous)
         cells = self._panes(home).restore(loaded.images, request.batch_time.needed_from)
         before = Batch(request.batch - 1)
@@ -237,8 +239,7 @@ class _Task:
             home.keep(before, port, pack_packets(packets))
         damaged = [*(damage.name for damage in loaded.damaged), *rotten]
         if damaged:
-            # Kept with the state until its first batch: this process may die before it can report.
-            home.note(json.dumps(damaged))
+            note_damage(home, request.batch, damaged)
         return cells
 
     def _panes(self, home: StateStorage) -> PaneStates:
@@ -279,8 +280,6 @@ class _Task:
         report = self._report(home, panes, output, emitted=emitted, durable=durable)
         home.finish(request.batch, json.dumps(report.to_json()).encode())
         panes.end()
-        if self.damaged:
-            home.note(None)
         return report
 
     def _processed(self, home: StateStorage, panes: PaneStates) -> Output:
@@ -340,7 +339,7 @@ class _Task:
             durable=newest,
             resumed=home.step > 0,
             restored=home.step == 0,
-            losses_counted=not self.config.exact and (self.request.counts or bool(self.request.counted)),
+            losses_counted=self.request.losses_counted(exact=self.config.exact),
             damaged=bool(self.progress.damaged or self.damaged),
         )
 
@@ -349,16 +348,19 @@ class _Task:
         missed = isinstance(self.feed, LaneFeed) and self.feed.intake.misses_backup
         if missed and not set(self.progress.damaged) <= set(self.damaged):
             self.damaged = tuple(dict.fromkeys((*self.damaged, *self.progress.damaged)))
-            home.note(json.dumps(self.damaged))
+            note_damage(home, self.request.batch, self.damaged)
 
     def _close_step(self, home: StateStorage, panes: PaneStates, output: Output, *, settled: bool) -> None:
-        assert isinstance(self.feed, LaneFeed)
-        self.progress = replace(
-            self.feed.progress(self.progress), panes=output.panes, backups=self.writes.durable, writing=not settled
-        )
+        self.progress = self._reached(output.panes, writing=not settled)
         home.close_step(self.request.batch, self.progress.to_text().encode())
         self.request = replace(self.request, recheck=False)
         panes.end()
+
+    def _reached(self, seen: PaneReport | None, *, writing: bool = False) -> StepProgress:
+        """How far the batch has come, with all that is not final yet."""
+        assert isinstance(self.feed, LaneFeed)
+        done = replace(self.progress, panes=seen, backups=self.writes.durable, writing=writing, uncovered=self.damaged)
+        return self.feed.progress(done)
 
     def _settled(self, seconds: float | None) -> bool:
         """Whether the backups of closed steps are durable, after so many seconds; then their items are confirmed."""
@@ -471,7 +473,8 @@ class _Task:
             newest = BackupNumber(self.request.batch, self.request.incarnation, home.number_backup())
             self.progress = replace(self.progress, newest=newest)
         data = seal(self._header(full, cells, seen).to_json(), images)
-        self.writes.begin(ObjectRef.of(self._object_name(), data, cells=cells, full=full), data)
+        name = backup_name(self.config, self.request, max(0, self.progress.newest.number))
+        self.writes.begin(ObjectRef.of(name, data, cells=cells, full=full), data)
         self._supersede = False
         self._named = seen or PaneReport(worker=self.request.worker)
 
@@ -491,30 +494,9 @@ class _Task:
         # Of the times in steps nobody but the store hears before they are final.
         return self.request.batch_time.tick(window, self._named if self.stepped else output.panes)
 
-    def _object_name(self) -> str:
-        request, config = self.request, self.config
-        number = self.progress.newest.number if isinstance(self.feed, LaneFeed) else 0
-        attempt = secrets.randbelow(10**6)
-        return object_name(
-            config.epoch, config.operator_name, request.worker, request.incarnation, request.batch, attempt, number
-        )
-
     def _header(self, full: bool, cells: int, seen: PaneReport | None) -> BackupHeader:
-        progress = None
-        if isinstance(self.feed, LaneFeed):
-            before = replace(self.progress, panes=seen, backups=self.writes.durable, writing=False)
-            progress = self.feed.progress(before)
-        return BackupHeader(
-            query=self.config.query_id,
-            operator=self.config.operator_name,
-            worker=self.request.worker,
-            incarnation=self.request.incarnation,
-            batch=self.request.batch,
-            full=full,
-            cells=cells,
-            theta=self.request.theta,
-            progress=progress,
-        )
+        progress = self._reached(seen) if isinstance(self.feed, LaneFeed) else None
+        return replace(BackupHeader.of(self.config, self.request), full=full, cells=cells, progress=progress)
 
     def _keep(self, home: StateStorage, panes: PaneStates, output: Output) -> int:
         """Keeps what other stages and the sink will read; the number of rows for the sink."""

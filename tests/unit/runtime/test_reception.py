@@ -27,7 +27,7 @@ from afspark.push.receiver.session_listing import is_receiver_start
 from afspark.push.wire.push_errors import SessionOver, from_flight
 from afspark.push.wire.worker_messages import BackupNumber
 from afspark.sources import Pushed
-from afspark.store import CommitRecord, LaneExposure, open_store
+from afspark.store import CommitRecord, open_store
 from afspark.store.commits import LanePositions
 from afspark.task.intake import Intake, Start
 from afspark.task.remote_lane import open_lane
@@ -48,9 +48,9 @@ class Count(af.Operator):
 class Ticks:
     """Batches of a query of which only the receivers and the positions are real."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, items: float = 1000) -> None:
         source = Pushed.of(SCHEMA, lanes=WORKERS)
-        tolerance = af.Approximate(theta=0, items=1000)
+        tolerance = af.Approximate(theta=0, items=items)
         pipeline = Pipeline.single(source=source, operator=Count(), name="count", workers=WORKERS, tolerance=tolerance)
         (self.name,) = pipeline.sources
         self.receivers = Receivers(cast("Any", None), pipeline, {self.name: open_store(str(folder))})
@@ -189,14 +189,14 @@ def test_items_stay_with_their_receiver_until_spark_has_committed_their_batch(ti
 
 def test_what_a_receivers_death_can_have_taken_is_told_even_if_no_producer_comes_back(ticks: Ticks) -> None:
     lanes = range(WORKERS)
-    assert ticks.receivers.failures(ticks.name) == dict.fromkeys(lanes, LaneExposure(250.0, 0))
+    assert ticks.receivers.lost(ticks.name) == dict.fromkeys(lanes, 0.0)
     with Producer(ticks.address, "p", SCHEMA, batch_rows=1) as producer:
         producer.send(pa.record_batch({"n": [1, 2, 3]}, schema=SCHEMA))
         producer.flush(10)
-        for failed in (1, 2):
+        # l = 1000 / (2 · 2 workers), and half of that for the next one
+        for lost in (250.0, 375.0):
             ticks.receivers.crash()
-            # l = 1000 / (2 · 2 workers)
-            assert ticks.receivers.failures(ticks.name) == dict.fromkeys(lanes, LaneExposure(250.0, failed))
+            assert ticks.receivers.lost(ticks.name) == dict.fromkeys(lanes, lost)
 
 
 def test_however_often_a_receiver_dies_no_more_than_the_limit_is_lost_and_all_of_it_is_told(ticks: Ticks) -> None:
@@ -208,8 +208,7 @@ def test_however_often_a_receiver_dies_no_more_than_the_limit_is_lost_and_all_of
             producer.send(pa.record_batch({"n": list(range(each))}, schema=SCHEMA))
             producer.flush(10)
             ticks.receivers.crash()
-            told = ticks.receivers.failures(ticks.name)
-            possible = {lane: 2 * one.most * (1 - 0.5**one.failed) for lane, one in told.items()}
+            possible = ticks.receivers.lost(ticks.name)
         producer.send(pa.record_batch({"n": [1, 2]}, schema=SCHEMA))
         producer.flush(10)
         ticks.go()
@@ -227,7 +226,27 @@ def test_items_that_went_with_a_state_are_counted_there(stepped: bool, exact: bo
     run = OperatorRun(cast("Any", SimpleNamespace(keyed=False, workers=1)), cast("Any", SimpleNamespace(config=config)))
     run.entrances = [run]
     run.gaps = {(1, 0): 30, (4, 0): 10}
-    run.hear_of_receivers({0: LaneExposure(10.0, 0)})
-    # The first failure was that of a receiver with the limit of then; a lower one at the restart takes nothing back.
-    run.hear_of_receivers({0: LaneExposure(4.0, 1)})
+    run.hear_of_receivers({0: 10.0})
     assert run.lost_items() == told
+    # What is not known any more takes nothing back.
+    run.hear_of_receivers({0: 4.0})
+    assert run.lost_items() == told
+
+
+@pytest.mark.parametrize("stepped", [True, False])
+def test_what_no_number_has_limited_is_told_as_far_as_it_is_known(stepped: bool) -> None:
+    """L in seconds: a number that a later start sets says nothing about what was lost before."""
+    config = SimpleNamespace(stepped=stepped, exact=False)
+    run = OperatorRun(cast("Any", SimpleNamespace(keyed=False, workers=1)), cast("Any", SimpleNamespace(config=config)))
+    run.entrances = [run]
+    run.gaps = {(1, 0): 300}
+    run.hear_of_receivers({0: math.inf})
+    run.hear_of_receivers({0: 5.0})
+    assert run.lost_items() == 300
+
+
+def test_a_failure_is_told_by_the_limit_of_its_receiver_whatever_is_set_afterwards(tmp_path: Path) -> None:
+    """Also if its driver died before its first record, and whether the limit is lowered or raised."""
+    for items, lost in ((1000.0, 0.0), (8.0, 250.0), (4000.0, 251.0), (0.0, 501.0)):
+        ticks = Ticks(tmp_path, items=items)
+        assert ticks.receivers.lost(ticks.name) == dict.fromkeys(range(WORKERS), lost)
