@@ -74,9 +74,6 @@ def test_backups_of_several_processes_that_were_cut_short_are_no_damage(bench: A
 
 def test_damage_is_reported_by_whoever_goes_on_from_backups_of_the_same_batch(bench: Approximating) -> None:
     bench.exact = True
-    gone = ObjectRef.of(
-        "objects/00000001-0123456789abcdef/tally/00000-00000-000000000000-0000-0007", b"", cells=1, full=True
-    )
     recovering = {"hint": Hint.RECOVER, "incarnation": 1, "chain": (GONE,)}
     lane = FakeLane([[1], [2], [3]])
     with pytest.raises(Died):
@@ -86,9 +83,6 @@ def test_damage_is_reported_by_whoever_goes_on_from_backups_of_the_same_batch(be
 
 
 def test_damage_is_reported_again_by_a_batch_that_was_taken_back(bench: Approximating) -> None:
-    gone = ObjectRef.of(
-        "objects/00000001-0123456789abcdef/tally/00000-00000-000000000000-0000-0007", b"", cells=1, full=True
-    )
     requests = [
         bench.request(hint=Hint.RECOVER, chain=(GONE,), fence=0),
         bench.request(hint=Hint.ROLLBACK, fence=1),
