@@ -72,7 +72,7 @@ def half_applied_batch_kept(patch: pytest.MonkeyPatch) -> None:
 
 def chain_forgotten_by_a_new_driver(patch: pytest.MonkeyPatch) -> None:
     """A restarted driver recovers from nothing."""
-    real = census.muster
+    real = census.restore_workers
 
     def muster(**given: Any) -> Any:
         members, undeclared = real(**given)
