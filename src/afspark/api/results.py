@@ -21,7 +21,6 @@ from afspark.coordinator.told_bounds import with_lost_items
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Share
 from afspark.model.states import HashTable, StateSpec
-from afspark.model.windows import Decaying
 from afspark.protocol.parcels import open_packets, open_parts, open_schema, pack_parts
 from afspark.protocol.ports import ALL, ROWS, WINDOWS
 from afspark.resident.residents import Residents, kept_by, segment_of
@@ -170,12 +169,13 @@ def _cells(
     segment, specs = segment_of(residents, worker), operator.states()
     with segment.lock(LOCK_SECONDS):
         window = residents.config.window
-        decaying = window if isinstance(window, Decaying) else None
-        paned = window is not None and decaying is None
-        panes = PaneStates(segment.columns, specs, paned=paned, decaying=decaying)
+        panes = PaneStates.under(window, segment.columns, specs)
         # A pane stays until the batch that closed it is committed; results are of what is still open.
         open_panes = [panes.of(pane) for pane in panes if pane is None or first is None or pane >= first]
-        states: Any = merged(specs, open_panes) if paned else panes.of(None) if decaying is None else panes.at(tick)
+        if window is None:
+            states: Any = panes.of(None)
+        else:
+            states = merged(specs, open_panes) if window.has_panes else panes.at(tick)
         return {name: state.export() for name, state in states.items()}
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 
 from afspark.model.states import Columns, HeapColumns, State, StateSpec
-from afspark.model.windows import Decayed, Decaying, Fading
+from afspark.model.windows import Decayed, Fading, Window
 from afspark.protocol.state_labels import Pane, label, parse_label
 
 States = dict[str, State]
@@ -27,7 +27,7 @@ class PaneStates:
         *,
         paned: bool,
         first: int | None = None,
-        decaying: Decaying | None = None,
+        decaying: Window | None = None,
     ) -> None:
         self._columns, self._specs = columns, specs
         self.fading = Fading(decaying, columns) if decaying is not None else None
@@ -41,6 +41,15 @@ class PaneStates:
                 self._sets[pane] = self._open(pane)
         else:
             self._sets[None] = self._open(None)
+
+    @classmethod
+    def under(
+        cls, window: Window | None, columns: Columns, specs: Mapping[str, StateSpec], *, first: int | None = None
+    ) -> PaneStates:
+        """The states of an operator with that window."""
+        if window is None or window.has_panes:
+            return cls(columns, specs, paned=window is not None, first=first)
+        return cls(columns, specs, paned=False, first=first, decaying=window)
 
     def __iter__(self) -> Iterator[Pane]:
         return iter(list(self._sets))

@@ -19,7 +19,7 @@ from afspark.push.receiver import receiver_process as process
 from afspark.push.wire.messages import Message
 from afspark.push.wire.security import Access
 from afspark.task import backup_writes as writes
-from afspark.task import intake, receiving, worker
+from afspark.task import intake, receiving
 from afspark.task.intake import Intake
 from tests.simulation.cluster import spark
 from tests.simulation.pushed.wire import FLIGHT, AtOnce, Client, Condition, Endpoint, Idle, SlowWrite
@@ -56,7 +56,6 @@ def pushed_world() -> Iterator[None]:
     seams: list[tuple[Any, str, Any]] = [
         (engine, "time", clock),
         (group, "time", clock),
-        (worker, "time", clock),
         (intake, "time", clock),
         (service, "time", clock),
         (registry, "time", clock),

@@ -335,7 +335,7 @@ def test_what_comes_before_the_items_of_a_batch_comes_once(
             seen.append(first)
             super().__init__(*args, first=first, **others)
 
-    monkeypatch.setattr("afspark.task.worker.BatchProcessor", Noted)
+    monkeypatch.setattr("afspark.task.process.BatchProcessor", Noted)
     bench.exact = True
     lane = FakeLane([[1, 2], [3], [4, 5]])
     if restored:
