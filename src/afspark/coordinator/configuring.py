@@ -42,7 +42,7 @@ def operator_config(
         appends=node.appends,
         feeds_back=node.feeds_back,
         pushed=any(isinstance(pipeline.sources.get(edge.origin), Pushed) for edge in node.inputs),
-        exact=node.tolerance.recovers and not node.tolerance.approximates,
+        exact=node.tolerance.exact,
         losable_items=pipeline.losable_items(node),
         bad=BadRules(choices=pipeline.on_bad(node), limit=node.bad_limit, most_bytes=options.quarantine_bytes),
         pristine=cloudpickle.dumps(node.operator),  # type: ignore[no-untyped-call]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from afspark.coordinator.recovery.error_budget import CountedFailure, ErrorBudget
-from afspark.policies import counts_as_failure
+from afspark.policies import KeepResident, RecoveryPlan, StartEmpty, counts_as_failure
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import LossEvidence
@@ -62,21 +62,30 @@ class WorkerState:
             hint=self.hint,
             fence=fence,
             home=self.home,
-            theta=budget.theta(self.counted_failures),
+            backup=budget.backup_plan(
+                batch,
+                self.counted_failures,
+                full=self.restart_chain or budget.compaction.due(self.chain),
+                recheck=self.recheck,
+            ),
+            recovery=self._recovery_plan(budget),
             missing=budget.missing(self.counted_failures),
-            pane_theta=budget.pane_thetas(self.counted_failures),
             pane_missing=budget.pane_missing(self.counted_failures),
-            items=budget.items(self.counted_failures),
-            full=self.restart_chain or budget.compaction.due(self.chain),
-            recheck=self.recheck,
-            chain=self.chain if self.hint is Hint.RECOVER else (),
-            previous=self.previous if self.hint is Hint.RECOVER else (),
             lost=budget.last_loss(self.counted_failures) if fresh else None,
             lost_items=self.lost_items if fresh else 0,
             counts=self.completed > 0 and not self.raised,
             counted=budget.counted(self.counted_failures),
             batch_time=batch_time,
         )
+
+    def _recovery_plan(self, budget: ErrorBudget) -> RecoveryPlan:
+        match self.hint:
+            case Hint.CREATE:
+                return StartEmpty()
+            case Hint.RECOVER:
+                return budget.tolerance.recovery_plan(self.chain, self.previous)
+            case _:
+                return KeepResident()
 
     def lost(
         self, budget: ErrorBudget, home: str, batch_time: BatchTime | None = None, trace: LossEvidence | None = None
@@ -115,7 +124,7 @@ class WorkerState:
         counted_failures = budget.remembered(self.counted_failures, batch_time or BatchTime())
         theta = budget.theta(counted_failures)
         # It may have applied the batch for an earlier driver, whose limits were higher.
-        older = {name: most for name, most in report.theta.items() if most > theta.get(name, most)}
+        older = {name: most for name, most in report.allowed_drift.items() if most > theta.get(name, most)}
         return replace(
             self,
             completed=self.completed + 1,

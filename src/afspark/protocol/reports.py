@@ -53,8 +53,8 @@ class TaskReport:
     cells: int = 0
     memory: int = 0
     drift: Mapping[str, float] = field(default_factory=dict)
-    #: the thresholds it was applied under
-    theta: Mapping[str, float] = field(default_factory=dict)
+    #: the backup plan it was applied under, as that describes itself
+    plan: Mapping[str, Any] = field(default_factory=dict)
     emitted: int = 0
     #: what a windowed operator has seen of time
     panes: PaneReport | None = None
@@ -67,6 +67,12 @@ class TaskReport:
     trace: LossEvidence | None = None
     detail: str = ""
     error: AfsparkError | None = None
+
+    @property
+    def allowed_drift(self) -> Mapping[str, float]:
+        """How far each state was allowed to be from its backup when the batch was applied."""
+        allowed: Mapping[str, float] = self.plan.get("allows", {})
+        return allowed
 
     def to_json(self) -> dict[str, Any]:
         """Everything a retried task needs to answer the same."""

@@ -1,15 +1,15 @@
-"""What the driver tells a worker for one batch, and what the worker answers."""
+"""What the driver tells a worker for one batch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from afspark.policies import BackupPlan, RecoveryPlan, StartEmpty
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import CountedLoss
 from afspark.protocol.punctuation_plan import PunctuationPlan
-from afspark.store import ObjectRef
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,20 +23,12 @@ class TaskRequest:
     #: grows with every driver and every taken-back batch; tasks of an older one find the state closed to them
     fence: int
     home: str
-    #: thresholds by state; those of panes with a history of failures separately
-    theta: Mapping[str, float]
-    missing: Mapping[str, float]
-    pane_theta: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    #: what is written before the batch is final, and where the state comes from
+    backup: BackupPlan
+    recovery: RecoveryPlan = field(default_factory=StartEmpty)
+    #: what failures may have taken, by state; from panes with a history of failures separately
+    missing: Mapping[str, float] = field(default_factory=dict)
     pane_missing: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-    #: feedback items that may wait without a backup
-    items: float = 0.0
-    #: write a full image instead of pairs, so that the chain of backups starts anew
-    full: bool = False
-    #: examine all cells, not only touched ones, because the threshold was lowered since the last batch
-    recheck: bool = False
-    #: what a recovering worker loads
-    chain: tuple[ObjectRef, ...] = ()
-    previous: tuple[ObjectRef, ...] = ()
     #: the first batch of a new incarnation: what the failure before it may have taken, by state; else None
     lost: Mapping[str, float] | None = None
     lost_items: int = 0

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 import pyarrow as pa
 
 from afspark.model.windows import PaneReport
+from afspark.policies import BackupPlan, NoBackup, ThresholdBackup
 from afspark.protocol.ports import feedback_for
 from afspark.protocol.state_labels import label
 from afspark.resident.storage import StateStorage
@@ -22,43 +24,85 @@ from afspark.task.unnamed_backups import PROGRESS, THETA, attempt_of
 Images = dict[str, pa.RecordBatch]
 
 
+@dataclass(frozen=True)
+class BackedUp:
+    """What a plan has chosen to write: images by the label of their state, and whether they begin a new chain."""
+
+    images: Images
+    full: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """The states when the step at work has been processed, and what a plan must know besides."""
+
+    panes: PaneStates
+    #: for decaying states: the tick that a loss would be counted at
+    tick: int | None = None
+    #: what follows a damaged object in a chain is never read, so that a new chain has to start here
+    damaged: bool = False
+    #: a chain was started in an earlier step of the batch
+    restarted: bool = False
+
+
+@singledispatch
+def choose_images(plan: BackupPlan, at: Moment) -> BackedUp:
+    """What ``plan`` has written of the states. A new kind of plan registers here how it is carried out."""
+    raise TypeError(f"Nothing says how {plan!r} is carried out.")
+
+
+@choose_images.register
+def _write_nothing(plan: NoBackup, at: Moment) -> BackedUp:
+    for _, _, state in at.panes.named():
+        state.settle()
+    return BackedUp({}, full=(plan.full or at.damaged) and not at.restarted)
+
+
+@choose_images.register
+def _write_by_threshold(plan: ThresholdBackup, at: Moment) -> BackedUp:
+    panes, fading = at.panes, at.panes.fading
+    full = (plan.full or at.damaged) and not at.restarted
+    if fading is not None and fading.moved:
+        # Pairs would follow backups in other units.
+        full = plan.writes
+    images: Images = {}
+    for name, pane, state in panes.named():
+        state.settle()
+        theta = plan.limit(name, pane)
+        pairs = state.issue(theta if fading is None else fading.threshold(theta, at.tick), everything=plan.recheck)
+        if full:
+            images[label(name, pane)] = panes.stamped(state.dump())
+        elif pairs is not None:
+            images[label(name, pane)] = panes.stamped(pairs)
+    return BackedUp(images, full)
+
+
 class BackupTask:
     """Writes the backups of one worker in one batch."""
 
     def __init__(self, task: TaskContext, steps: BatchSteps) -> None:
         self.config, self.request, self.steps = task.config, task.request, steps
-        self._recheck = task.request.recheck
+        self.plan = task.request.backup
+        self._states = tuple(task.operator.states())
 
     def back_up(self, home: StateStorage, panes: PaneStates, output: Output, *, damaged: bool) -> bool:
         """Begins to write what must be durable before the step at work is final; whether its feedback will be."""
-        request = self.request
-        # What follows a damaged object in a chain is never read, so a new chain has to start here.
-        full = request.full or damaged
-        full = full and not any(backup.full for backup in self.steps.writes.all)
-        if panes.fading is not None and panes.fading.moved:
-            # Pairs would follow backups in other units.
-            full = min(request.theta.values()) < math.inf
-        tick = self.steps.tick(output.panes)
-        images: Images = {}
-        for name, pane, state in panes.named():
-            state.settle()
-            pairs = state.issue(self._theta(name, pane, panes, tick), everything=self._recheck)
-            if full:
-                images[label(name, pane)] = panes.stamped(state.dump())
-            elif pairs is not None:
-                images[label(name, pane)] = panes.stamped(pairs)
+        restarted = any(backup.full for backup in self.steps.writes.all)
+        moment = Moment(panes=panes, tick=self.steps.tick(output.panes), damaged=damaged, restarted=restarted)
+        chosen = choose_images(self.plan, moment)
+        images = dict(chosen.images)
         waiting = sum(batch.num_rows for sent in output.feedback.values() for batch in sent)
-        durable = waiting > request.items
+        durable = waiting > self.plan.items
         if durable:
             for target, sent in output.feedback.items():
                 for number, batch in enumerate(sent):
-                    images[f"{feedback_for(target)}@{request.batch}@{number}"] = batch
+                    images[f"{feedback_for(target)}@{self.request.batch}@{number}"] = batch
         if images or self.steps.needs_backup(output.panes):
-            self._write(home, images, full=full, seen=output.panes)
+            self._write(home, images, full=chosen.full, seen=output.panes)
         return durable or waiting == 0
 
     def step_closed(self) -> None:
-        self._recheck = False
+        self.plan = self.plan.after_step()
 
     def make_sure(self, home: StateStorage, panes: PaneStates) -> None:
         """Makes true what a resumed state believes.
@@ -70,14 +114,6 @@ class BackupTask:
             images = {label(name, pane): panes.stamped(state.dump()) for name, pane, state in panes.named()}
             self._write(home, images, full=True, seen=self.steps.progress.panes)
             self.steps.writes.wait()
-
-    def _theta(self, state: str, pane: int | None, panes: PaneStates, tick: int | None) -> float:
-        request = self.request
-        if panes.fading is not None:
-            return panes.fading.threshold(request.theta[state], tick)
-        if pane is None:
-            return request.theta[state]
-        return request.pane_theta.get(pane, request.theta)[state]
 
     def _write(
         self, home: StateStorage, images: Mapping[str, pa.RecordBatch], *, full: bool, seen: PaneReport | None
@@ -98,7 +134,7 @@ class BackupTask:
         progress = self.steps.progress_with(seen)
         steps: dict[str, Any] = {}
         if progress is not None:
-            steps = {PROGRESS: progress.to_text(), THETA: dict(self.request.theta), "cells": cells}
+            steps = {PROGRESS: progress.to_text(), THETA: self.plan.allows(self._states), "cells": cells}
         return steps | {
             "query": self.config.query_id,
             "operator": self.config.operator_name,

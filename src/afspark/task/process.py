@@ -154,7 +154,7 @@ class BatchApplication:
             cells=sum(state.size for _, _, state in self.panes.named()),
             memory=self.home.columns.memory,
             drift=self.panes.drifts(self.steps.tick(output.panes)),
-            theta=dict(self.request.theta),
+            plan=self.request.backup.described(self.operator.states()),
             emitted=emitted,
             panes=output.panes,
             seconds=self.task.clock.seconds,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import singledispatch
 
 from afspark.errors import SegmentError
+from afspark.policies import RecoveryPlan, RestoreChain, StartEmpty
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.losses import LossEvidence
 from afspark.protocol.parcels import pack_packets
@@ -38,7 +40,7 @@ def build_state(task: TaskContext, *, recover: bool) -> int:
         # A driver that died in the first batch has left no record, but perhaps backups of its steps.
         if recover or task.in_steps:
             task.probe(FaultPhase.RECOVERING)
-            cells = _restore(task, home, task.request.chain, task.request.previous)
+            cells = _restore(task, home, *_chains(task.request.recovery))
         home.restored(task.request.batch - 1)
     task.clock.lap("recovery" if recover else "creation", started)
     return cells
@@ -62,6 +64,22 @@ def _shut_out_others(task: TaskContext) -> None:
         task.feed.claim()
     except LaneAway as error:
         raise SegmentError("The receiver of a lost worker does not answer.") from error
+
+
+@singledispatch
+def _chains(plan: RecoveryPlan) -> tuple[Chain, Chain]:
+    """The chain of backups that a plan has restored, and the one to fall back on."""
+    raise TypeError(f"A state cannot be built by {plan!r}.")
+
+
+@_chains.register
+def _(plan: StartEmpty) -> tuple[Chain, Chain]:
+    return (), ()
+
+
+@_chains.register
+def _(plan: RestoreChain) -> tuple[Chain, Chain]:
+    return plan.chain, plan.preceded
 
 
 def _restore(task: TaskContext, home: StateStorage, chain: Chain, previous: Chain) -> int:

@@ -17,7 +17,7 @@ from afspark.coordinator.worker_state import WorkerState
 from afspark.errors import BackupLost
 from afspark.model.states import HashTable
 from afspark.model.windows import Hopping, PaneReport, WindowProgress
-from afspark.policies import Approximate
+from afspark.policies import Approximate, ThresholdBackup
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.lifecycle import Hint
@@ -179,7 +179,7 @@ def test_a_worker_restored_behind_a_backup_that_was_durable_stops(bench: Approxi
     bench.exact = exact
     lane = FakeLane([[1, 2], [3], [4, 5], [6], [7]])
     with pytest.raises(Died):
-        bench.run(lane, probe=dies_in_step(4), theta={"seen": 0.0})
+        bench.run(lane, probe=dies_in_step(4), backup=ThresholdBackup(theta={"seen": 0.0}))
     bench.lose()
     bench.store.delete(list(bench.store.list(OBJECTS)))
     report = bench.run(lane, hint=Hint.RECOVER, incarnation=2, counted={1: CountedLoss()})
@@ -380,11 +380,13 @@ def test_a_loss_is_told_by_the_threshold_its_backup_was_made_under() -> None:
 def test_a_batch_applied_under_a_higher_limit_is_told_by_that() -> None:
     """It was applied for a driver that died before its commit; the next one has a lower limit."""
     budget = ErrorBudget(tolerance=Approximate(20.0), states={"n": HashTable()}, place=Place(workers=1))
-    report = TaskReport(worker=0, status=Status.APPLIED, host="a", theta={"n": 1000.0})
+    report = TaskReport(
+        worker=0, status=Status.APPLIED, host="a", plan=ThresholdBackup(theta={"n": 1000.0}).described("n")
+    )
     member = WorkerState(worker=0, home="a").applied(report, budget)
     assert member.recheck and member.record(budget).theta == {"n": 1000.0}
     assert member.lost(budget, "b").counted_failures[-1].taken == {"n": 1000.0}
-    again = member.applied(replace(report, theta={"n": 10.0}), budget)
+    again = member.applied(replace(report, plan=ThresholdBackup(theta={"n": 10.0}).described("n")), budget)
     assert not again.recheck and again.record(budget).theta == {"n": 10.0}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,18 @@ from afspark.coordinator.worker_state import Verdict, WorkerState, digests_agree
 from afspark.errors import OperatorFailed
 from afspark.model.states import HashTable, Matrix
 from afspark.model.windows import PaneReport
-from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, counts_as_failure
+from afspark.policies import (
+    Approximate,
+    KeepResident,
+    MiniBatch,
+    NoBackup,
+    Nothing,
+    RestoreChain,
+    StartEmpty,
+    ThresholdBackup,
+    Tolerance,
+    counts_as_failure,
+)
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.reports import Status, TaskReport
 from afspark.store import CompactionRule, ObjectRef
@@ -86,10 +98,11 @@ def test_a_loss_begins_a_new_incarnation_and_halves() -> None:
     assert (lost.home, lost.incarnation, lost.failures, lost.completed, lost.hint) == ("b", 1, 1, 0, Hint.RECOVER)
     assert budget().missing(lost.counted_failures) == {"counts": 100.0, "sums": 100.0, "keys": 0.0}
     request = lost.request(7, budget(), 5)
-    assert (request.batch, request.chain, request.fence, request.home) == (7, (ref(1),), 5, "b")
-    assert request.theta == budget().theta(counted_failures(1)) and request.missing == budget().missing(
-        lost.counted_failures
-    )
+    assert (request.batch, request.fence, request.home) == (7, 5, "b")
+    assert request.recovery == RestoreChain(chain=(ref(1),))
+    halved = budget().theta(counted_failures(1))
+    assert request.backup == ThresholdBackup(theta=halved, items=0.0)
+    assert request.missing == budget().missing(lost.counted_failures)
 
 
 def test_losses_add_up_as_they_were() -> None:
@@ -146,15 +159,23 @@ def test_a_batch_extends_the_chain_and_a_full_image_replaces_it() -> None:
 
 def test_orders_name_backups_only_for_recoveries() -> None:
     member = WorkerState(worker=0, home="a", chain=(ref(1),), previous=(ref(0),), hint=Hint.RESUME)
-    assert member.request(1, budget()).chain == () and member.request(1, budget()).previous == ()
-    assert member.lost(budget(), "a").request(1, budget()).previous == (ref(0),)
+    assert member.request(1, budget()).recovery == KeepResident()
+    assert replace(member, hint=Hint.CREATE).request(1, budget()).recovery == StartEmpty()
+    assert member.lost(budget(), "a").request(1, budget()).recovery == RestoreChain(chain=(ref(1),), preceded=(ref(0),))
 
 
 def test_a_full_image_is_ordered_when_the_rule_says_so() -> None:
     rule = CompactionRule(floor_cells=20)
     agreed = ErrorBudget(tolerance=MiniBatch(), states=STATES, place=Place(), compaction=rule)
-    assert not WorkerState(worker=0, home="a", chain=(ref(1),)).request(1, agreed).full
-    assert WorkerState(worker=0, home="a", chain=(ref(1), ref(2))).request(1, agreed).full
+    few, many = ((ref(1),), (ref(1), ref(2)))
+    plans = [WorkerState(worker=0, home="a", chain=chain).request(1, agreed).backup for chain in (few, many)]
+    nothing = dict.fromkeys(STATES, 0.0)
+    assert plans == [ThresholdBackup(theta=nothing), ThresholdBackup(theta=nothing, full=True)]
+
+
+def test_what_is_not_backed_up_has_a_plan_that_says_so() -> None:
+    plan = WorkerState(worker=0, home="a").request(1, budget(Nothing())).backup
+    assert plan == NoBackup() and set(plan.described(STATES)["allows"].values()) == {math.inf}
 
 
 def test_a_record_says_what_the_next_driver_needs() -> None:

@@ -16,7 +16,7 @@ from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.model.states import StateSpec
 from afspark.model.windows import Decaying, Sliding, Window, scale
-from afspark.policies import Thresholds, Tolerance, losses_add_up, thresholds_in_force
+from afspark.policies import BackupNeed, BackupPlan, Thresholds, Tolerance, losses_add_up, thresholds_in_force
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.losses import CountedLoss, LossEvidence
 from afspark.protocol.state_labels import label, parse_label
@@ -115,6 +115,18 @@ class ErrorBudget:
     def items(self, counted_failures: CountedFailures) -> float:
         """l: how many feedback items may wait without a backup."""
         return self.tolerance.items_allowance(failures=len(counted_failures), place=self.place, decaying=self.decaying)
+
+    def backup_plan(self, batch: int, counted_failures: CountedFailures, *, full: bool, recheck: bool) -> BackupPlan:
+        """What a worker with these failures has to write in a batch."""
+        need = BackupNeed(
+            batch=batch,
+            theta=self.theta(counted_failures),
+            pane_theta=self.pane_thetas(counted_failures),
+            items=self.items(counted_failures),
+            full=full,
+            recheck=recheck,
+        )
+        return self.tolerance.backup_plan(need)
 
     def _counted(self, counted_failures: CountedFailures, pane: int | None) -> int:
         if not self.paned:
