@@ -93,7 +93,7 @@ def current_shares(spark: SparkSession, run: OperatorRun) -> list[Share]:
             missing=with_lost_items(
                 run,
                 worker,
-                budget.missing_now(run.group.members[worker].counted_failures, run.latest_tick),
+                budget.missing_now(run.group.member(worker).counted_failures, run.latest_tick),
             ),
         )
         for worker, data in collected
@@ -188,12 +188,14 @@ def _windows_in(collected: Sequence[tuple[int, bytes]]) -> list[tuple[int, float
 
 
 def _window_shares(run: OperatorRun, collected: Sequence[tuple[int, bytes]], window: int) -> list[Share]:
-    budget, members = run.group.budget, run.group.members
+    budget = run.group.budget
     return [
         Share(
             worker=worker,
             cells={label[3]: cells for label, cells in open_parts(data) if label[0] == window},
-            missing=with_lost_items(run, worker, budget.window_missing(members[worker].counted_failures, window)),
+            missing=with_lost_items(
+                run, worker, budget.window_missing(run.group.member(worker).counted_failures, window)
+            ),
         )
         for worker, data in collected
     ]

@@ -23,6 +23,7 @@ from afspark.cluster.spark.stages import inject_on_workers, run_requests, run_st
 from afspark.coordinator.bad_items_noted import note_bad
 from afspark.coordinator.batch_progress import BatchProgress, summarise
 from afspark.coordinator.configuring import operator_config
+from afspark.coordinator.digests import digests_agree
 from afspark.coordinator.ending import ending_batch, intended, is_intended, refuse_if_unfinished
 from afspark.coordinator.offsets import newest_of, time_of_batch
 from afspark.coordinator.operator_inputs import OperatorInputs, Slices
@@ -33,15 +34,14 @@ from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.run_options import RunOptions
 from afspark.coordinator.told_bounds import told_facts
 from afspark.coordinator.worker_group import WorkerGroup
-from afspark.coordinator.worker_state import digests_agree
 from afspark.errors import CheckpointError, UsageError, WorkerFailed
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.model.windows import Punctuation
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.punctuation_plan import punctuation_plans
+from afspark.protocol.replicas import ReplicaId
 from afspark.protocol.reports import TaskReport
-from afspark.protocol.requests import TaskRequest
 from afspark.sources import Planner, Source
 from afspark.store import CommitRecord, Ledger, LedgerEntry, QueryIdentity, RecordLog, Store, ThrottledStore
 from afspark.store.epochs import newest_batch
@@ -92,7 +92,7 @@ class Coordinator:
         self.told = False
         self._committed: int | None = None
         #: what workers said last
-        self._last: Sequence[TaskReport | None] = ()
+        self._last: dict[ReplicaId, TaskReport] = {}
 
     # --- for a pipeline of one operator ---------------------------------------------------------------------
 
@@ -284,10 +284,10 @@ class Coordinator:
         requests = [replace(request, quarantine_room=run.quarantine_room) for request in run.group.requests(batch)]
         inputs = self.inputs.of(run, self.runs, batch, frame, slices)
         job = partial(run_stage, self.sc, run.config, run.work, requests, inputs)
-        reports = self._reports(requests, job)
+        reports = self._reports(job)
         if not run.group.act_on(batch, reports):
             return False
-        run.reports = [report for report in reports if report is not None]
+        run.reports = [reports[replica] for replica in sorted(reports)]
         if digests_agree(run.reports, self.inputs.produced(run, self.runs)):
             return True
         for name in (run.name, *self.pipeline.downstream_of(run.name)):
@@ -302,10 +302,10 @@ class Coordinator:
                     self._shut_out(run, batch)
                 requests = [replace(request, apply=False) for request in run.group.requests(batch)]
                 job = partial(run_requests, self.sc, run.config, run.work, requests)
-                reports = self._reports(requests, job)
+                reports = self._reports(job)
                 if run.group.act_on(batch, reports):
                     if complete:
-                        run.group.rest(batch, [report for report in reports if report is not None])
+                        run.group.rest(batch, [reports[replica] for replica in sorted(reports)])
                     break
                 time.sleep(0.1 * (attempt - 1))
             else:
@@ -319,31 +319,28 @@ class Coordinator:
                 self.receivers.take_over(edge.origin, run.group.last_requests(batch))
 
     def _gave_up(self, batch: int) -> WorkerFailed:
-        details = sorted({report.detail for report in self._last if report is not None and report.detail})
+        details = sorted({report.detail for report in self._last.values() if report.detail})
         return WorkerFailed(
             f"Batch {batch} could not be applied in {BATCH_TRIES} tries{': ' if details else '.'}{' '.join(details)}",
             remedy="See the executors' logs.",
             batch=batch,
         )
 
-    def _reports(self, requests: Sequence[TaskRequest], job: Callable[[], list[TaskReport]]) -> list[TaskReport | None]:
-        """The workers' reports; None for all if the job died, which Spark has tried to prevent by retries."""
-        reports: list[TaskReport | None] = [None] * len(requests)
+    def _reports(self, job: Callable[[], list[TaskReport]]) -> dict[ReplicaId, TaskReport]:
+        """The workers' reports; none at all if the job died, which Spark has tried to prevent by retries."""
         try:
             found = job()
         except Py4JJavaError:
             if self.sc._jsc.sc().isStopped():
                 raise
-            return reports
-        for report in found:
-            reports[report.worker] = report
-        self._last = reports
-        return reports
+            return {}
+        self._last = {report.replica_id: report for report in found}
+        return self._last
 
     def _roll_back(self, run: OperatorRun, batch: int) -> None:
         """Takes the batch back everywhere: a retried stage has given some workers other items."""
         requests = run.group.take_back(batch)
-        self._reports(requests, partial(run_requests, self.sc, run.config, run.work, requests))
+        self._reports(partial(run_requests, self.sc, run.config, run.work, requests))
 
     # --- opening and committing -----------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Any
 from afspark.errors import AfsparkError
 from afspark.model.windows import PaneReport
 from afspark.protocol.losses import LossEvidence
+from afspark.protocol.replicas import ReplicaId
 from afspark.store import ObjectRef
 from afspark.store.quarantine import BadBatch
 
@@ -30,6 +31,8 @@ class TaskReport:
     """A worker's answer. All but ``error`` is JSON, kept in the segment for tasks that are retried."""
 
     worker: int
+    #: which of the worker's replicas
+    replica: int = 0
     status: Status
     host: str
     items: int = 0
@@ -67,6 +70,11 @@ class TaskReport:
     trace: LossEvidence | None = None
     detail: str = ""
     error: AfsparkError | None = None
+
+    @property
+    def replica_id(self) -> ReplicaId:
+        """Whose report it is."""
+        return ReplicaId(self.worker, self.replica)
 
     @property
     def allowed_drift(self) -> Mapping[str, float]:

@@ -10,6 +10,7 @@ from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import CountedLoss
 from afspark.protocol.punctuation_plan import PunctuationPlan
+from afspark.protocol.replicas import ReplicaId
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +18,8 @@ class TaskRequest:
     """One worker's part in batch ``batch``. Small: it travels with every task."""
 
     worker: int
+    #: which of the worker's replicas
+    replica: int = 0
     batch: int
     incarnation: int
     hint: Hint
@@ -42,3 +45,8 @@ class TaskRequest:
     batch_time: BatchTime = field(default_factory=BatchTime)
     #: bytes of bad items that this worker may still keep
     quarantine_room: int = 0
+
+    @property
+    def replica_id(self) -> ReplicaId:
+        """Whose request it is."""
+        return ReplicaId(self.worker, self.replica)

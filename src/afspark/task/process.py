@@ -138,6 +138,7 @@ class BatchApplication:
         feed = self.feed
         return TaskReport(
             worker=self.request.worker,
+            replica=self.request.replica,
             status=Status.APPLIED,
             host=self.task.host,
             items=feed.items,

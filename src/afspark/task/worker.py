@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 from afspark.errors import NoSpace, SegmentError
 from afspark.model.operator import Operator
@@ -31,7 +32,7 @@ def serve(config: OperatorConfig, request: TaskRequest, operator: Operator, feed
     """Carries out ``request``; every outcome is a report, only the death of the process is an exception."""
     host = spark_host(config.driver_host)
     if host != request.home:
-        return TaskReport(worker=request.worker, status=Status.MISPLACED, host=host)
+        return _answer(request, host, Status.MISPLACED)
     directory = SegmentRoot(config.segments, host).directory(config.query_id, config.operator_name, request.worker)
 
     def probe(phase: FaultPhase) -> None:
@@ -54,19 +55,18 @@ def attend(
     try:
         return _Task(TaskContext(config, request, operator, feed, address, host, probe)).run()
     except UndeclaredLoss as found:
-        return TaskReport(
-            worker=request.worker,
-            status=Status.MISSING,
-            host=host,
-            detail=f"gone with what incarnation {found.trace.incarnation} had made final in this batch",
-            trace=found.trace,
-        )
+        detail = f"gone with what incarnation {found.trace.incarnation} had made final in this batch"
+        return _answer(request, host, Status.MISSING, detail=detail, trace=found.trace)
     except NoSpace as error:
-        return TaskReport(worker=request.worker, status=Status.FAILED, host=host, error=error)
+        return _answer(request, host, Status.FAILED, error=error)
     except SegmentError as error:
-        return TaskReport(worker=request.worker, status=Status.BUSY, host=host, detail=str(error))
+        return _answer(request, host, Status.BUSY, detail=str(error))
     except Exception as error:  # noqa: BLE001 - user code may raise anything
-        return TaskReport(worker=request.worker, status=Status.FAILED, host=host, error=as_failure(error, operator))
+        return _answer(request, host, Status.FAILED, error=as_failure(error, operator))
+
+
+def _answer(request: TaskRequest, host: str, status: Status, **facts: Any) -> TaskReport:
+    return TaskReport(worker=request.worker, replica=request.replica, status=status, host=host, **facts)
 
 
 class _Task:
@@ -121,10 +121,10 @@ class _Task:
         return self._answer(Status.MISSING if lost else Status.CONTRADICTORY, action.value)
 
     def _answer(self, status: Status, detail: str) -> TaskReport:
-        return TaskReport(
-            worker=self.request.worker,
-            status=status,
-            host=self.task.host,
+        return _answer(
+            self.request,
+            self.task.host,
+            status,
             detail=detail,
             seconds=self.task.clock.seconds,
             damaged=self.damaged,

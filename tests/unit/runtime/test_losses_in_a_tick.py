@@ -43,7 +43,7 @@ class Approximating(Bench):
 
     exact: bool = False
     window: Hopping | None = None
-    member: WorkerState = field(default_factory=lambda: WorkerState(worker=0, home="a"))
+    member: WorkerState = field(default_factory=lambda: WorkerState.at("a", worker=0))
 
     @property
     def budget(self) -> ErrorBudget:
@@ -298,7 +298,7 @@ def test_a_process_that_takes_up_a_batch_attaches_before_it_says_anything_else(b
 def test_a_pane_opened_in_the_tick_is_struck_as_well(bench: Approximating) -> None:
     """The driver knows of the panes at the last commit; the store tells of those opened since."""
     bench.window = Hopping(10, column="n")
-    bench.member = WorkerState(worker=0, home="a", completed=1, hint=Hint.CREATE)
+    bench.member = WorkerState.at("a", worker=0, completed=1, hint=Hint.CREATE)
     lane = FakeLane([[15]] * 400)
     with pytest.raises(Died):
         bench.attempt(lane, dies_when_confirmed(lane, 30))
@@ -371,10 +371,10 @@ def test_an_incarnation_is_struck_once_for_each_pane() -> None:
 
 def test_a_loss_is_told_by_the_threshold_its_backup_was_made_under() -> None:
     budget = ErrorBudget(tolerance=Approximate(20.0), states={"n": HashTable()}, place=Place(workers=1))
-    member = WorkerState(worker=0, home="a", completed=3, older_theta={"n": 1000.0})
+    member = WorkerState.at("a", worker=0, completed=3, older_theta={"n": 1000.0})
     lost = member.lost(budget, "b")
     assert lost.counted_failures[-1].taken == {"n": 1000.0} and lost.older_theta is None
-    assert WorkerState(worker=0, home="a", completed=3).lost(budget, "b").counted_failures[-1].taken == {"n": 10.0}
+    assert WorkerState.at("a", worker=0, completed=3).lost(budget, "b").counted_failures[-1].taken == {"n": 10.0}
 
 
 def test_a_batch_applied_under_a_higher_limit_is_told_by_that() -> None:
@@ -383,7 +383,7 @@ def test_a_batch_applied_under_a_higher_limit_is_told_by_that() -> None:
     report = TaskReport(
         worker=0, status=Status.APPLIED, host="a", plan=ThresholdBackup(theta={"n": 1000.0}).described("n")
     )
-    member = WorkerState(worker=0, home="a").applied(report, budget)
+    member = WorkerState.at("a", worker=0).applied(report, budget)
     assert member.recheck and member.record(budget).theta == {"n": 1000.0}
     assert member.lost(budget, "b").counted_failures[-1].taken == {"n": 1000.0}
     again = member.applied(replace(report, plan=ThresholdBackup(theta={"n": 10.0}).described("n")), budget)
@@ -393,7 +393,7 @@ def test_a_batch_applied_under_a_higher_limit_is_told_by_that() -> None:
 def test_thresholds_that_failures_have_halved_are_not_lowered_limits() -> None:
     """However often everything is lost within one batch, the losses add up to less than Θ."""
     budget = ErrorBudget(tolerance=Approximate(THETA), states={"n": HashTable()}, place=Place(workers=1))
-    record = WorkerState(worker=0, home="a", completed=3).record(budget)
+    record = WorkerState.at("a", worker=0, completed=3).record(budget)
     losses: list[Loss] = []
     for number in range(6):
         members, undeclared = restore_workers(
