@@ -14,7 +14,7 @@ from afspark.coordinator.receivers.receivers import Receivers
 from afspark.graph.node import Edge, Node
 from afspark.graph.pipeline import Pipeline
 from afspark.protocol.ports import ALL, items_for
-from afspark.sources import Chunk, Planner, Pushed, Source
+from afspark.sources import Chunk, Planner, Source
 from afspark.store import Store
 from afspark.task.stage_inputs import FrameInput, OutputInput, SourceInput, StageInput
 
@@ -97,7 +97,7 @@ class OperatorInputs:
 
     def _from_source(self, run: OperatorRun, edge: Edge, source: Source, part: Slice) -> SourceInput:
         shares = part.shares(run.node.workers)
-        if isinstance(source, Pushed):
+        if not source.replayable:
             shares = [[self.receivers.claim(edge.origin, chunk) for chunk in share] for share in shares]
         return SourceInput(edge.origin, source, edge.transforms, shares)
 

@@ -14,7 +14,7 @@ from afspark.coordinator.batch_progress import OperatorCounters
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.errors import CheckpointError
 from afspark.graph.node import Node
-from afspark.model.windows import Decaying, Punctuation, WindowProgress
+from afspark.model.windows import Punctuation, WindowProgress
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import TaskReport
@@ -167,7 +167,7 @@ class OperatorRun:
     def latest_tick(self) -> int | None:
         """The newest tick of a decaying state."""
         window = self.node.window
-        return self.window_progress.tick(window) if isinstance(window, Decaying) else None
+        return None if window is None or window.has_panes else self.window_progress.tick(window)
 
     @property
     def first_needed(self) -> int | None:
@@ -215,7 +215,7 @@ class OperatorRun:
         if window is not None:
             self.window_progress = WindowProgress.start(window, workers=self.node.workers)
         if found is not None:
-            if isinstance(window, Decaying) and found.get("base") is not None:
+            if window is not None and not window.has_panes and found.get("base") is not None:
                 raise CheckpointError(
                     f"The decaying states of {self.name!r} were written by an earlier release, in units of its own.",
                     remedy="Use the release that wrote them, or a new checkpoint folder.",

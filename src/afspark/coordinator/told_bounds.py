@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 from afspark.bounds import state_bound
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.recovery.coverage import uncovered
-from afspark.model.windows import Decaying
 from afspark.store import LedgerEntry
 
 START = "window_start"
@@ -30,19 +29,14 @@ def realised(run: OperatorRun, window: int | None = None) -> dict[str, float]:
         run.group.budget,
         [member.counted_failures for member in run.group.members],
     )
-    kind = run.node.window
     # A lost entry of the ledger may have told of a loss that nothing covers.
     if run.group.ledger.missing or uncovered(run, window):
         return dict.fromkeys(budget.states, math.inf)
     if window is not None:
         return budget.realised(counted_failures, window=window)
-    if isinstance(kind, Decaying):
-        return budget.realised(counted_failures, tick=run.latest_tick)
-    if kind is None:
-        return budget.realised(counted_failures)
-    if not budget.tolerance.recovers:
-        return budget.realised(counted_failures)
-    return budget.pane_sum(counted_failures)
+    if budget.paned and budget.tolerance.recovers:
+        return budget.pane_sum(counted_failures)
+    return budget.realised(counted_failures, tick=run.latest_tick)
 
 
 def told(run: OperatorRun, window: int | None = None) -> dict[str, float]:
@@ -112,9 +106,9 @@ def _no_bound(entry: LedgerEntry) -> str:
 
 def with_bounds(frame: DataFrame, run: OperatorRun) -> DataFrame:
     """The rows with the bound of their operator (and window): column ``bound``, or one per state."""
+    kind = run.node.window
     names = list(run.group.budget.states)
     columns = {name: "bound" if len(names) == 1 else f"bound_{name}" for name in names}
-    kind = run.node.window
     if kind is None or START not in frame.columns:
         bounds = told(run)
         return frame.withColumns({columns[name]: F.lit(float(bounds[name])) for name in names})

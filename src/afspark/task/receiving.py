@@ -10,7 +10,7 @@ from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.parcels import Packet, Parcel
 from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.sources import Chunk, Pushed
+from afspark.sources import Chunk
 from afspark.task.feed import Feed
 from afspark.task.ingest import ChunkPackets, Ingest
 from afspark.task.intake import Intake
@@ -50,7 +50,7 @@ def receive(
             (
                 (stage_input, chunk)
                 for stage_input in direct
-                if isinstance(stage_input.source, Pushed)
+                if not stage_input.source.replayable
                 for chunk in stage_input.shares[worker]
             ),
             None,

@@ -15,7 +15,7 @@ from afspark.bounds import Failure, Place, decayed, failures_in_force, realised
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.model.states import StateSpec
-from afspark.model.windows import Decaying, Sliding, Window, scale
+from afspark.model.windows import Window, scale
 from afspark.policies import BackupNeed, BackupPlan, Thresholds, Tolerance, losses_add_up, thresholds_in_force
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.losses import CountedLoss, LossEvidence
@@ -82,15 +82,17 @@ class ErrorBudget:
 
     @property
     def paned(self) -> bool:
-        return self.window is not None and not isinstance(self.window, Decaying)
+        """Whether every pane has states, and so thresholds, of its own."""
+        return self.window is not None and self.window.has_panes
 
     @property
     def decaying(self) -> bool:
-        return isinstance(self.window, Decaying)
+        """Whether states fade, so that losses do."""
+        return self.window is not None and not self.window.has_panes
 
     @property
     def _panes(self) -> int:
-        return self.window.panes if isinstance(self.window, Sliding) else 1
+        return 1 if self.window is None else self.window.panes
 
     # --- thresholds -----------------------------------------------------------------------------------------
 
@@ -159,7 +161,7 @@ class ErrorBudget:
         """
         before = [failure for failure in counted_failures if failure.incarnation < trace.incarnation]
         higher = {name: max((older or {}).get(name, 0.0), trace.theta.get(name, 0.0)) for name in self.states}
-        tick = (batch_time.tick(self.window, trace.seen) or 0) if isinstance(self.window, Decaying) else 0
+        tick = self._tick(batch_time, trace)
         known = self._known(counted_failures, trace.incarnation, tick)
         touched = trace.panes | batch_time.exposed if self.paned else {None}
         taken = {
@@ -177,6 +179,12 @@ class ErrorBudget:
             theta={name: max(most, higher[name]) for name, most in self.theta(before).items()},
         )
 
+    def _tick(self, batch_time: BatchTime, trace: LossEvidence) -> int:
+        """When a loss is counted: the newest tick of a decaying state; 0 for states that do not fade."""
+        if self.window is None or self.window.has_panes:
+            return 0
+        return batch_time.tick(self.window, trace.seen) or 0
+
     def _known(self, counted_failures: CountedFailures, incarnation: int, tick: int) -> dict[str, float]:
         """What the loss of an incarnation is counted for already, by label; of a decaying state, what is left of that
         at ``tick``.
@@ -184,7 +192,7 @@ class ErrorBudget:
         found: dict[str, float] = {}
         for failure in counted_failures:
             if failure.incarnation == incarnation:
-                left = min(1.0, scale(self.window, tick, failure.tick)) if isinstance(self.window, Decaying) else 1.0
+                left = 1.0 if self.window is None else min(1.0, scale(self.window, tick, failure.tick))
                 for name, most in failure.taken.items():
                     found[name] = found.get(name, 0.0) + (most * left if left else 0.0)
         return found
@@ -205,7 +213,7 @@ class ErrorBudget:
 
     def missing(self, counted_failures: CountedFailures, tick: int | None = None) -> dict[str, float]:
         """What all failures may have taken from a state without panes; of a decaying one, what is left at ``tick``."""
-        decay = self.window.decay if isinstance(self.window, Decaying) and tick is not None else 1.0
+        decay = self.window.kept_per_tick if self.window is not None and tick is not None else 1.0
         # A tick that ended before the failure is shown as it is after it.
         ages = [(max(0, (tick or 0) - failure.tick), failure.taken) for failure in counted_failures]
         return {name: decayed(((age, taken.get(name, 0.0)) for age, taken in ages), decay) for name in self.states}
