@@ -34,7 +34,7 @@ def realised(run: OperatorRun, window: int | None = None) -> dict[str, float]:
         return dict.fromkeys(budget.states, math.inf)
     if window is not None:
         return budget.realised(counted_failures, window=window)
-    if budget.paned and budget.tolerance.recovers:
+    if budget.paned:
         return budget.pane_sum(counted_failures)
     return budget.realised(counted_failures, tick=run.latest_tick)
 

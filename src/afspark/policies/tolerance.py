@@ -58,6 +58,14 @@ class Tolerance:
         """
         return math.inf
 
+    def loss_under(self, theta: float) -> float:
+        """What a counted failure is reckoned to take from a state under the threshold ``theta``."""
+        return theta
+
+    def bound_after(self, lost: float) -> float:
+        """The bound after failures that are reckoned to have taken ``lost`` altogether."""
+        return lost
+
     def items_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
         """l: how many items may wait at one worker unprocessed and without backup."""
         return 0.0
@@ -101,6 +109,13 @@ class Nothing(Tolerance):
 
     def backup_plan(self, need: BackupNeed) -> BackupPlan:
         return NoBackup(items=need.items, full=need.full)
+
+    def loss_under(self, theta: float) -> float:
+        # Nothing is promised, so nothing is missing from what was promised.
+        return 0.0
+
+    def bound_after(self, lost: float) -> float:
+        return math.inf
 
     def items_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
         return math.inf

@@ -200,12 +200,13 @@ class ErrorBudget:
     def _taken(
         self, counted_failures: CountedFailures, older: Mapping[str, float], pane: int | None
     ) -> dict[str, float]:
-        """Nothing is promised where nothing is kept."""
-        if not self.tolerance.recovers:
-            return dict.fromkeys(self.states, 0.0)
+        """What the loss of a worker with these failures before it is reckoned to take, by state."""
         halvings = self._counted(counted_failures, pane) if self.paned else 0
         theta = self.theta(counted_failures, pane)
-        return {name: max(most, older.get(name, 0.0) * 0.5**halvings) for name, most in theta.items()}
+        return {
+            name: self.tolerance.loss_under(max(most, older.get(name, 0.0) * 0.5**halvings))
+            for name, most in theta.items()
+        }
 
     def last_loss(self, counted_failures: CountedFailures) -> dict[str, float]:
         """What the newest failure may have taken, by state."""
@@ -261,9 +262,6 @@ class ErrorBudget:
         """Per state, the most that the failures so far can have changed it (in one window); 0 before any."""
         bounds = {}
         for name, spec in self.states.items():
-            if not self.tolerance.recovers:
-                bounds[name] = math.inf if any(per_worker) else 0.0
-                continue
             losses = [
                 (
                     self.missing(counted_failures, tick)
@@ -273,7 +271,7 @@ class ErrorBudget:
                 for counted_failures in per_worker
             ]
             bounds[name] = realised(losses, adds_up=losses_add_up(spec, self.place))
-        return bounds
+        return self._admitted(bounds, per_worker)
 
     def pane_sum(self, per_worker: Sequence[CountedFailures]) -> dict[str, float]:
         """Like `realised`, for all panes that still matter taken together: no window can have lost more."""
@@ -284,7 +282,10 @@ class ErrorBudget:
             losses = [self.pane_missing(counted_failures).get(pane, none) for counted_failures in per_worker]
             for name, spec in self.states.items():
                 bounds[name] += realised([loss[name] for loss in losses], adds_up=losses_add_up(spec, self.place))
-        return bounds
+        return self._admitted(bounds, per_worker)
+
+    def _admitted(self, bounds: dict[str, float], per_worker: Sequence[CountedFailures]) -> dict[str, float]:
+        return {name: self.tolerance.bound_after(lost) for name, lost in bounds.items()} if any(per_worker) else bounds
 
     def counted(self, counted_failures: CountedFailures) -> dict[int, CountedLoss]:
         """The incarnations whose losses are counted, and for what."""
