@@ -28,7 +28,7 @@ LOG = logging.getLogger("afspark")
 
 @dataclass
 class OperatorRun:
-    """An operator with its workforce. ``window_progress`` is as of the last committed batch."""
+    """An operator with its workers. ``window_progress`` is as of the last committed batch."""
 
     node: Node
     group: WorkerGroup
@@ -53,7 +53,7 @@ class OperatorRun:
 
     @property
     def residents(self) -> Residents:
-        return Residents(self.config, tuple(member.incarnation for member in self.group.members))
+        return Residents(self.config, {member.worker: member.incarnation for member in self.group.members})
 
     @property
     def work(self) -> UserCode:

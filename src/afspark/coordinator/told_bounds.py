@@ -22,7 +22,7 @@ def realised(run: OperatorRun, window: int | None = None) -> dict[str, float]:
 
     Infinite if nobody knows, because a backup or a record that a recovery needed could not be read, or because the
     ledger has lost entries.
-    With panes and without ``window``: all panes that failures have struck and that still matter, taken together.
+    With panes and without ``window``: all panes that failures concern and that still matter, taken together.
     What operators upstream have lost is in their bounds, not in this one.
     """
     budget, counted_failures = (
@@ -73,7 +73,7 @@ def with_lost_items(run: OperatorRun, worker: int, missing: dict[str, float]) ->
 
 
 def in_force(run: OperatorRun) -> list[dict[str, Any]]:
-    """θ, l and γ of every worker, and why; with panes also those of the panes that failures have struck.
+    """θ, l and γ of every worker, and why; with panes also those of the panes that failures concern.
 
     ``covered``: whether a bound holds for all losses of the operator so far.
     """

@@ -105,7 +105,9 @@ class WorkerGroup:
         return slots
 
     def requests(self, batch: int) -> list[TaskRequest]:
-        """Orders for ``batch``. Waits for homes without executor; those that stay away lose their workers."""
+        """What the workers are asked to do in ``batch``. Waits for homes without executor; where none comes back, the
+        workers are declared lost.
+        """
         deadline = time.monotonic() + self.host_grace_seconds
         while away := [member for member in self.members if member.home not in slots_by_host(self.sc)]:
             if time.monotonic() >= deadline:
@@ -125,11 +127,11 @@ class WorkerGroup:
         self._fence += 1
 
     def last_requests(self, batch: int) -> list[TaskRequest]:
-        """Orders like those of ``batch``, for whoever speaks on behalf of its workers."""
+        """Requests like those of ``batch``, for whoever speaks on behalf of its workers."""
         return [member.request(batch, self.budget, self._fence, self.batch_time) for member in self.members]
 
     def take_back(self, batch: int) -> list[TaskRequest]:
-        """Orders that undo ``batch``. The fence rises before and after: no late task may mix the two."""
+        """Requests that undo ``batch``. The fence rises before and after: no late task may mix the two."""
         self.raise_fence()
         requests = [replace(request, hint=Hint.ROLLBACK) for request in self.requests(batch)]
         self.raise_fence()

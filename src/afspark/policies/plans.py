@@ -19,7 +19,7 @@ class BackupNeed:
     """What is known of a worker before a batch; a policy makes its plan of it."""
 
     batch: int
-    #: what the tolerance allows by state; for panes that failures have struck separately
+    #: what the tolerance allows by state; for panes with a history of failures separately
     theta: Mapping[str, float] = field(default_factory=dict)
     pane_theta: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     #: how many feedback items may wait without a backup
@@ -68,7 +68,7 @@ class ThresholdBackup(BackupPlan):
     kind: ClassVar[str] = "threshold"
     #: θ by state
     theta: Mapping[str, float]
-    #: θ by state of panes that failures have struck
+    #: θ by state of panes with a history of failures
     pane_theta: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     #: write a full image instead, so that the chain of backups starts anew
     full: bool = False

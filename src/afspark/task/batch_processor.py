@@ -1,4 +1,4 @@
-"""One worker's work on one batch: items, punctuation and feedback meet the operator, in the programme's order.
+"""One worker's work on one batch: items, punctuation and feedback meet the operator, as the punctuation plan says.
 
 Knows nothing of Spark, segments or stores: what it changes are states in a transaction, what it makes is an `Output`.
 """

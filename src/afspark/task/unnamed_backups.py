@@ -20,7 +20,7 @@ from afspark.task.step_progress import StepProgress
 _ATTEMPTS = 10**6
 
 
-#: Where a backup's meta holds the passage it was made in.
+#: Where a backup's meta holds how far the batch had come.
 PROGRESS = "passage"
 
 
@@ -67,7 +67,7 @@ def _rotten(damaged: Sequence[str], newest: BackupNumber) -> tuple[str, ...]:
 
 
 def find_unnamed(config: OperatorConfig, request: TaskRequest) -> UnnamedBackups:
-    """What was backed up in the steps of the order's batch. Whoever wrote it must have been shut out before.
+    """What was backed up in the steps of the request's batch. Whoever wrote it must have been shut out before.
 
     The newest backup lists those before it, so that one whose process died before it could close its step, and
     whose step was done anew, is left out. One that was being written when its process died is damaged, and the

@@ -1,4 +1,4 @@
-"""The agreement all workers of an operator run under: which thresholds are in force, and why. Pure.
+"""What an operator may lose: which thresholds are in force for its workers, and what failures have cost. Pure.
 
 Without windows every failure of a worker counts for ever. With hopping and sliding windows a threshold belongs to
 a pane, and a failure counts for the panes that were open at its moment; a decaying state forgets by itself.
@@ -31,7 +31,7 @@ class CountedFailure:
 
     ``panes`` is the range that was open, None without panes. For decaying states ``tick`` says when it was.
     ``incarnation`` is the one that was lost, -1 where an earlier version did not say; ``theta`` are the thresholds
-    that its loss was reckoned with, those of an unstruck pane.
+    that its loss was reckoned with, those of a pane that no failure concerned before.
     """
 
     taken: Mapping[str, float]
@@ -107,7 +107,7 @@ class ErrorBudget:
         )
 
     def theta(self, counted_failures: CountedFailures, pane: int | None = None) -> dict[str, float]:
-        """Thresholds per state; with panes and without ``pane``: those of a pane no failure has struck."""
+        """Thresholds per state; with panes and without ``pane``: those of a pane that no failure concerns."""
         return dict(self.thresholds(counted_failures, pane).theta)
 
     def pane_thetas(self, counted_failures: CountedFailures) -> dict[int, dict[str, float]]:
@@ -140,7 +140,7 @@ class ErrorBudget:
         return failures_in_force(self.window.kind, failures, pane, self._panes)
 
     def _affected(self, counted_failures: CountedFailures) -> list[int]:
-        """Panes that were struck, and those whose windows reach back to one."""
+        """Panes that failures concern, and those whose windows reach back to one."""
         affected = {pane for failure in counted_failures for pane in failure.affected}
         return sorted({pane + later for pane in affected for later in range(self._panes)})
 
@@ -153,11 +153,11 @@ class ErrorBudget:
         trace: LossEvidence,
         older: Mapping[str, float] | None = None,
     ) -> CountedFailure:
-        """The record of the loss of an incarnation, of which ``trace`` is known besides what the calendar says.
+        """The record of the loss of an incarnation, of which ``trace`` is known besides what the batch's time says.
 
-        An incarnation may be struck again, for panes, a time or thresholds that nobody knew of the first time: then
-        only what it has lost more is added. ``older``: thresholds that were in force when its last backup was made,
-        if they were higher.
+        The loss of an incarnation may be counted again, for panes, a time or thresholds that nobody knew of the first
+        time: then only what it has lost more is added. ``older``: thresholds that were in force when its last backup
+        was made, if they were higher.
         """
         before = [failure for failure in counted_failures if failure.incarnation < trace.incarnation]
         higher = {name: max((older or {}).get(name, 0.0), trace.theta.get(name, 0.0)) for name in self.states}
@@ -220,7 +220,7 @@ class ErrorBudget:
         return {name: decayed(((age, taken.get(name, 0.0)) for age, taken in ages), decay) for name in self.states}
 
     def pane_missing(self, counted_failures: CountedFailures) -> dict[int, dict[str, float]]:
-        """What failures may have taken from the states of each pane they struck."""
+        """What failures may have taken from the states of each pane they concern."""
         found: dict[int, dict[str, float]] = {}
         for failure in counted_failures:
             for name, most in failure.taken.items():
