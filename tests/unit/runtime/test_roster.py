@@ -30,8 +30,12 @@ from afspark.policies import (
     counts_as_failure,
 )
 from afspark.protocol.lifecycle import Hint
+from afspark.protocol.replicas import Replica, ReplicaId
 from afspark.protocol.reports import Status, TaskReport
 from afspark.store import CompactionRule, ObjectRef
+
+#: A role that no feature has yet.
+STANDBY: Any = "standby"
 
 STATES = {
     "counts": HashTable(key="string", value="int64", divergence="max", operator_key=True),
@@ -77,6 +81,19 @@ def test_verdicts(status: Status, home_alive: bool, verdict: Verdict) -> None:
 
 def test_no_report_is_no_proof_of_a_loss() -> None:
     assert judge(WorkerState.at("a", worker=0).primary, None, []) is Verdict.RETRY
+
+
+def test_a_replica_moves_alone_and_requests_name_it() -> None:
+    home, other = Replica(worker=3, index=1, home="b"), Replica(worker=3, index=2, role=STANDBY, home="c")
+    member = WorkerState(worker=3, replicas=(other, home))
+    assert member.primary == home and member.home == "b"
+    moved = member.moved(home.id, "d")
+    assert [replica.home for replica in moved.replicas] == ["c", "d"]
+    request = moved.request(0, budget())
+    assert (request.replica_id, request.home) == (ReplicaId(3, 1), "d")
+    assert report(3, replica=1).replica_id == request.replica_id != report(3).replica_id
+    lost = replace(moved, completed=1).lost(budget(), "e")
+    assert [replica.home for replica in lost.replicas] == ["c", "e"]
 
 
 def test_thresholds_follow_partitioning_and_norm() -> None:
@@ -220,7 +237,9 @@ def test_digests_agree_only_if_senders_still_keep_what_was_applied() -> None:
 
 
 def test_reports_survive_the_segment_they_are_kept_in() -> None:
-    kept = report(3, backups=(ref(1),), consumed={"0": "x"}, items=5, damaged=("object-9",), drift={"counts": 1.5})
+    kept = report(
+        3, replica=1, backups=(ref(1),), consumed={"0": "x"}, items=5, damaged=("object-9",), drift={"counts": 1.5}
+    )
     assert TaskReport.from_json(json.loads(json.dumps(kept.to_json()))) == kept
     seen = PaneReport(worker=3, latest=9.5, panes=frozenset({7, -1}), late=2, unplaced=1)
     sent = report(3, panes=seen, produced={"all": "x"}, fed_back={"source": 2}, feedback_durable=False)
