@@ -53,11 +53,11 @@ class BackupPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class NoBackup(BackupPlan):
-    """No state is ever written."""
+    """Nothing new of any state is written."""
 
     kind: ClassVar[str] = "none"
     items: float = math.inf
-    #: if anything is written for other reasons, it begins a new chain
+    #: write what is durable already once more, as a full image, so that the chain of backups starts anew
     full: bool = False
 
 

@@ -44,6 +44,10 @@ class Moment:
     #: a chain was started in an earlier step of the batch
     restarted: bool = False
 
+    def restarts_chain(self, wanted: bool) -> bool:
+        """Whether a new chain has to start here, because the plan wants it or the old one is damaged."""
+        return (wanted or self.damaged) and not self.restarted
+
 
 @singledispatch
 def choose_images(plan: BackupPlan, at: Moment) -> BackedUp:
@@ -53,15 +57,21 @@ def choose_images(plan: BackupPlan, at: Moment) -> BackedUp:
 
 @choose_images.register
 def _write_nothing(plan: NoBackup, at: Moment) -> BackedUp:
-    for _, _, state in at.panes.named():
+    fading = at.panes.fading
+    full = at.restarts_chain(plan.full) and not (fading is not None and fading.moved)
+    images: Images = {}
+    for name, pane, state in at.panes.named():
         state.settle()
-    return BackedUp({}, full=(plan.full or at.damaged) and not at.restarted)
+        if full:
+            # No more than what is durable already, which must not go with the chain that ends here.
+            images[label(name, pane)] = at.panes.stamped(state.dump())
+    return BackedUp(images, full)
 
 
 @choose_images.register
 def _write_by_threshold(plan: ThresholdBackup, at: Moment) -> BackedUp:
     panes, fading = at.panes, at.panes.fading
-    full = (plan.full or at.damaged) and not at.restarted
+    full = at.restarts_chain(plan.full)
     if fading is not None and fading.moved:
         # Pairs would follow backups in other units.
         full = plan.writes

@@ -8,14 +8,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
+from afspark.model.states import HeapColumns, Numeric
 from afspark.policies import BackupNeed, BackupPlan, NoBackup, ThresholdBackup, Tolerance
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
 from afspark.protocol.state_labels import label
 from afspark.task.backup import BackedUp, Moment, choose_images
+from afspark.task.pane_states import PaneStates
 from tests.unit.runtime.conftest import MakeRig
 
 FILES_PER_BATCH = 4
@@ -103,6 +105,21 @@ def test_what_it_backed_up_last_is_what_comes_back(make_rig: MakeRig, restarts: 
     rig.go(1)
     assert own_words(rig.counts()) - before == Counter({word: own_words(truth)[word] for word in of_batch(3)})
     assert not before - own_words(rig.counts()), "batch 2 was backed up as a whole"
+
+
+def test_a_plan_that_writes_nothing_new_keeps_what_is_durable_when_a_chain_restarts() -> None:
+    columns = HeapColumns()
+    panes = PaneStates(columns, {"n": Numeric()}, paned=False)
+
+    def batch(amount: int, plan: BackupPlan, **at: Any) -> BackedUp:
+        panes.begin()
+        panes.of(None)["n"].add(amount)  # type: ignore[attr-defined]
+        return choose_images(plan, Moment(panes=panes, **at))
+
+    whole = batch(3, WholeImage())
+    assert batch(4, NoBackup()) == BackedUp({})
+    again = batch(5, NoBackup(), damaged=True)
+    assert again.full and again.images["n"].equals(whole.images["n"])
 
 
 def test_without_failures_it_is_exact(make_rig: MakeRig) -> None:
