@@ -13,7 +13,7 @@ from afspark.coordinator import batch_loop as engine
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import WorkerState
 from afspark.protocol.parcels import Packet
-from afspark.task import worker
+from afspark.task import restore
 from tests.simulation.feedback import Feedback
 from tests.simulation.simulation import Broken, simulate
 
@@ -36,12 +36,12 @@ def test_promises_hold_under_any_schedule(first: int) -> None:
 
 
 def backups_of_feedback_not_read(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(worker, "waiting_feedback", lambda images, batch: {})
+    patch.setattr(restore, "waiting_feedback", lambda images, batch: {})
 
 
 def feedback_of_earlier_batches_restored_too(patch: pytest.MonkeyPatch) -> None:
     """Everything in the chain is taken for feedback that still waits."""
-    real = worker.waiting_feedback
+    real = restore.waiting_feedback
 
     def waiting(images: Mapping[str, Sequence[Any]], batch: int) -> dict[str, list[Packet]]:
         found: dict[str, list[Packet]] = {}
@@ -50,7 +50,7 @@ def feedback_of_earlier_batches_restored_too(patch: pytest.MonkeyPatch) -> None:
                 found.setdefault(port, []).extend(packets)
         return found
 
-    patch.setattr(worker, "waiting_feedback", waiting)
+    patch.setattr(restore, "waiting_feedback", waiting)
 
 
 def items_not_halved(patch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from afspark.policies import Approximate, MiniBatch
 from afspark.protocol.losses import LossEvidence
 from afspark.protocol.requests import TaskRequest
 from afspark.push.receiver.backlog import Backlog
-from afspark.task import worker
+from afspark.task import restore
 from afspark.task.intake import Intake
 from afspark.task.unnamed_backups import UnnamedBackups
 from tests.simulation.memory import MemorySegment
@@ -81,14 +81,14 @@ def unguarded(patch: pytest.MonkeyPatch) -> None:
 def step_backups_of_the_same_request_passed_over(patch: pytest.MonkeyPatch) -> None:
     """A retried request does not look at what its first attempt has made durable."""
     unguarded(patch)
-    real = worker.find_unnamed
+    real = restore.find_unnamed
 
     def find_unnamed(config: Any, request: Any) -> UnnamedBackups:
         found = real(config, request)
         own = found.progress is not None and found.progress.newest.incarnation == request.incarnation
         return UnnamedBackups() if own else found
 
-    patch.setattr(worker, "find_unnamed", find_unnamed)
+    patch.setattr(restore, "find_unnamed", find_unnamed)
 
 
 def loss_in_a_tick_not_counted(patch: pytest.MonkeyPatch) -> None:

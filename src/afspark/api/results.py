@@ -21,7 +21,6 @@ from afspark.coordinator.told_bounds import with_lost_items
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Share
 from afspark.model.states import HashTable, StateSpec
-from afspark.model.windows import Decaying
 from afspark.numbers import Batch
 from afspark.protocol.parcels import open_packets, open_parts, open_schema, pack_parts
 from afspark.protocol.ports import ALL, ROWS, WINDOWS
@@ -95,7 +94,7 @@ def current_shares(spark: SparkSession, run: OperatorRun) -> list[Share]:
             missing=with_lost_items(
                 run,
                 worker,
-                budget.missing_now(run.group.members[worker].counted_failures, run.latest_tick),
+                budget.missing_now(run.group.member(worker).counted_failures, run.latest_tick),
             ),
         )
         for worker, data in collected
@@ -171,12 +170,13 @@ def _cells(
     segment, specs = segment_of(residents, worker), operator.states()
     with segment.lock(LOCK_SECONDS):
         window = residents.config.window
-        decaying = window if isinstance(window, Decaying) else None
-        paned = window is not None and decaying is None
-        panes = PaneStates(segment.columns, specs, paned=paned, decaying=decaying)
+        panes = PaneStates.under(window, segment.columns, specs)
         # A pane stays until the batch that closed it is committed; results are of what is still open.
         open_panes = [panes.of(pane) for pane in panes if pane is None or first is None or pane >= first]
-        states: Any = merged(specs, open_panes) if paned else panes.of(None) if decaying is None else panes.at(tick)
+        if window is None:
+            states: Any = panes.of(None)
+        else:
+            states = merged(specs, open_panes) if window.has_panes else panes.at(tick)
         return {name: state.export() for name, state in states.items()}
 
 
@@ -189,12 +189,14 @@ def _windows_in(collected: Sequence[tuple[int, bytes]]) -> list[tuple[int, float
 
 
 def _window_shares(run: OperatorRun, collected: Sequence[tuple[int, bytes]], window: int) -> list[Share]:
-    budget, members = run.group.budget, run.group.members
+    budget = run.group.budget
     return [
         Share(
             worker=worker,
             cells={label[3]: cells for label, cells in open_parts(data) if label[0] == window},
-            missing=with_lost_items(run, worker, budget.window_missing(members[worker].counted_failures, window)),
+            missing=with_lost_items(
+                run, worker, budget.window_missing(run.group.member(worker).counted_failures, window)
+            ),
         )
         for worker, data in collected
     ]

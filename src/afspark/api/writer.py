@@ -28,7 +28,7 @@ from afspark.coordinator.run_options import DEFAULT_BATCH_BYTES, RunOptions
 from afspark.errors import UsageError
 from afspark.graph.pipeline import Pipeline
 from afspark.protocol.fault_plan import FaultPlan
-from afspark.sources import Pushed, Source
+from afspark.sources import Source
 from afspark.store import Throttle, claim, open_store
 from afspark.store.naming import FOLDER
 
@@ -118,9 +118,7 @@ class StreamWriter:
                 source.validate()
         workers = max(node.workers for node in pipeline.nodes)
         receivers = sum(
-            min(source.receivers, source.lanes)
-            for source in pipeline.sources.values()
-            if isinstance(source, Pushed) and source.where == "executors"
+            min(source.receivers, source.lanes) for source in pipeline.pushed.values() if source.where == "executors"
         )
         check_slots(registered_slots(spark.sparkContext, workers + receivers), workers, receivers)
         checkpoint = open_store(options.checkpoint)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
 from afspark.numbers import FIRST_INCARNATION, NO_FENCE, Batch
+from afspark.policies import ThresholdBackup
 from afspark.protocol.fault_plan import FaultPlan
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.operator_config import OperatorConfig
@@ -73,8 +74,7 @@ class StageCost:
             hint=Hint.CREATE if self.batch == 0 else hint,
             fence=NO_FENCE,
             home=HOST,
-            theta={"sums": self.theta},
-            missing={},
+            backup=ThresholdBackup(theta={"sums": self.theta}),
         )
         feed = Feed([("", Ingest(batches_as_packets([items]), ()))])
         started = time.perf_counter()

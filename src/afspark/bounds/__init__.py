@@ -4,7 +4,7 @@ from afspark.bounds.general import state_bound
 from afspark.bounds.join_bounds import lost_samples
 from afspark.bounds.learning import Risk, average_regret_bound
 from afspark.bounds.sketch_bounds import HeavyKeys
-from afspark.bounds.thresholds import Place, divides_among_copies, halved, realised, threshold
+from afspark.bounds.thresholds import Place, Thresholds, divides_among_copies, halved, realised, threshold
 from afspark.bounds.weights import weights
 from afspark.bounds.windows import Failure, Windowing, decayed, failures_in_force
 
@@ -13,6 +13,7 @@ __all__ = [
     "HeavyKeys",
     "Place",
     "Risk",
+    "Thresholds",
     "Windowing",
     "average_regret_bound",
     "decayed",

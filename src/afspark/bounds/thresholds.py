@@ -7,8 +7,9 @@ AF-Stream, section 3.5, with the weight that keeps m operators from spending the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from afspark.errors import UsageError
 
@@ -54,6 +55,19 @@ class Place:
 
 
 ALONE = Place()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thresholds:
+    """θ per state, l and γ of one worker at this moment, and ``why`` they are what they are."""
+
+    theta: Mapping[str, float]
+    items: float
+    unacked: float
+    why: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"theta": dict(self.theta), "items": self.items, "unacked": self.unacked, "why": self.why}
 
 
 def threshold(

@@ -1,4 +1,4 @@
-"""The batch loop: orders out, reports in, record written, results handed on.
+"""The batch loop: requests out, reports in, record written, results handed on.
 
 Runs in the driver, inside ``foreachBatch``, in an order that survives a kill at any point: losses are durable
 before recoveries, backups before the record that names them, the record before Spark commits the batch.
@@ -23,8 +23,9 @@ from afspark.cluster.spark.stages import inject_on_workers, run_requests, run_st
 from afspark.coordinator.bad_items_noted import note_bad
 from afspark.coordinator.batch_progress import BatchProgress, summarise
 from afspark.coordinator.configuring import operator_config
+from afspark.coordinator.digests import digests_agree
 from afspark.coordinator.ending import ending_batch, intended, is_intended, refuse_if_unfinished
-from afspark.coordinator.offsets import newest_of, time_of_batch
+from afspark.coordinator.offsets import newest_of, refuse_if_rewound, time_of_batch
 from afspark.coordinator.operator_inputs import OperatorInputs, Slices
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.receivers.receivers import Receivers
@@ -33,7 +34,6 @@ from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.run_options import RunOptions
 from afspark.coordinator.told_bounds import operator_record
 from afspark.coordinator.worker_group import WorkerGroup
-from afspark.coordinator.worker_state import digests_agree
 from afspark.errors import CheckpointError, UsageError, WorkerFailed
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
@@ -41,8 +41,8 @@ from afspark.model.windows import Punctuation
 from afspark.numbers import Batch, Fence
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.punctuation_plan import punctuation_plans
+from afspark.protocol.replicas import ReplicaId
 from afspark.protocol.reports import TaskReport
-from afspark.protocol.requests import TaskRequest
 from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.sources import Planner, Source
 from afspark.store import (
@@ -55,7 +55,6 @@ from afspark.store import (
     StreamEnd,
     ThrottledStore,
 )
-from afspark.store.epochs import newest_batch
 from afspark.store.identity import attached
 from afspark.store.itemlosses import ItemLosses
 from afspark.store.lease import Lease
@@ -114,7 +113,7 @@ class Coordinator:
         self.told = False
         self._committed: Batch | None = None
         #: what workers said last
-        self._last: Sequence[TaskReport | None] = ()
+        self._last: dict[ReplicaId, TaskReport] = {}
 
     # --- for a pipeline of one operator ---------------------------------------------------------------------
 
@@ -127,11 +126,11 @@ class Coordinator:
         return next(iter(self.planners.values()), None)
 
     def run_of(self, name: str | None = None) -> OperatorRun:
-        """The crew of a node; without a name that of the last one."""
+        """The run of a node; without a name that of the last one."""
         return self._chosen(self.runs, name)
 
     def operator(self, name: str | None = None) -> OperatorRun:
-        """The crew of an operator that the user has written; without a name that of the last one."""
+        """The run of an operator that the user has written; without a name that of the last one."""
         return self._chosen([run for run in self.runs if not run.node.internal], name)
 
     def _chosen(self, runs: Sequence[OperatorRun], name: str | None) -> OperatorRun:
@@ -305,11 +304,10 @@ class Coordinator:
         """One try of one operator's stage; True if all of its workers have applied the batch."""
         requests = [replace(request, quarantine_room=run.quarantine_room) for request in run.group.requests(batch)]
         inputs = self.inputs.of(run, self.runs, batch, frame, slices)
-        job = partial(run_stage, self.sc, run.config, run.work, requests, inputs)
-        reports = self._reports(requests, job)
+        reports = self._reports(partial(run_stage, self.sc, run.config, run.work, requests, inputs))
         if not run.group.act_on(batch, reports):
             return False
-        run.reports = [report for report in reports if report is not None]
+        run.reports = [reports[replica] for replica in sorted(reports)]
         if digests_agree(run.reports, self.inputs.produced(run, self.runs)):
             return True
         for name in (run.name, *self.pipeline.downstream_of(run.name)):
@@ -323,11 +321,10 @@ class Coordinator:
                 if run.config.stepped:
                     self._shut_out(run, batch)
                 requests = [replace(request, apply=False) for request in run.group.requests(batch)]
-                job = partial(run_requests, self.sc, run.config, run.work, requests)
-                reports = self._reports(requests, job)
+                reports = self._reports(partial(run_requests, self.sc, run.config, run.work, requests))
                 if run.group.act_on(batch, reports):
                     if complete:
-                        run.group.rest(batch, [report for report in reports if report is not None])
+                        run.group.rest(batch, [reports[replica] for replica in sorted(reports)])
                     break
                 time.sleep(0.1 * (attempt - 1))
             else:
@@ -341,31 +338,28 @@ class Coordinator:
                 self.receivers.take_over(edge.origin, run.group.last_requests(batch))
 
     def _gave_up(self, batch: Batch) -> WorkerFailed:
-        details = sorted({report.detail for report in self._last if report is not None and report.detail})
+        details = sorted({report.detail for report in self._last.values() if report.detail})
         return WorkerFailed(
             f"Batch {batch} could not be applied in {BATCH_TRIES} tries{': ' if details else '.'}{' '.join(details)}",
             remedy="See the executors' logs.",
             batch=batch,
         )
 
-    def _reports(self, requests: Sequence[TaskRequest], job: Callable[[], list[TaskReport]]) -> list[TaskReport | None]:
-        """The workers' reports; None for all if the job died, which Spark has tried to prevent by retries."""
-        reports: list[TaskReport | None] = [None] * len(requests)
+    def _reports(self, job: Callable[[], list[TaskReport]]) -> dict[ReplicaId, TaskReport]:
+        """The workers' reports; none at all if the job died, which Spark has tried to prevent by retries."""
         try:
             found = job()
         except Py4JJavaError:
             if self.sc._jsc.sc().isStopped():
                 raise
-            return reports
-        for report in found:
-            reports[report.worker] = report
-        self._last = reports
-        return reports
+            return {}
+        self._last = {report.replica_id: report for report in found}
+        return self._last
 
     def _roll_back(self, run: OperatorRun, batch: Batch) -> None:
         """Takes the batch back everywhere: a retried stage has given some workers other items."""
         requests = run.group.take_back(batch)
-        self._reports(requests, partial(run_requests, self.sc, run.config, run.work, requests))
+        self._reports(partial(run_requests, self.sc, run.config, run.work, requests))
 
     # --- opening and committing -----------------------------------------------------------------------------
 
@@ -386,7 +380,7 @@ class Coordinator:
             self._open(batch)
 
     def _open(self, batch: Batch) -> None:
-        self._refuse_if_rewound(batch)
+        refuse_if_rewound(self.store, batch)
         record = self.log.open_epoch(batch - 1)
         passed_over = self._passed_over(batch, record)
         self.ledger.expect(record.ledger_heads if record else ())
@@ -431,17 +425,6 @@ class Coordinator:
             neighbours=self.receivers.homes(),
         )
         return OperatorRun(node, group)
-
-    def _refuse_if_rewound(self, batch: Batch) -> None:
-        """Spark's part of the checkpoint and ours must be of one age, or batches would be applied again."""
-        newest = newest_batch(self.store)
-        if newest is not None and newest > batch:
-            raise CheckpointError(
-                f"Spark wants to run batch {batch}, but the checkpoint has records up to batch {newest}.",
-                remedy="Restore the checkpoint folder as a whole, or start with a new one.",
-                batch=batch,
-                newest=newest,
-            )
 
     def _passed_over(self, batch: Batch, record: CommitRecord | None) -> list[str]:
         """What is missing between the record found and the batch before ``batch``."""

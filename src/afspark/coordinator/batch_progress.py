@@ -99,7 +99,7 @@ def _workers(run: OperatorRun) -> list[dict[str, Any]]:
 
 
 def _worker(run: OperatorRun, report: TaskReport) -> dict[str, Any]:
-    member = run.group.members[report.worker]
+    member = run.group.member(report.worker)
     return {
         "operator": run.name,
         "worker": report.worker,

@@ -9,7 +9,6 @@ from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.protocol.bad_items import BadRules
 from afspark.protocol.operator_config import OperatorConfig
-from afspark.sources import Pushed
 from afspark.store import QueryIdentity, Store
 
 
@@ -23,7 +22,7 @@ def operator_config(
     epoch: str,
     driver_host: str,
 ) -> OperatorConfig:
-    """The mission of the operator at ``node``, for one run of its query."""
+    """What the tasks of the operator at ``node`` have to know, for one run of its query."""
     return OperatorConfig(
         query_id=identity.query_id,
         fingerprint=identity.fingerprint,
@@ -41,8 +40,8 @@ def operator_config(
         successors=tuple(one.name for one in pipeline.nodes if node.name in {edge.origin for edge in one.inputs}),
         appends=node.appends,
         feeds_back=node.feeds_back,
-        pushed=any(isinstance(pipeline.sources.get(edge.origin), Pushed) for edge in node.inputs),
-        exact=node.tolerance.recovers and not node.tolerance.approximates,
+        pushed=any(edge.origin in pipeline.pushed for edge in node.inputs),
+        exact=node.tolerance.exact,
         losable_items=pipeline.losable_items(node),
         bad=BadRules(choices=pipeline.on_bad(node), limit=node.bad_limit, most_bytes=options.quarantine_bytes),
         pristine=cloudpickle.dumps(node.operator),  # type: ignore[no-untyped-call]

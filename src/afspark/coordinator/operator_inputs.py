@@ -15,7 +15,7 @@ from afspark.graph.node import Edge, Node
 from afspark.graph.pipeline import Pipeline
 from afspark.numbers import Batch
 from afspark.protocol.ports import ALL, items_for
-from afspark.sources import Chunk, Planner, Pushed, Source
+from afspark.sources import Chunk, Planner, Source
 from afspark.store import Store
 from afspark.task.stage_inputs import DirectInput, FrameInput, LaneInput, OutputInput, SourceInput, StageInput
 
@@ -98,7 +98,7 @@ class OperatorInputs:
 
     def _from_source(self, run: OperatorRun, edge: Edge, source: Source, part: Slice) -> DirectInput:
         shares = part.shares(run.node.workers)
-        if isinstance(source, Pushed):
+        if not source.replayable:
             tickets = {
                 worker: self.receivers.ticket(edge.origin, chunk["lane"])
                 for worker, share in enumerate(shares)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from afspark.coordinator.bad_items_noted import BadTally
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.graph.node import Node
-from afspark.model.windows import Decaying, Punctuation, WindowProgress
+from afspark.model.windows import Punctuation, WindowProgress
 from afspark.numbers import Batch, PaneNumber
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.operator_config import OperatorConfig
@@ -26,7 +26,7 @@ LOG = logging.getLogger("afspark")
 
 @dataclass
 class OperatorRun:
-    """An operator with its workforce. ``window_progress`` is as of the last committed batch."""
+    """An operator with its workers. ``window_progress`` is as of the last committed batch."""
 
     node: Node
     group: WorkerGroup
@@ -51,7 +51,7 @@ class OperatorRun:
 
     @property
     def residents(self) -> Residents:
-        return Residents(self.config, tuple(member.incarnation for member in self.group.members))
+        return Residents(self.config, {member.worker: member.incarnation for member in self.group.members})
 
     @property
     def work(self) -> UserCode:
@@ -166,7 +166,7 @@ class OperatorRun:
     def latest_tick(self) -> int | None:
         """The newest tick of a decaying state."""
         window = self.node.window
-        return self.window_progress.tick(window) if isinstance(window, Decaying) else None
+        return None if window is None or window.has_panes else self.window_progress.tick(window)
 
     @property
     def first_needed(self) -> int | None:

@@ -1,9 +1,10 @@
-"""Which host each worker lives on. Pure."""
+"""Which host each replica of a worker, and each receiver, lives on. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from afspark.errors import UsageError
 
@@ -21,8 +22,12 @@ def check_slots(slots: dict[str, int], workers: int, receivers: int = 0) -> None
         )
 
 
-def spread(workers: Sequence[int], slots: dict[str, int], taken: Sequence[str] = ()) -> dict[int, str]:
-    """Homes for ``workers``, evenly by free slots; ``taken`` are the homes of workers that stay.
+#: What needs a home: a replica of a worker, or a receiver.
+T = TypeVar("T", bound=Hashable)
+
+
+def spread(homeless: Iterable[T], slots: Mapping[str, int], taken: Sequence[str] = ()) -> dict[T, str]:
+    """Homes for replicas or receivers, evenly by free slots; ``taken`` are the homes of those that stay.
 
     >>> spread([0, 1, 2, 3], {"a": 2, "b": 2})
     {0: 'a', 1: 'b', 2: 'a', 3: 'b'}
@@ -30,9 +35,9 @@ def spread(workers: Sequence[int], slots: dict[str, int], taken: Sequence[str] =
     {1: 'b'}
     """
     load = Counter(taken)
-    homes: dict[int, str] = {}
-    for worker in workers:
+    homes: dict[T, str] = {}
+    for one in homeless:
         host = min(sorted(slots), key=lambda name: load[name] / slots[name])
-        homes[worker] = host
+        homes[one] = host
         load[host] += 1
     return homes

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 from afspark.bounds import state_bound
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.recovery.coverage import uncovered
-from afspark.model.windows import Decaying
 from afspark.store import LedgerEntry, OperatorRecord
 
 START = "window_start"
@@ -24,26 +23,21 @@ def realised(run: OperatorRun, window: int | None = None) -> dict[str, float]:
 
     Infinite if nobody knows, because a backup or a record that a recovery needed could not be read, or because the
     ledger has lost entries.
-    With panes and without ``window``: all panes that failures have struck and that still matter, taken together.
+    With panes and without ``window``: all panes that failures concern and that still matter, taken together.
     What operators upstream have lost is in their bounds, not in this one.
     """
     budget, counted_failures = (
         run.group.budget,
         [member.counted_failures for member in run.group.members],
     )
-    kind = run.node.window
     # A lost entry of the ledger may have told of a loss that nothing covers.
     if run.group.ledger.missing or uncovered(run, window):
         return dict.fromkeys(budget.states, math.inf)
     if window is not None:
         return budget.realised(counted_failures, window=window)
-    if isinstance(kind, Decaying):
-        return budget.realised(counted_failures, tick=run.latest_tick)
-    if kind is None:
-        return budget.realised(counted_failures)
-    if not budget.tolerance.recovers:
-        return budget.realised(counted_failures)
-    return budget.pane_sum(counted_failures)
+    if budget.paned:
+        return budget.pane_sum(counted_failures)
+    return budget.realised(counted_failures, tick=run.latest_tick)
 
 
 def told(run: OperatorRun, window: int | None = None) -> dict[str, float]:
@@ -80,7 +74,7 @@ def with_lost_items(run: OperatorRun, worker: int, missing: dict[str, float]) ->
 
 
 def in_force(run: OperatorRun) -> list[dict[str, Any]]:
-    """θ, l and γ of every worker, and why; with panes also those of the panes that failures have struck.
+    """θ, l and γ of every worker, and why; with panes also those of the panes that failures concern.
 
     ``covered``: whether a bound holds for all losses of the operator so far.
     """
@@ -113,9 +107,9 @@ def _no_bound(entry: LedgerEntry) -> str:
 
 def with_bounds(frame: DataFrame, run: OperatorRun) -> DataFrame:
     """The rows with the bound of their operator (and window): column ``bound``, or one per state."""
+    kind = run.node.window
     names = list(run.group.budget.states)
     columns = {name: "bound" if len(names) == 1 else f"bound_{name}" for name in names}
-    kind = run.node.window
     if kind is None or START not in frame.columns:
         bounds = told(run)
         return frame.withColumns({columns[name]: F.lit(float(bounds[name])) for name in names})

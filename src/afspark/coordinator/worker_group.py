@@ -1,10 +1,9 @@
-"""The workers of a query over its batches: where they live, what they lost, what the ledger was told."""
+"""The workers of an operator over its batches: where they live, and what they are asked to do."""
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark import SparkContext
@@ -13,23 +12,24 @@ from afspark.cluster.spark.anchors import slots_by_host
 from afspark.coordinator.placement import spread
 from afspark.coordinator.recovery.discovery import find_survivors, restore_workers
 from afspark.coordinator.recovery.error_budget import ErrorBudget
-from afspark.coordinator.worker_state import Verdict, WorkerState, judge
+from afspark.coordinator.recovery.recoveries import Recoveries
+from afspark.coordinator.recovery.verdicts import Verdict, judge
+from afspark.coordinator.worker_state import WorkerState
 from afspark.errors import CheckpointError
-from afspark.numbers import NO_INCARNATION, Batch, Fence
+from afspark.numbers import Batch, Fence
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import LossEvidence
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.punctuation_plan import PunctuationPlan
-from afspark.protocol.reports import Restored, Status, TaskReport
+from afspark.protocol.replicas import ReplicaId
+from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.store import CommitRecord, Ledger, LedgerEntry, Loss, Recovery
-
-LOG = logging.getLogger("afspark")
+from afspark.store import CommitRecord, Ledger, LedgerEntry
 
 
 class WorkerGroup:
-    """Carries out what :mod:`roster` concludes. A loss is durable in the ledger before a recovery begins."""
+    """The workers of one operator. What becomes of a lost one is in `recovery`."""
 
     def __init__(
         self,
@@ -46,15 +46,20 @@ class WorkerGroup:
         self.host_grace_seconds = host_grace_seconds
         #: hosts on which something else takes a slot for good, once for each
         self.neighbours = list(neighbours)
-        self.members: list[WorkerState] = []
+        self._members: dict[int, WorkerState] = {}
         #: what the batch at work means for windows and punctuation
         self.batch_time = BatchTime()
         self.punctuation_plan: PunctuationPlan = ()
+        self.recoveries = Recoveries(config, budget, ledger)
         self._fence = fence
-        self._recovering: dict[int, Loss] = {}
-        self._restored: dict[int, Restored] = {}
-        self._passed_over: dict[int, tuple[str, ...]] = {}
-        self._gap: tuple[str, ...] = ()
+
+    @property
+    def members(self) -> list[WorkerState]:
+        """The workers, by their numbers."""
+        return [self._members[worker] for worker in sorted(self._members)]
+
+    def member(self, worker: int) -> WorkerState:
+        return self._members[worker]
 
     @property
     def homes(self) -> list[str]:
@@ -77,23 +82,22 @@ class WorkerGroup:
             segments=self.config.segments,
             driver_host=self.config.driver_host,
         )
-        self.members, undeclared = restore_workers(
+        members, undeclared = restore_workers(
             batch=batch,
             budget=self.budget,
             slots=slots,
             taken=self.neighbours,
             records=records,
-            losses=[entry.loss for entry in self.ledger.entries() if entry.loss.operator == name],
+            losses=self.recoveries.losses,
             survivors=[survivor for survivor in survivors if survivor.operator == name],
         )
-        self._gap = tuple(damaged)
         if damaged:
             # Backups between the record found and the last one are unknown: no chain may go on with a hole in it.
-            self.members = [replace(member, restart_chain=True) for member in self.members]
-        self._recovering = self._unfinished()
+            members = [replace(member, restart_chain=True) for member in members]
+        self._members = {member.worker: member for member in members}
+        self.recoveries.take_up(self._members, damaged)
         for worker in undeclared:
-            self._declare(self.members[worker], batch, "its segment was gone when the driver started")
-        self._passed_over = dict.fromkeys(self._recovering, self._gap)
+            self._declare(self.member(worker), batch, "its segment was gone when the driver started")
 
     def _with_hosts(self, wanted: set[str]) -> dict[str, int]:
         """The slots of all hosts, once those where workers lived have an executor, or stay away for too long."""
@@ -102,19 +106,10 @@ class WorkerGroup:
             time.sleep(0.1)
         return slots
 
-    def _unfinished(self) -> dict[int, Loss]:
-        """Losses an earlier driver declared for the present incarnations and did not see made good."""
-        name = self.config.operator_name
-        return {
-            entry.loss.worker: entry.loss
-            for entry in self.ledger.entries()
-            if entry.recovery is None
-            and entry.loss.operator == name
-            and self.members[entry.loss.worker].incarnation == entry.loss.incarnation + 1
-        }
-
     def requests(self, batch: Batch) -> list[TaskRequest]:
-        """Orders for ``batch``. Waits for homes without executor; those that stay away lose their workers."""
+        """What the workers are asked to do in ``batch``. Waits for homes without executor; where none comes back, the
+        workers are declared lost.
+        """
         deadline = time.monotonic() + self.host_grace_seconds
         while away := [member for member in self.members if member.home not in slots_by_host(self.sc)]:
             if time.monotonic() >= deadline:
@@ -134,28 +129,27 @@ class WorkerGroup:
         self._fence = Fence(self._fence + 1)
 
     def last_requests(self, batch: Batch) -> list[TaskRequest]:
-        """Orders like those of ``batch``, for whoever speaks on behalf of its workers."""
+        """Requests like those of ``batch``, for whoever speaks on behalf of its workers."""
         return [member.request(batch, self.budget, self._fence, self.batch_time) for member in self.members]
 
     def take_back(self, batch: Batch) -> list[TaskRequest]:
-        """Orders that undo ``batch``. The fence rises before and after: no late task may mix the two."""
+        """Requests that undo ``batch``. The fence rises before and after: no late task may mix the two."""
         self.raise_fence()
         requests = [replace(request, hint=Hint.ROLLBACK) for request in self.requests(batch)]
         self.raise_fence()
         return requests
 
-    def act_on(self, batch: Batch, reports: Sequence[TaskReport | None]) -> bool:
+    def act_on(self, batch: Batch, reports: Mapping[ReplicaId, TaskReport]) -> bool:
         """Acts on the reports of a try; True if every worker has applied the batch."""
-        for report in reports:
-            if report is not None and report.restored is not None:
-                # Its state may be restored in one try, and the batch applied in a later one.
-                self._restored[report.worker] = report.restored
-        if all(report is not None and report.status is Status.APPLIED for report in reports):
+        self.recoveries.hear(reports.values())
+        replicas = [(member, replica) for member in self.members for replica in member.replicas]
+        if all(replica.id in reports and reports[replica.id].status is Status.APPLIED for _, replica in replicas):
             return True
         alive = slots_by_host(self.sc)
         done = True
-        for member, report in zip(list(self.members), reports, strict=True):
-            verdict = judge(member, report, alive)
+        for member, replica in replicas:
+            report = reports.get(replica.id)
+            verdict = judge(replica, report, alive)
             done = done and verdict is Verdict.DONE
             if report is None:
                 continue
@@ -176,100 +170,27 @@ class WorkerGroup:
     def advance(self, reports: Sequence[TaskReport]) -> None:
         """After all workers applied a batch."""
         for report in reports:
-            self.members[report.worker] = self.members[report.worker].applied(report, self.budget, self.batch_time)
-        self._gap = ()
+            self._members[report.worker] = self.member(report.worker).applied(report, self.budget, self.batch_time)
+        self.recoveries.gap = ()
 
     def rest(self, batch: Batch, reports: Sequence[TaskReport]) -> None:
         """After all workers have their state for ``batch``, which is not applied yet."""
-        self.members = [replace(member, hint=Hint.RESUME) for member in self.members]
+        self._members = {worker: replace(member, hint=Hint.RESUME) for worker, member in self._members.items()}
         self.complete(batch, reports)
 
     def complete(self, batch: Batch, reports: Sequence[TaskReport]) -> list[LedgerEntry]:
         """Once all workers have their state, before anybody is told a bound: completes the recoveries among them."""
-        finished = []
-        for report in reports:
-            loss = self._recovering.pop(report.worker, None) or self._met_again(batch, report)
-            if loss is not None:
-                finished.append(self._complete(loss, report))
-        return finished
-
-    def _met_again(self, batch: Batch, report: TaskReport) -> Loss | None:
-        """The loss whose recovery met damage that no entry has; None if there is no such damage.
-
-        A driver may have died between the end of a recovery and its commit. What follows is a second recovery of the
-        same loss; or of none, if it died before its first record.
-        """
-        own = [
-            entry
-            for entry in self.ledger.entries()
-            if (entry.loss.operator, entry.loss.worker) == (self.config.operator_name, report.worker)
-        ]
-        known = {name for entry in own if entry.recovery for name in entry.recovery.damaged}
-        if known.issuperset(report.damaged):
-            return None
-        if own:
-            return own[-1].loss
-        return self.ledger.declare(
-            Loss(
-                batch=batch,
-                operator=self.config.operator_name,
-                worker=report.worker,
-                incarnation=NO_INCARNATION,
-                counted=False,
-                cause="it was lost in its first batch",
-                theta={},
-                failures=0,
-            )
-        )
-
-    def _complete(self, loss: Loss, report: TaskReport) -> LedgerEntry:
-        damaged = (*self._passed_over.pop(report.worker, ()), *report.damaged)
-        restored = self._restored.pop(report.worker, Restored(seconds=0.0, cells=0))
-        if damaged:
-            LOG.warning(
-                "Worker %d was recovered from an older backup, because %s cannot be read: "
-                "the promised bound does not cover this loss.",
-                report.worker,
-                ", ".join(damaged),
-            )
-        # What was taken off a lane within a batch, or in batches whose records are lost, may have opened any pane.
-        known = not self.config.pushed and damaged == report.damaged
-        at_risk = damaged and self.budget.paned
-        recovery = Recovery(
-            seconds=restored.seconds,
-            restored_cells=restored.cells,
-            damaged=damaged,
-            gap_seconds=time.time() - loss.at,
-            host=report.host,
-            items_behind=report.behind,
-            panes=self.batch_time.panes_at_risk(known=known) if at_risk else (None, None),
-        )
-        return self.ledger.complete(loss.sequence, recovery)
+        return self.recoveries.complete(batch, reports, self.batch_time, now=time.time())
 
     def _declare(self, member: WorkerState, batch: Batch, cause: str, trace: LossEvidence | None = None) -> None:
+        """Declares a loss; the worker's next incarnation stays where it was if there is still an executor."""
         slots = slots_by_host(self.sc)
-        home = member.home
+        primary = member.primary
+        home = primary.home
         if home not in slots:
-            staying = [other.home for other in self.members if other.worker != member.worker]
-            staying += self.neighbours
-            home = spread([member.worker], slots, staying)[member.worker]
-        successor = member.lost(self.budget, home, self.batch_time, trace)
-        counted = successor.failures > member.failures
-        loss = Loss(
-            batch=batch,
-            operator=self.config.operator_name,
-            worker=member.worker,
-            incarnation=member.incarnation,
-            counted=counted,
-            cause=cause,
-            theta=self.budget.theta(member.counted_failures) | dict(member.older_theta or {}),
-            failures=member.failures,
-            counted_failure=successor.counted_failures[-1] if counted else None,
-            # Items of an incarnation that completed nothing are in the entry of the one before it.
-            items=member.waiting if member.completed else 0,
-            thresholds=self.budget.thresholds(member.counted_failures),
+            replicas = [replica for other in self.members for replica in other.replicas]
+            staying = [replica.home for replica in replicas if replica.id != primary.id]
+            home = spread([primary.id], slots, [*staying, *self.neighbours])[primary.id]
+        self._members[member.worker] = self.recoveries.declare(
+            member, batch, cause, home=home, batch_time=self.batch_time, trace=trace
         )
-        self._recovering[member.worker] = self.ledger.declare(loss)
-        self._restored.pop(member.worker, None)
-        self._passed_over[member.worker] = self._gap
-        self.members[member.worker] = successor

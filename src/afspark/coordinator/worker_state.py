@@ -1,22 +1,19 @@
-"""What the driver knows of its workers, and what it concludes from their reports. Pure: no I/O, no Spark.
-
-Only the driver declares a loss. A report of a missing segment, or a home that stays away, becomes a verdict
-here; the batch loop carries it out.
-"""
+"""What the driver knows of a worker between two batches, and what becomes of it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
+from typing import Any
 
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.numbers import FIRST_INCARNATION, NO_FENCE, Batch, Fence, Incarnation
-from afspark.policies import counts_as_failure
+from afspark.policies import KeepResident, RecoveryPlan, StartEmpty, counts_as_failure
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import LossEvidence
-from afspark.protocol.reports import Status, TaskReport
+from afspark.protocol.replicas import Replica, ReplicaId
+from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.store import CountedFailure, ObjectRef, WorkerRecord, extend
 
@@ -26,7 +23,7 @@ class WorkerState:
     """One worker as the driver sees it between two batches."""
 
     worker: int
-    home: str
+    replicas: tuple[Replica, ...]
     incarnation: Incarnation = FIRST_INCARNATION
     #: counted failures so far
     counted_failures: tuple[CountedFailure, ...] = ()
@@ -47,6 +44,26 @@ class WorkerState:
     #: thresholds are higher than the newest record says
     raised: bool = False
 
+    @classmethod
+    def at(cls, home: str, *, worker: int, **known: Any) -> WorkerState:
+        """A worker with a single replica, which lives at ``home``."""
+        return cls(worker=worker, replicas=(Replica(worker=worker, home=home),), **known)
+
+    @property
+    def primary(self) -> Replica:
+        """The replica that applies batches and that results are read from."""
+        return next(replica for replica in self.replicas if replica.is_primary)
+
+    @property
+    def home(self) -> str:
+        """Where its primary lives."""
+        return self.primary.home
+
+    def moved(self, replica: ReplicaId, home: str) -> WorkerState:
+        """The same worker, with one of its replicas at another home."""
+        replicas = tuple(replace(one, home=home) if one.id == replica else one for one in self.replicas)
+        return replace(self, replicas=replicas)
+
     @property
     def failures(self) -> int:
         return len(self.counted_failures)
@@ -54,30 +71,41 @@ class WorkerState:
     def request(
         self, batch: Batch, budget: ErrorBudget, fence: Fence = NO_FENCE, batch_time: BatchTime | None = None
     ) -> TaskRequest:
-        batch_time = batch_time or BatchTime()
+        """What its primary is asked to do in a batch."""
+        batch_time, replica = batch_time or BatchTime(), self.primary
         fresh = self.incarnation > 0 and self.completed == 0
         return TaskRequest(
             worker=self.worker,
+            replica=replica.index,
             batch=batch,
             incarnation=self.incarnation,
             hint=self.hint,
             fence=fence,
-            home=self.home,
-            theta=budget.theta(self.counted_failures),
+            home=replica.home,
+            backup=budget.backup_plan(
+                batch,
+                self.counted_failures,
+                full=self.restart_chain or budget.compaction.due(self.chain),
+                recheck=self.recheck,
+            ),
+            recovery=self._recovery_plan(budget),
             missing=budget.missing(self.counted_failures),
-            pane_theta=budget.pane_thetas(self.counted_failures),
             pane_missing=budget.pane_missing(self.counted_failures),
-            items=budget.items(self.counted_failures),
-            full=self.restart_chain or budget.compaction.due(self.chain),
-            recheck=self.recheck,
-            chain=self.chain if self.hint is Hint.RECOVER else (),
-            previous=self.previous if self.hint is Hint.RECOVER else (),
             lost=budget.last_loss(self.counted_failures) if fresh else None,
             lost_items=self.lost_items if fresh else 0,
             counts=self.completed > 0 and not self.raised,
             counted=budget.counted(self.counted_failures),
             batch_time=batch_time,
         )
+
+    def _recovery_plan(self, budget: ErrorBudget) -> RecoveryPlan:
+        match self.hint:
+            case Hint.CREATE:
+                return StartEmpty()
+            case Hint.RECOVER:
+                return budget.tolerance.recovery_plan(self.chain, self.previous)
+            case _:
+                return KeepResident()
 
     def lost(
         self, budget: ErrorBudget, home: str, batch_time: BatchTime | None = None, trace: LossEvidence | None = None
@@ -94,8 +122,7 @@ class WorkerState:
                 budget.count_failure(counted_failures, batch_time or BatchTime(), trace, self.older_theta),
             )
         return replace(
-            self,
-            home=home,
+            self.moved(self.primary.id, home),
             incarnation=Incarnation(self.incarnation + 1),
             counted_failures=counted_failures,
             completed=0,
@@ -116,7 +143,7 @@ class WorkerState:
         counted_failures = budget.remembered(self.counted_failures, batch_time or BatchTime())
         theta = budget.theta(counted_failures)
         # It may have applied the batch for an earlier driver, whose limits were higher.
-        older = {name: most for name, most in report.theta.items() if most > theta.get(name, most)}
+        older = {name: most for name, most in report.allowed_drift.items() if most > theta.get(name, most)}
         return replace(
             self,
             completed=self.completed + 1,
@@ -144,49 +171,3 @@ class WorkerState:
             counted_failures=self.counted_failures,
             waiting=self.waiting,
         )
-
-
-class Verdict(Enum):
-    """What follows from one worker's report."""
-
-    DONE = "done"
-    RETRY = "retry"  # nothing was touched; run the stage again
-    AWAIT_HOST = "await host"  # the home has no executor at the moment; it may come back with the state
-    LOST = "lost"  # the state is gone
-    REFUSE = "refuse"  # the state contradicts the checkpoint; going on would corrupt results
-    FAIL = "fail"  # user code or input raised; the report carries the error
-
-
-def judge(member: WorkerState, report: TaskReport | None, alive: Iterable[str]) -> Verdict:
-    """The verdict over one worker; ``alive`` are the hosts that have an executor now."""
-    if report is None:
-        return Verdict.RETRY
-    match report.status:
-        case Status.APPLIED:
-            return Verdict.DONE
-        case Status.FAILED:
-            return Verdict.FAIL
-        case Status.BUSY:
-            return Verdict.RETRY
-        case Status.MISSING:
-            return Verdict.LOST
-        case Status.CONTRADICTORY:
-            return Verdict.REFUSE
-        case Status.MISPLACED:
-            return Verdict.RETRY if member.home in alive else Verdict.AWAIT_HOST
-
-
-def digests_agree(reports: Iterable[TaskReport], produced: Mapping[str, str] | None = None) -> bool:
-    """Whether all workers applied the same output of every map partition, and what ``produced`` says it is now.
-
-    After a fetch failure Spark recomputes lost map outputs. A map function that is not deterministic may then
-    give some workers other items than those the rest has applied already; so may an operator upstream that lost
-    its state and has applied the batch a second time.
-    """
-    reports = list(reports)
-    seen = dict(produced or {})
-    return len({frozenset(report.consumed) for report in reports}) <= 1 and all(
-        seen.setdefault(partition, digest) == digest
-        for report in reports
-        for partition, digest in report.consumed.items()
-    )

@@ -51,6 +51,11 @@ class Pipeline(Graph):
             )
 
     @property
+    def pushed(self) -> dict[str, Pushed]:
+        """The sources whose items producers push."""
+        return {name: source for name, source in self.sources.items() if isinstance(source, Pushed)}
+
+    @property
     def keeps_records(self) -> bool:
         """Whether a query needs commit records: for backups, or because windows, feedback and positions of receivers
         have to go on where they were, with or without backups of state.

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
-from afspark.bounds.thresholds import Place, divides_among_copies
+from afspark.bounds.thresholds import Place, Thresholds, divides_among_copies
 from afspark.model.states import StateSpec
 from afspark.policies.tolerance import Approximate, Tolerance
-
-
-@dataclass(frozen=True, kw_only=True)
-class Thresholds:
-    """θ per state, l and γ of one worker at this moment, and ``why`` they are what they are."""
-
-    theta: Mapping[str, float]
-    items: float
-    unacked: float
-    why: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {"theta": dict(self.theta), "items": self.items, "unacked": self.unacked, "why": self.why}
 
 
 def thresholds_in_force(

@@ -1,9 +1,9 @@
 """Tolerance policies: how much of an operator's state may be lost, and what is backed up for it.
 
-Pure decisions. A policy says which threshold is in force for a worker and what is promised to the user; the
-runtime does the rest with one mechanism: state that differs from its last durable backup by more than the
-threshold is written before the batch ends, and items that wait unprocessed are written when there are more than
-their threshold. An infinite threshold never writes; zero writes everything.
+Pure decisions. A policy plans the backups and recoveries of workers (`plans`), and says what is promised to the user.
+Those here plan by thresholds: state that differs from its last durable backup by more than the threshold is written
+before the batch ends, and items that wait unprocessed are written when there are more than their threshold. An
+infinite threshold never writes; zero writes everything.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 from afspark.bounds.general import state_bound
 from afspark.bounds.thresholds import Place, threshold
 from afspark.errors import UsageError
+from afspark.policies.plans import BackupNeed, BackupPlan, NoBackup, RecoveryPlan, RestoreChain, ThresholdBackup
+from afspark.store import ObjectRef
 
 
 @dataclass(frozen=True)
@@ -33,20 +35,44 @@ class Tolerance:
         """Whether recovery may give back less than there was, within a promised bound."""
         return False
 
+    @property
+    def exact(self) -> bool:
+        """Whether no failure changes anything, so that none has to be counted."""
+        return False
+
+    def backup_plan(self, need: BackupNeed) -> BackupPlan:
+        """What a worker writes before the batch ends."""
+        return ThresholdBackup(
+            theta=need.theta, pane_theta=need.pane_theta, items=need.items, full=need.full, recheck=need.recheck
+        )
+
+    def recovery_plan(self, chain: tuple[ObjectRef, ...], preceded: tuple[ObjectRef, ...]) -> RecoveryPlan:
+        """What a worker that has lost its state is given back; ``chain`` are its backups since the last full image."""
+        return RestoreChain(chain=chain, preceded=preceded)
+
     def allowance(self, *, failures: int, place: Place, divergence: str, exact: bool, decaying: bool = False) -> float:
-        """θ: threshold in force for one state of one worker after ``failures`` counted recoveries.
+        """θ: threshold in force for one state of one worker after ``failures`` counted recoveries; infinite if the
+        policy sets none, so that nothing is promised of a state after a failure.
 
         ``decaying``: the state forgets by itself, so failures do not halve what is allowed.
         """
-        raise NotImplementedError
+        return math.inf
+
+    def loss_under(self, theta: float) -> float:
+        """What a counted failure is reckoned to take from a state under the threshold ``theta``."""
+        return theta
+
+    def bound_after(self, lost: float) -> float:
+        """The bound after failures that are reckoned to have taken ``lost`` altogether."""
+        return lost
 
     def items_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
         """l: how many items may wait at one worker unprocessed and without backup."""
-        raise NotImplementedError
+        return 0.0
 
     def unacked_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
         """γ: how many items a sender may have under way unacknowledged; 0: it waits for each."""
-        raise NotImplementedError
+        return 0.0
 
     def seconds_allowance(self, *, failures: int) -> float | None:
         """l as a time: how old a waiting item without backup may grow; None: its age does not matter."""
@@ -67,7 +93,7 @@ class Tolerance:
 
         ``alpha`` is the most one item can change the state, None if unknown.
         """
-        raise NotImplementedError
+        return None
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name}
@@ -81,7 +107,14 @@ class Nothing(Tolerance):
     recovers: ClassVar[bool] = False
     reason: ClassVar[str] = "nothing is backed up"
 
-    def allowance(self, *, failures: int, place: Place, divergence: str, exact: bool, decaying: bool = False) -> float:
+    def backup_plan(self, need: BackupNeed) -> BackupPlan:
+        return NoBackup(items=need.items, full=need.full)
+
+    def loss_under(self, theta: float) -> float:
+        # Nothing is promised, so nothing is missing from what was promised.
+        return 0.0
+
+    def bound_after(self, lost: float) -> float:
         return math.inf
 
     def items_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
@@ -89,9 +122,6 @@ class Nothing(Tolerance):
 
     def unacked_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
         return math.inf
-
-    def promise(self, alpha: float | None = None) -> float | None:
-        return None
 
 
 @dataclass(frozen=True)
@@ -116,6 +146,10 @@ class MiniBatch(Tolerance):
                 remedy=_MEANING["unacked"],
                 unacked=self.unacked,
             )
+
+    @property
+    def exact(self) -> bool:
+        return True
 
     def allowance(self, *, failures: int, place: Place, divergence: str, exact: bool, decaying: bool = False) -> float:
         return 0.0
@@ -195,6 +229,10 @@ class Approximate(Tolerance):
     @property
     def approximates(self) -> bool:
         return bool(self.theta or self.items or self.unacked or self.items_seconds)
+
+    @property
+    def exact(self) -> bool:
+        return not self.approximates
 
     def allowance(self, *, failures: int, place: Place, divergence: str, exact: bool, decaying: bool = False) -> float:
         if exact:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from afspark.model.windows import Decaying, PaneReport, Window
+from afspark.model.windows import PaneReport, Window
 from afspark.numbers import Incarnation, PaneNumber
 from afspark.protocol.batch_times import BatchTime
 
@@ -55,7 +55,7 @@ class LossEvidence:
         known = counted.get(self.incarnation)
         if known is None or not known.reaches(self.theta):
             return False
-        if not isinstance(window, Decaying):
+        if window is None or window.has_panes:
             return self.panes <= known.affected
         reached = batch_time.tick(window, self.seen)
         return reached is None or any(tick >= reached for tick in known.affected)

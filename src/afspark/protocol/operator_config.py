@@ -52,7 +52,7 @@ class OperatorConfig:
         return self.pushed and not (self.emit or self.appends or self.successors or self.feeds_back)
 
     def in_steps(self, punctuation_plan: PunctuationPlan) -> bool:
-        """Whether parts of a batch with that programme become final before it ends.
+        """Whether parts of a batch with that plan become final before it ends.
 
         Not where windows close in it: what they show is what there was before its items, which a state that is
         restored inside the batch does not have any more.

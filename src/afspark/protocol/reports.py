@@ -10,6 +10,7 @@ from typing import Any
 from afspark.errors import AfsparkError
 from afspark.model.windows import PaneReport
 from afspark.protocol.losses import LossEvidence
+from afspark.protocol.replicas import ReplicaId
 from afspark.store import ObjectRef
 from afspark.store.itemlosses import Gap
 from afspark.store.quarantine import BadBatch
@@ -39,6 +40,8 @@ class TaskReport:
     """A worker's answer. All but ``error`` is JSON, kept in the segment for tasks that are retried."""
 
     worker: int
+    #: which of the worker's replicas
+    replica: int = 0
     status: Status
     host: str
     items: int = 0
@@ -62,8 +65,8 @@ class TaskReport:
     cells: int = 0
     memory: int = 0
     drift: Mapping[str, float] = field(default_factory=dict)
-    #: the thresholds it was applied under
-    theta: Mapping[str, float] = field(default_factory=dict)
+    #: the backup plan it was applied under, as that describes itself
+    plan: Mapping[str, Any] = field(default_factory=dict)
     emitted: int = 0
     #: what a windowed operator has seen of time
     panes: PaneReport | None = None
@@ -79,6 +82,17 @@ class TaskReport:
     trace: LossEvidence | None = None
     detail: str = ""
     error: AfsparkError | None = None
+
+    @property
+    def replica_id(self) -> ReplicaId:
+        """Whose report it is."""
+        return ReplicaId(self.worker, self.replica)
+
+    @property
+    def allowed_drift(self) -> Mapping[str, float]:
+        """How far each state was allowed to be from its backup when the batch was applied."""
+        allowed: Mapping[str, float] = self.plan.get("allows", {})
+        return allowed
 
     def to_json(self) -> dict[str, Any]:
         """Everything a retried task needs to answer the same."""

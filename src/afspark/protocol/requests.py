@@ -1,4 +1,4 @@
-"""What the driver tells a worker for one batch, and what the worker answers."""
+"""What the driver tells a worker for one batch."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from afspark.numbers import Batch, Fence, Incarnation, PaneNumber
+from afspark.policies import BackupPlan, RecoveryPlan, StartEmpty
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import CountedLoss
 from afspark.protocol.punctuation_plan import PunctuationPlan
-from afspark.store import ObjectRef
+from afspark.protocol.replicas import ReplicaId
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,26 +19,20 @@ class TaskRequest:
     """One worker's part in batch ``batch``. Small: it travels with every task."""
 
     worker: int
+    #: which of the worker's replicas
+    replica: int = 0
     batch: Batch
     incarnation: Incarnation
     hint: Hint
     #: grows with every driver and every taken-back batch; tasks of an older one find the state closed to them
     fence: Fence
     home: str
-    #: thresholds by state; those of panes with a history of failures separately
-    theta: Mapping[str, float]
-    missing: Mapping[str, float]
-    pane_theta: Mapping[PaneNumber, Mapping[str, float]] = field(default_factory=dict)
+    #: what is written before the batch is final, and where the state comes from
+    backup: BackupPlan
+    recovery: RecoveryPlan = field(default_factory=StartEmpty)
+    #: what failures may have taken, by state; from panes with a history of failures separately
+    missing: Mapping[str, float] = field(default_factory=dict)
     pane_missing: Mapping[PaneNumber, Mapping[str, float]] = field(default_factory=dict)
-    #: feedback items that may wait without a backup
-    items: float = 0.0
-    #: write a full image instead of pairs, so that the chain of backups starts anew
-    full: bool = False
-    #: examine all cells, not only touched ones, because the threshold was lowered since the last batch
-    recheck: bool = False
-    #: what a recovering worker loads
-    chain: tuple[ObjectRef, ...] = ()
-    previous: tuple[ObjectRef, ...] = ()
     #: the first batch of a new incarnation: what the failure before it may have taken, by state; else None
     lost: Mapping[str, float] | None = None
     lost_items: int = 0
@@ -57,3 +52,8 @@ class TaskRequest:
         one that was in force before has let that happen.
         """
         return any(loss.may_lose for loss in self.counted.values()) if exact else self.counts or bool(self.counted)
+
+    @property
+    def replica_id(self) -> ReplicaId:
+        """Whose request it is."""
+        return ReplicaId(self.worker, self.replica)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from afspark.errors import SegmentError
@@ -18,7 +19,8 @@ class Residents:
     """The workers of an operator as the driver knows them now: a segment of an older incarnation is a dead one."""
 
     config: OperatorConfig
-    incarnations: tuple[int, ...]
+    #: by worker
+    incarnations: Mapping[int, int]
 
 
 def segment_of(residents: Residents, worker: int) -> Segment:

@@ -9,7 +9,7 @@ import base64
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -47,6 +47,8 @@ class Pushed(Source, kind="pushed"):
     (``where="executors"``) as tasks on executors, each with its share of the lanes. ``on_bad``: whether items that an
     operator cannot take are left out and kept in quarantine ("skip"), or stop the query ("stop").
     """
+
+    replayable: ClassVar[bool] = False
 
     columns: str
     lanes: int = 0

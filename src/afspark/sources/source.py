@@ -88,6 +88,8 @@ class Source(ABC):
     """
 
     kind: ClassVar[str]
+    #: whether chunks can be read again; else items come off lanes, and a batch of them cannot be applied anew
+    replayable: ClassVar[bool] = True
 
     def __init_subclass__(cls, *, kind: str = "", **rest: Any) -> None:
         super().__init_subclass__(**rest)

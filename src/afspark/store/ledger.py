@@ -7,8 +7,9 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from afspark.bounds import Thresholds
 from afspark.errors import UsageError
 from afspark.numbers import Batch, Incarnation, PaneNumber
 from afspark.store.base import Store
@@ -16,9 +17,6 @@ from afspark.store.counted_failure import CountedFailure
 from afspark.store.format import seal
 from afspark.store.naming import LEDGER
 from afspark.store.reading import Damage, read_sealed
-
-if TYPE_CHECKING:
-    from afspark.policies import Thresholds
 
 LOG = logging.getLogger("afspark")
 
@@ -61,9 +59,6 @@ class Loss:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Loss:
-        # Not before: receivers use the store as well, and need none of the kernels that come with policies.
-        from afspark.policies import Thresholds
-
         failure, thresholds = found["counted_failure"], found["thresholds"]
         return cls(
             **{

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from afspark.numbers import Batch, Incarnation
@@ -14,14 +14,15 @@ from afspark.task.step_progress import StepProgress
 
 @dataclass(frozen=True, kw_only=True)
 class BackupHeader:
-    """Whose backup it is, of which batch, and the thresholds that it was made under."""
+    """Whose backup it is, of which batch, and how far the states were allowed to be from it."""
 
     query: str
     operator: str
     worker: int
     incarnation: Incarnation
     batch: Batch
-    theta: Mapping[str, float]
+    #: by state
+    theta: Mapping[str, float] = field(default_factory=dict)
     full: bool = False
     cells: int = 0
     #: how far a batch of pushed items had come; None where items do not come from a lane
@@ -36,7 +37,6 @@ class BackupHeader:
             worker=request.worker,
             incarnation=request.incarnation,
             batch=request.batch,
-            theta=request.theta,
         )
 
     def to_json(self) -> dict[str, Any]:

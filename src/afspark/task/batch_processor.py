@@ -1,4 +1,4 @@
-"""One worker's work on one batch: items, punctuation and feedback meet the operator, in the programme's order.
+"""One worker's work on one batch: items, punctuation and feedback meet the operator, as the punctuation plan says.
 
 Knows nothing of Spark, segments or stores: what it changes are states in a transaction, what it makes is an `Output`.
 """
@@ -16,7 +16,7 @@ import pyarrow as pa
 from afspark.model.operator import Operator, WorkerContext
 from afspark.model.state_label import Pane
 from afspark.model.states import HashTableState
-from afspark.model.windows import Decaying, PaneReport, Part, Punctuation, Sliding, Split, late, split
+from afspark.model.windows import PaneReport, Part, Punctuation, Split, Window, late, split
 from afspark.numbers import PaneNumber
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.parcels import Packet, pack_packets, pack_parts
@@ -47,7 +47,7 @@ class BatchProcessor:
         self.operator, self.specs, self.panes, self.request = operator, operator.states(), panes, request
         self.window, self.batch_time, self.workers = config.window, request.batch_time, config.workers
         self.keyed = config.keyed
-        self.paned = self.window is not None and not isinstance(self.window, Decaying)
+        self.paned = self.window is not None and self.window.has_panes
         self.keeps_items = config.appends or bool(config.successors)
         self.probe = probe
         self.outbox = CollectingOutbox(config.operator_name, config.successors, config.feeds_back)
@@ -137,11 +137,11 @@ class BatchProcessor:
 
     def _view(self, pane: Pane) -> Mapping[str, Any]:
         """The states as the operator sees them: a decaying one in the units of its tick."""
-        if isinstance(self.window, Decaying):
+        if self.window is not None and not self.window.has_panes:
             return self.panes.at(self._newest(self.window) if pane is None else pane, updating=True)
         return self.panes.of(pane)
 
-    def _newest(self, window: Decaying) -> int | None:
+    def _newest(self, window: Window) -> int | None:
         """The newest tick known; as long as ticks are to be told that they have ended, the newest of those."""
         if self.batch_time.exposed and any(
             step.own and not step.punctuation.last for step in self.request.punctuation_plan[self.outbox.step :]
@@ -203,8 +203,7 @@ class BatchProcessor:
         punctuation = step.punctuation
         if punctuation.last:
             # No window of its own: all of them have ended before, and with panes there is nothing left.
-            paned = self.window is not None and not isinstance(self.window, Decaying)
-            remains = merged(self.specs, []) if paned else self._view(None)
+            remains = merged(self.specs, []) if self.paned else self._view(None)
             self.outbox.put(self.operator.on_punctuation(punctuation, remains))
             return
         if not step.own:
@@ -217,12 +216,13 @@ class BatchProcessor:
 
     def _window_states(self, window: int) -> Mapping[str, Any]:
         """The states of the window that ends with pane ``window``."""
-        if isinstance(self.window, Decaying):
+        assert self.window is not None
+        if not self.window.has_panes:
             # The state holds the items of later ticks as well; in units of an earlier one they would weigh more than 1.
             return self._view(PaneNumber(max({window, *self.batch_time.exposed})))
-        first = window - self.window.panes + 1 if isinstance(self.window, Sliding) else window
+        first = window - self.window.panes + 1
         present = [self.panes.of(pane) for pane in self.panes if pane is not None and first <= pane <= window]
-        if isinstance(self.window, Sliding) or not present:
+        if self.window.panes > 1 or not present:
             return merged(self.specs, present)
         return present[0]
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from afspark.protocol.bad_items import Bad
 from afspark.protocol.parcels import Packet, Parcel, open_bad
 from afspark.protocol.punctuation_plan import Step
+from afspark.push.wire.worker_messages import BackupNumber
+from afspark.store.itemlosses import Gap
 from afspark.task.bad_item_search import RawItems
 from afspark.task.ingest import Ingest, numbered
+from afspark.task.intake import Start
 from afspark.task.isolation import Chooser, Rows
+from afspark.task.step_progress import Positions, StepProgress
 
 
 class Sign(NamedTuple):
@@ -29,7 +33,16 @@ def always_durable(seconds: float) -> bool:
 
 
 class Feed:
-    """The items of one worker in one batch: what it reads itself, and the parcels that others sent."""
+    """The items of one worker in one batch: what it reads itself, and the parcels that others sent.
+
+    Items of a lane come in steps that become final one by one. For all others, which can be brought again, what is
+    said here of positions and steps is nothing.
+    """
+
+    #: whether the items can be brought again, so that the batch can be applied anew
+    replayable: ClassVar[bool] = True
+    #: whether they come in portions, each of which can be made final
+    stepped = False
 
     def __init__(
         self, direct: Iterable[tuple[str, Ingest]] = (), inbox: Iterable[Parcel] = (), *, size: int = 0
@@ -91,6 +104,48 @@ class Feed:
             self._waiting.append((parcel, [packet for packet in some if packet.items.num_rows]))
         for _, ingest in self._direct:
             ingest.select(chosen)
+
+    @property
+    def start(self) -> Positions:
+        """How far the lane was taken before the batch."""
+        return {}
+
+    @property
+    def positions(self) -> Positions:
+        """How far the lane has been taken."""
+        return {}
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """The items that were acknowledged and never came."""
+        return ()
+
+    @property
+    def behind(self) -> int:
+        """How many items the receiver has released that the state does not have."""
+        return 0
+
+    @property
+    def misses_backup(self) -> bool:
+        """Whether the state begins before a backup that was durable, and damage is the reason."""
+        return False
+
+    def claim(self) -> None:
+        """Shuts out whoever has the lane."""
+
+    def resume(self, progress: StepProgress, start: Start, *, stepped: bool) -> None:
+        """Goes on where ``progress`` says."""
+
+    def progress(self, before: StepProgress) -> StepProgress:
+        """How far the batch has come with this portion."""
+        return before
+
+    def confirm(self, positions: Positions, durable: BackupNumber) -> None:
+        """Tells the lane that what is below the positions is in the state for good."""
+
+    def stop_logging(self) -> bool:
+        """Whether any of the portion's items is in the item log; no more of them will be."""
+        return False
 
     def advance(self, settled: AwaitDurable = always_durable) -> bool:
         """Takes the next portion of items that come in several; False if it is the last."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from afspark.protocol.parcels import Packet, Parcel
+from afspark.push.wire.worker_messages import BackupNumber
+from afspark.store.itemlosses import Gap
 from afspark.task.bad_item_search import RawItems
 from afspark.task.feed import AwaitDurable, Feed, Sign, always_durable
 from afspark.task.ingest import Ingest
@@ -17,6 +19,8 @@ from afspark.task.step_progress import Positions, StepProgress
 
 class LaneFeed(Feed):
     """The items of one lane in one batch, portion by portion where steps can be closed, else all at once."""
+
+    replayable = False
 
     def __init__(
         self,
@@ -29,8 +33,7 @@ class LaneFeed(Feed):
     ) -> None:
         super().__init__((), inbox)
         self.name, self.intake, self._ingest = name, intake, ingest
-        #: the lane's positions in the last record
-        self.start = start
+        self._start = start
         self._before = 0
         #: what was taken since the last step, the part of it that is given out (None: all), and whether more may come
         self._portions: list[Portion] = []
@@ -64,6 +67,35 @@ class LaneFeed(Feed):
         if portion == Portion():
             settled(WAIT_SECONDS)
         return portion
+
+    @property
+    def start(self) -> Positions:
+        return self._start
+
+    @property
+    def positions(self) -> Positions:
+        return self.intake.positions
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        return self.intake.gaps
+
+    @property
+    def behind(self) -> int:
+        return self.intake.behind
+
+    @property
+    def misses_backup(self) -> bool:
+        return self.intake.misses_backup
+
+    def claim(self) -> None:
+        self.intake.claim()
+
+    def confirm(self, positions: Positions, durable: BackupNumber) -> None:
+        self.intake.confirm(positions, durable)
+
+    def stop_logging(self) -> bool:
+        return self.intake.stop_logging()
 
     @property
     def items(self) -> int:
@@ -117,7 +149,6 @@ class LaneFeed(Feed):
             start = end
 
     def progress(self, before: StepProgress) -> StepProgress:
-        """How far the batch has come with this portion."""
         return replace(
             before,
             positions=dict(self.intake.positions),

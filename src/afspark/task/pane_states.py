@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from afspark.model.state_label import Pane, StateLabel
 from afspark.model.states import Columns, HeapColumns, State, StateSpec
-from afspark.model.windows import Decayed, Decaying, Fading
+from afspark.model.windows import Decayed, Fading, Window
 from afspark.numbers import PaneNumber
 from afspark.store.images import ImageKey
 
@@ -29,7 +29,7 @@ class PaneStates:
         *,
         paned: bool,
         first: PaneNumber | None = None,
-        decaying: Decaying | None = None,
+        decaying: Window | None = None,
     ) -> None:
         self._columns, self._specs = columns, specs
         self.fading = Fading(decaying, columns) if decaying is not None else None
@@ -43,6 +43,15 @@ class PaneStates:
                 self._sets[pane] = self._open(pane)
         else:
             self._sets[None] = self._open(None)
+
+    @classmethod
+    def under(
+        cls, window: Window | None, columns: Columns, specs: Mapping[str, StateSpec], *, first: PaneNumber | None = None
+    ) -> PaneStates:
+        """The states of an operator with that window."""
+        if window is None or window.has_panes:
+            return cls(columns, specs, paned=window is not None, first=first)
+        return cls(columns, specs, paned=False, first=first, decaying=window)
 
     def __iter__(self) -> Iterator[Pane]:
         return iter(list(self._sets))

@@ -28,14 +28,23 @@ def receive(
     direct: Sequence[DirectInput],
     mail: Iterator[tuple[int, list[Parcel]]],
 ) -> Iterator[TaskReport]:
+    # Mail is addressed to workers; each of them has one replica that applies it.
+    by_worker = {request.worker: request for request in requests}
     for worker, inbox in mail:
+        request = by_worker[worker]
         failures = [parcel.failure for parcel in inbox if parcel.failure is not None]
         if failures:
             # A sender without its state is the driver's business; everything else is the user's.
             status = Status.BUSY if isinstance(failures[0], SegmentError) else Status.FAILED
-            yield TaskReport(worker=worker, status=status, host="", detail=str(failures[0]), error=failures[0])
+            yield TaskReport(
+                worker=worker,
+                replica=request.replica,
+                status=status,
+                host="",
+                detail=str(failures[0]),
+                error=failures[0],
+            )
             continue
-        request = requests[worker]
         # Spark's first batch, and one that another source has asked for, may have no tick of this source.
         lanes = [one for one in direct if isinstance(one, LaneInput) and worker in one.tickets]
         if lanes:

@@ -12,6 +12,9 @@ class Stopwatch:
 
     seconds: dict[str, float]
 
+    def start(self) -> float:
+        return time.perf_counter()
+
     def lap(self, part: str, since: float) -> float:
         now = time.perf_counter()
         self.seconds[part] = self.seconds.get(part, 0.0) + now - since

@@ -67,7 +67,7 @@ def test_the_bound_the_user_sees_covers_every_history(
     """Members that fail, with or without having completed a batch since; the norm decides how losses combine."""
     states = {"counts": HashTable(divergence=divergence, operator_key=operator_key)}
     terms = ErrorBudget(tolerance=Approximate(limit), states=states, place=Place(workers=4, keyed=keyed))
-    members = [WorkerState(worker=worker, home="a") for worker in range(4)]
+    members = [WorkerState.at("a", worker=worker) for worker in range(4)]
     taken = [0.0] * 4
     for worker, completed in lost:
         before = replace(members[worker], completed=int(completed))
@@ -89,7 +89,7 @@ def test_the_bound_the_user_sees_covers_every_history(
 def test_a_crash_loop_costs_nothing(count: int) -> None:
     states = {"counts": HashTable(key="string", value="int64")}
     terms = ErrorBudget(tolerance=Approximate(100.0), states=states, place=Place())
-    member = WorkerState(worker=0, home="a", completed=1).lost(terms, "a")
+    member = WorkerState.at("a", worker=0, completed=1).lost(terms, "a")
     for _ in range(min(count, 50)):
         member = member.lost(terms, "a")
     assert member.failures == 1 and terms.missing(member.counted_failures) == {"counts": 50.0}

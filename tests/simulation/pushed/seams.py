@@ -12,7 +12,7 @@ from unittest.mock import patch
 from afspark.coordinator import batch_loop as engine
 from afspark.coordinator import worker_group as group
 from afspark.task import backup_writes as writes
-from afspark.task import intake, receiving, worker
+from afspark.task import intake, receiving
 from afspark.task.intake import Intake
 from tests.simulation.cluster import spark
 from tests.simulation.pushed.wire import SlowWrite
@@ -48,7 +48,6 @@ def pushed_world() -> Iterator[None]:
     seams: list[tuple[Any, str, Any]] = [
         (engine, "time", clock),
         (group, "time", clock),
-        (worker, "time", clock),
         (intake, "time", clock),
         (receiving, "Intake", partial(Intake, clock=_now)),
         (writes, "threading", SimpleNamespace(Thread=SlowWrite)),

@@ -10,6 +10,7 @@ import pytest
 
 from afspark.coordinator.worker_state import WorkerState
 from afspark.errors import BackupLost
+from afspark.policies import RestoreChain
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.reports import Status
@@ -74,7 +75,7 @@ def test_backups_of_several_processes_that_were_cut_short_are_no_damage(bench: A
 
 def test_damage_is_reported_by_whoever_goes_on_from_backups_of_the_same_batch(bench: Approximating) -> None:
     bench.exact = True
-    recovering = {"hint": Hint.RECOVER, "incarnation": 1, "chain": (GONE,)}
+    recovering = {"hint": Hint.RECOVER, "incarnation": 1, "recovery": RestoreChain(chain=(GONE,))}
     lane = FakeLane([[1], [2], [3]])
     with pytest.raises(Died):
         bench.run(lane, probe=dies_when_confirmed(lane, 1), **recovering)
@@ -84,9 +85,9 @@ def test_damage_is_reported_by_whoever_goes_on_from_backups_of_the_same_batch(be
 
 def test_damage_is_reported_again_by_a_batch_that_was_taken_back(bench: Approximating) -> None:
     requests = [
-        bench.request(hint=Hint.RECOVER, chain=(GONE,), fence=0),
+        bench.request(hint=Hint.RECOVER, recovery=RestoreChain(chain=(GONE,)), fence=0),
         bench.request(hint=Hint.ROLLBACK, fence=1),
-        bench.request(hint=Hint.RECOVER, chain=(GONE,), fence=2),
+        bench.request(hint=Hint.RECOVER, recovery=RestoreChain(chain=(GONE,)), fence=2),
     ]
     plain = replace(bench.config, pushed=False)
     reports = [
@@ -103,7 +104,7 @@ def test_what_was_lost_under_another_policy_is_counted_under_an_exact_one(bench:
     with pytest.raises(Died):
         bench.batch(lane, dies_when_confirmed(lane, 30))
     bench.lose()
-    bench.member, bench.exact = WorkerState(worker=0, home="a"), True
+    bench.member, bench.exact = WorkerState.at("a", worker=0), True
     assert bench.batch(lane).positions == {A: 60}
     assert bench.member.failures == 1
     assert 0 < 60 - bench.state()["seen"].get(7, 0) <= bench.told

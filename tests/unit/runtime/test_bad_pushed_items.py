@@ -17,6 +17,7 @@ from afspark.errors import OperatorFailed, StoreError
 from afspark.model.operator import Operator
 from afspark.model.state_label import StateLabel
 from afspark.model.states import HashTable, StateSpec
+from afspark.policies import ThresholdBackup
 from afspark.protocol.bad_items import BadRules
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan
 from afspark.protocol.lifecycle import Hint
@@ -101,8 +102,7 @@ class Worker:
             hint=Hint.CREATE if self.incarnation == 1 else Hint.RECOVER,
             fence=0,
             home="a",
-            theta={"seen": 0.0},
-            missing={},
+            backup=ThresholdBackup(theta={"seen": 0.0}),
             quarantine_room=room,
             counts=True,
             counted=dict.fromkeys(range(1, self.incarnation), CountedLoss()),

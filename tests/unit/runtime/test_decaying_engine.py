@@ -22,7 +22,7 @@ from afspark.graph.pipeline import Pipeline
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
 from afspark.model.windows import Decaying, WindowProgress
-from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
+from afspark.policies import Approximate, MiniBatch, Nothing, ThresholdBackup, Tolerance
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan
 from afspark.protocol.lifecycle import Hint
@@ -208,8 +208,7 @@ class Pushed:
             hint=Hint.CREATE,
             fence=0,
             home="a",
-            theta={"n": self.theta},
-            missing={},
+            backup=ThresholdBackup(theta={"n": self.theta}),
             batch_time=BatchTime(window_progress=WindowProgress(latest=0.0)),
         )
         steps = 0

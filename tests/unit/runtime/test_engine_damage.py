@@ -18,7 +18,7 @@ from afspark.errors import StoreNotWritable
 from afspark.model.operator import WorkerContext
 from afspark.policies import Approximate, MiniBatch
 from afspark.store.itemlosses import Gap
-from afspark.task import worker as worker_module
+from afspark.task import backup
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import die
 
@@ -191,7 +191,7 @@ def test_a_store_that_breaks_in_the_middle_leaves_the_batch_to_be_applied_again(
     rig, truth = make_rig(tolerance=MiniBatch())
     rig.go(2)
     with monkeypatch.context() as broken:
-        broken.setattr(worker_module, "seal", _refuse)
+        broken.setattr(backup, "seal", _refuse)
         with pytest.raises(StoreNotWritable):
             rig.go()
     rig.go()

@@ -18,7 +18,7 @@ from afspark.errors import BackupLost
 from afspark.model.state_label import StateLabel
 from afspark.model.states import HashTable
 from afspark.model.windows import Hopping, PaneReport, WindowProgress
-from afspark.policies import Approximate
+from afspark.policies import Approximate, ThresholdBackup
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.lifecycle import Hint
@@ -43,7 +43,7 @@ class Approximating(Bench):
 
     exact: bool = False
     window: Hopping | None = None
-    member: WorkerState = field(default_factory=lambda: WorkerState(worker=0, home="a"))
+    member: WorkerState = field(default_factory=lambda: WorkerState.at("a", worker=0))
 
     @property
     def budget(self) -> ErrorBudget:
@@ -179,7 +179,7 @@ def test_a_worker_restored_behind_a_backup_that_was_durable_stops(bench: Approxi
     bench.exact = exact
     lane = FakeLane([[1, 2], [3], [4, 5], [6], [7]])
     with pytest.raises(Died):
-        bench.run(lane, probe=dies_in_step(4), theta={"seen": 0.0})
+        bench.run(lane, probe=dies_in_step(4), backup=ThresholdBackup(theta={"seen": 0.0}))
     bench.lose()
     bench.store.delete(list(bench.store.list(OBJECTS)))
     report = bench.run(lane, hint=Hint.RECOVER, incarnation=2, counted={1: CountedLoss()})
@@ -298,7 +298,7 @@ def test_a_process_that_takes_up_a_batch_attaches_before_it_says_anything_else(b
 def test_a_pane_opened_in_the_tick_is_struck_as_well(bench: Approximating) -> None:
     """The driver knows of the panes at the last commit; the store tells of those opened since."""
     bench.window = Hopping(10, column="n")
-    bench.member = WorkerState(worker=0, home="a", completed=1, hint=Hint.CREATE)
+    bench.member = WorkerState.at("a", worker=0, completed=1, hint=Hint.CREATE)
     lane = FakeLane([[15]] * 400)
     with pytest.raises(Died):
         bench.attempt(lane, dies_when_confirmed(lane, 30))
@@ -332,7 +332,7 @@ def test_what_comes_before_the_items_of_a_batch_comes_once(
             seen.append(first)
             super().__init__(*args, first=first, **others)
 
-    monkeypatch.setattr("afspark.task.worker.BatchProcessor", Noted)
+    monkeypatch.setattr("afspark.task.process.BatchProcessor", Noted)
     bench.exact = True
     lane = FakeLane([[1, 2], [3], [4, 5]])
     if restored:
@@ -368,27 +368,29 @@ def test_an_incarnation_is_struck_once_for_each_pane() -> None:
 
 def test_a_loss_is_told_by_the_threshold_its_backup_was_made_under() -> None:
     budget = ErrorBudget(tolerance=Approximate(20.0), states={"n": HashTable()}, place=Place(workers=1))
-    member = WorkerState(worker=0, home="a", completed=3, older_theta={"n": 1000.0})
+    member = WorkerState.at("a", worker=0, completed=3, older_theta={"n": 1000.0})
     lost = member.lost(budget, "b")
     assert lost.counted_failures[-1].taken == {"n": 1000.0} and lost.older_theta is None
-    assert WorkerState(worker=0, home="a", completed=3).lost(budget, "b").counted_failures[-1].taken == {"n": 10.0}
+    assert WorkerState.at("a", worker=0, completed=3).lost(budget, "b").counted_failures[-1].taken == {"n": 10.0}
 
 
 def test_a_batch_applied_under_a_higher_limit_is_told_by_that() -> None:
     """It was applied for a driver that died before its commit; the next one has a lower limit."""
     budget = ErrorBudget(tolerance=Approximate(20.0), states={"n": HashTable()}, place=Place(workers=1))
-    report = TaskReport(worker=0, status=Status.APPLIED, host="a", theta={"n": 1000.0})
-    member = WorkerState(worker=0, home="a").applied(report, budget)
+    report = TaskReport(
+        worker=0, status=Status.APPLIED, host="a", plan=ThresholdBackup(theta={"n": 1000.0}).described("n")
+    )
+    member = WorkerState.at("a", worker=0).applied(report, budget)
     assert member.recheck and member.record(budget).theta == {"n": 1000.0}
     assert member.lost(budget, "b").counted_failures[-1].taken == {"n": 1000.0}
-    again = member.applied(replace(report, theta={"n": 10.0}), budget)
+    again = member.applied(replace(report, plan=ThresholdBackup(theta={"n": 10.0}).described("n")), budget)
     assert not again.recheck and again.record(budget).theta == {"n": 10.0}
 
 
 def test_thresholds_that_failures_have_halved_are_not_lowered_limits() -> None:
     """However often everything is lost within one batch, the losses add up to less than Θ."""
     budget = ErrorBudget(tolerance=Approximate(THETA), states={"n": HashTable()}, place=Place(workers=1))
-    record = WorkerState(worker=0, home="a", completed=3).record(budget)
+    record = WorkerState.at("a", worker=0, completed=3).record(budget)
     losses: list[Loss] = []
     for number in range(6):
         members, undeclared = restore_workers(

@@ -19,6 +19,7 @@ import afspark as af
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.receivers.receivers import Receivers
 from afspark.graph.pipeline import Pipeline
+from afspark.policies import NoBackup
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
@@ -82,8 +83,7 @@ class Ticks:
             hint=Hint.RESUME,
             fence=1,
             home="",
-            theta={},
-            missing={},
+            backup=NoBackup(),
         )
 
     def _serve(self, request: TaskRequest) -> TaskReport:

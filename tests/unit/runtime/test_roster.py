@@ -4,20 +4,38 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from afspark.bounds import Place
+from afspark.coordinator.digests import digests_agree
 from afspark.coordinator.recovery.error_budget import ErrorBudget
-from afspark.coordinator.worker_state import Verdict, WorkerState, digests_agree, judge
+from afspark.coordinator.recovery.verdicts import Verdict, judge
+from afspark.coordinator.worker_state import WorkerState
 from afspark.errors import OperatorFailed
 from afspark.model.states import HashTable, Matrix
 from afspark.model.windows import PaneReport
-from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, counts_as_failure
+from afspark.policies import (
+    Approximate,
+    KeepResident,
+    MiniBatch,
+    NoBackup,
+    Nothing,
+    RestoreChain,
+    StartEmpty,
+    ThresholdBackup,
+    Tolerance,
+    counts_as_failure,
+)
 from afspark.protocol.lifecycle import Hint
+from afspark.protocol.replicas import Replica, ReplicaId
 from afspark.protocol.reports import Status, TaskReport
 from afspark.store import CompactionRule, CountedFailure, ObjectRef, WorkerRecord
+
+#: A role that no feature has yet.
+STANDBY: Any = "standby"
 
 STATES = {
     "counts": HashTable(key="string", value="int64", divergence="max", operator_key=True),
@@ -57,12 +75,25 @@ def report(worker: int = 0, status: Status = Status.APPLIED, **facts: Any) -> Ta
     ],
 )
 def test_verdicts(status: Status, home_alive: bool, verdict: Verdict) -> None:
-    member = WorkerState(worker=0, home="a")
-    assert judge(member, report(status=status), ["a"] if home_alive else ["b"]) is verdict
+    member = WorkerState.at("a", worker=0)
+    assert judge(member.primary, report(status=status), ["a"] if home_alive else ["b"]) is verdict
 
 
 def test_no_report_is_no_proof_of_a_loss() -> None:
-    assert judge(WorkerState(worker=0, home="a"), None, []) is Verdict.RETRY
+    assert judge(WorkerState.at("a", worker=0).primary, None, []) is Verdict.RETRY
+
+
+def test_a_replica_moves_alone_and_requests_name_it() -> None:
+    home, other = Replica(worker=3, index=1, home="b"), Replica(worker=3, index=2, role=STANDBY, home="c")
+    member = WorkerState(worker=3, replicas=(other, home))
+    assert member.primary == home and member.home == "b"
+    moved = member.moved(home.id, "d")
+    assert [replica.home for replica in moved.replicas] == ["c", "d"]
+    request = moved.request(0, budget())
+    assert (request.replica_id, request.home) == (ReplicaId(3, 1), "d")
+    assert report(3, replica=1).replica_id == request.replica_id != report(3).replica_id
+    lost = replace(moved, completed=1).lost(budget(), "e")
+    assert [replica.home for replica in lost.replicas] == ["c", "e"]
 
 
 def test_thresholds_follow_partitioning_and_norm() -> None:
@@ -81,20 +112,21 @@ def test_the_place_in_a_pipeline_lowers_thresholds() -> None:
 
 
 def test_a_loss_begins_a_new_incarnation_and_halves() -> None:
-    member = WorkerState(worker=1, home="a", completed=3, chain=(ref(1),), hint=Hint.RESUME)
+    member = WorkerState.at("a", worker=1, completed=3, chain=(ref(1),), hint=Hint.RESUME)
     lost = member.lost(budget(), "b")
     assert (lost.home, lost.incarnation, lost.failures, lost.completed, lost.hint) == ("b", 1, 1, 0, Hint.RECOVER)
     assert budget().missing(lost.counted_failures) == {"counts": 100.0, "sums": 100.0, "keys": 0.0}
     request = lost.request(7, budget(), 5)
-    assert (request.batch, request.chain, request.fence, request.home) == (7, (ref(1),), 5, "b")
-    assert request.theta == budget().theta(counted_failures(1)) and request.missing == budget().missing(
-        lost.counted_failures
-    )
+    assert (request.batch, request.fence, request.home) == (7, 5, "b")
+    assert request.recovery == RestoreChain(chain=(ref(1),))
+    halved = budget().theta(counted_failures(1))
+    assert request.backup == ThresholdBackup(theta=halved, items=0.0)
+    assert request.missing == budget().missing(lost.counted_failures)
 
 
 def test_losses_add_up_as_they_were() -> None:
     """Each with the threshold that was in force, whatever is in force now."""
-    member = WorkerState(worker=1, home="a", completed=3).lost(budget(), "a")
+    member = WorkerState.at("a", worker=1, completed=3).lost(budget(), "a")
     again = member.applied(report(), budget()).lost(budget(), "a")
     assert budget(Approximate(8.0)).missing(again.counted_failures) == {"counts": 150.0, "sums": 150.0, "keys": 0.0}
     assert budget().realised([again.counted_failures, member.counted_failures])["counts"] == 250.0
@@ -102,7 +134,7 @@ def test_losses_add_up_as_they_were() -> None:
 
 
 def test_the_first_batch_after_a_loss_is_told_of_it() -> None:
-    member = WorkerState(worker=1, home="a", completed=3, waiting=4, counted_failures=counted_failures(1))
+    member = WorkerState.at("a", worker=1, completed=3, waiting=4, counted_failures=counted_failures(1))
     lost = member.lost(budget(), "a")
     assert (lost.waiting, lost.lost_items) == (0, 4)
     request = lost.request(7, budget())
@@ -110,32 +142,32 @@ def test_the_first_batch_after_a_loss_is_told_of_it() -> None:
     assert lost.lost(budget(), "a").request(7, budget()).lost_items == 4, "an incarnation that was never told took them"
     later = lost.applied(report(), budget()).request(8, budget())
     assert later.lost is None and later.lost_items == 0
-    assert WorkerState(worker=1, home="a").request(0, budget()).lost is None
+    assert WorkerState.at("a", worker=1).request(0, budget()).lost is None
 
 
 def test_feedback_in_no_backup_waits() -> None:
-    member = WorkerState(worker=1, home="a", waiting=3)
+    member = WorkerState.at("a", worker=1, waiting=3)
     sent = {"fed_back": {"source": 2, "other": 3}}
     assert member.applied(report(**sent, feedback_durable=False), budget()).waiting == 5
     assert member.applied(report(**sent), budget()).waiting == 0
 
 
 def test_an_incarnation_that_completed_nothing_costs_nothing() -> None:
-    once = WorkerState(worker=1, home="a", completed=3).lost(budget(), "a")
+    once = WorkerState.at("a", worker=1, completed=3).lost(budget(), "a")
     twice = once.lost(budget(), "a")
     assert (twice.incarnation, twice.failures, twice.counted_failures) == (2, 1, once.counted_failures)
     assert counts_as_failure(completed=1) and not counts_as_failure(completed=0)
 
 
 def test_nothing_is_missing_where_nothing_was_promised() -> None:
-    lost = WorkerState(worker=0, home="a", completed=1).lost(budget(Nothing()), "a")
+    lost = WorkerState.at("a", worker=0, completed=1).lost(budget(Nothing()), "a")
     assert set(budget(Nothing()).missing(lost.counted_failures).values()) == {0.0}
     assert set(budget(Nothing()).realised([lost.counted_failures]).values()) == {math.inf}
     assert lost.incarnation == 1
 
 
 def test_a_batch_extends_the_chain_and_a_full_image_replaces_it() -> None:
-    member = WorkerState(worker=0, home="a", chain=(ref(1), ref(2)), hint=Hint.RECOVER, recheck=True)
+    member = WorkerState.at("a", worker=0, chain=(ref(1), ref(2)), hint=Hint.RECOVER, recheck=True)
     plain = member.applied(report(), budget())
     assert (plain.chain, plain.completed, plain.hint, plain.recheck) == (member.chain, 1, Hint.RESUME, False)
     partial = plain.applied(report(backups=(ref(3),)), budget())
@@ -145,22 +177,30 @@ def test_a_batch_extends_the_chain_and_a_full_image_replaces_it() -> None:
 
 
 def test_orders_name_backups_only_for_recoveries() -> None:
-    member = WorkerState(worker=0, home="a", chain=(ref(1),), previous=(ref(0),), hint=Hint.RESUME)
-    assert member.request(1, budget()).chain == () and member.request(1, budget()).previous == ()
-    assert member.lost(budget(), "a").request(1, budget()).previous == (ref(0),)
+    member = WorkerState.at("a", worker=0, chain=(ref(1),), previous=(ref(0),), hint=Hint.RESUME)
+    assert member.request(1, budget()).recovery == KeepResident()
+    assert replace(member, hint=Hint.CREATE).request(1, budget()).recovery == StartEmpty()
+    assert member.lost(budget(), "a").request(1, budget()).recovery == RestoreChain(chain=(ref(1),), preceded=(ref(0),))
 
 
 def test_a_full_image_is_ordered_when_the_rule_says_so() -> None:
     rule = CompactionRule(floor_cells=20)
     agreed = ErrorBudget(tolerance=MiniBatch(), states=STATES, place=Place(), compaction=rule)
-    assert not WorkerState(worker=0, home="a", chain=(ref(1),)).request(1, agreed).full
-    assert WorkerState(worker=0, home="a", chain=(ref(1), ref(2))).request(1, agreed).full
+    few, many = ((ref(1),), (ref(1), ref(2)))
+    plans = [WorkerState.at("a", worker=0, chain=chain).request(1, agreed).backup for chain in (few, many)]
+    nothing = dict.fromkeys(STATES, 0.0)
+    assert plans == [ThresholdBackup(theta=nothing), ThresholdBackup(theta=nothing, full=True)]
+
+
+def test_what_is_not_backed_up_has_a_plan_that_says_so() -> None:
+    plan = WorkerState.at("a", worker=0).request(1, budget(Nothing())).backup
+    assert plan == NoBackup() and set(plan.described(STATES)["allows"].values()) == {math.inf}
 
 
 def test_a_record_says_what_the_next_driver_needs() -> None:
     chains = {"chain": (ref(1),), "previous": (ref(0),)}
     affected = counted_failures(2)
-    member = WorkerState(worker=2, home="b", incarnation=3, counted_failures=affected, completed=5, waiting=7, **chains)
+    member = WorkerState.at("b", worker=2, incarnation=3, counted_failures=affected, completed=5, waiting=7, **chains)
     record = member.record(budget())
     assert (record.worker, record.host, record.incarnation, record.failures, record.completed) == (2, "b", 3, 2, 5)
     assert (record.chain, record.previous, record.theta) == ((ref(1),), (ref(0),), budget().theta(affected))
@@ -191,7 +231,9 @@ def test_digests_agree_only_if_senders_still_keep_what_was_applied() -> None:
 
 
 def test_reports_survive_the_segment_they_are_kept_in() -> None:
-    kept = report(3, backups=(ref(1),), consumed={"0": "x"}, items=5, damaged=("object-9",), drift={"counts": 1.5})
+    kept = report(
+        3, replica=1, backups=(ref(1),), consumed={"0": "x"}, items=5, damaged=("object-9",), drift={"counts": 1.5}
+    )
     assert TaskReport.from_json(json.loads(json.dumps(kept.to_json()))) == kept
     seen = PaneReport(worker=3, latest=9.5, panes=frozenset({7, -1}), late=2, unplaced=1)
     sent = report(3, panes=seen, produced={"all": "x"}, fed_back={"source": 2}, feedback_durable=False)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from afspark.coordinator.recovery.error_budget import ErrorBudget
-from afspark.coordinator.worker_state import Verdict, judge
+from afspark.coordinator.recovery.verdicts import Verdict, judge
 from afspark.model.states.cells import CellState
 from afspark.policies import Approximate
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure

@@ -15,6 +15,7 @@ from afspark.errors import StoreError
 from afspark.model.operator import Operator
 from afspark.model.state_label import StateLabel
 from afspark.model.states import HashTable, StateSpec
+from afspark.policies import ThresholdBackup
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan
 from afspark.protocol.lifecycle import MOST_STEPS, Hint, Present
 from afspark.protocol.operator_config import OperatorConfig
@@ -191,7 +192,13 @@ class Bench:
 
     def request(self, **changes: Any) -> TaskRequest:
         request = TaskRequest(
-            worker=0, batch=1, incarnation=1, hint=Hint.CREATE, fence=0, home="a", theta={"seen": 0.0}, missing={}
+            worker=0,
+            batch=1,
+            incarnation=1,
+            hint=Hint.CREATE,
+            fence=0,
+            home="a",
+            backup=ThresholdBackup(theta={"seen": 0.0}),
         )
         return replace(request, **changes)
 

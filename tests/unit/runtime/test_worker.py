@@ -12,6 +12,7 @@ import pytest
 from afspark.errors import UsageError
 from afspark.model.operator import Operator
 from afspark.model.states import Numeric, StateSpec
+from afspark.policies import ThresholdBackup
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan
 from afspark.protocol.lifecycle import RESTORING, Hint, Present
 from afspark.protocol.operator_config import OperatorConfig
@@ -76,7 +77,14 @@ def task(tmp_path: Path, place: Path) -> Iterator[Attend]:
         probe: Callable[[FaultPhase], None] = lambda phase: None,
     ) -> TaskReport:
         request = TaskRequest(
-            worker=0, batch=1, incarnation=1, hint=hint, fence=fence, home="a", theta={"sum": 0.0}, missing={"sum": 0.0}
+            worker=0,
+            batch=1,
+            incarnation=1,
+            hint=hint,
+            fence=fence,
+            home="a",
+            backup=ThresholdBackup(theta={"sum": 0.0}),
+            missing={"sum": 0.0},
         )
         feed = Feed([("", Ingest([Packet(pa.record_batch({"n": [1, 2, 3]}))], ()))])
         return attend(config, request, operator or Sum(), feed, address or SegmentAddress(place), "a", probe)

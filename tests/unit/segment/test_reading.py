@@ -53,10 +53,10 @@ def test_only_the_incarnation_that_the_driver_knows_is_read(
 ) -> None:
     """A host that was away comes back with the segment of a worker that lives elsewhere by now."""
     settle(config, identity, 1, b"mine")
-    assert kept_by(Residents(config, (1, 0)), 0, 0, "rows") == b"mine"
+    assert kept_by(Residents(config, {0: 1, 1: 0}), 0, 0, "rows") == b"mine"
     for read in (segment_of, lambda residents, worker: kept_by(residents, worker, 0, "rows")):
         with pytest.raises(SegmentError) as caught:
-            read(Residents(config, (known, 0)), 0)
+            read(Residents(config, {0: known, 1: 0}), 0)
         assert (caught.value.worker, caught.value.host) == (0, "a")
 
 
@@ -64,7 +64,7 @@ def test_a_segment_held_open_is_not_read_once_a_later_one_replaced_it(
     config: OperatorConfig, identity: Identity
 ) -> None:
     settle(config, identity, 0, b"old")
-    first, second = Residents(config, (0, 0)), Residents(config, (1, 0))
+    first, second = Residents(config, {0: 0, 1: 0}), Residents(config, {0: 1, 1: 0})
     assert kept_by(first, 0, 0, "rows") == b"old"
     settle(config, identity, 1, b"new")
     assert kept_by(second, 0, 0, "rows") == b"new"
@@ -74,5 +74,5 @@ def test_a_segment_held_open_is_not_read_once_a_later_one_replaced_it(
 
 def test_a_worker_without_a_segment_here(config: OperatorConfig) -> None:
     with pytest.raises(SegmentError) as caught:
-        segment_of(Residents(config, (0, 0)), 1)
+        segment_of(Residents(config, {0: 0, 1: 0}), 1)
     assert (caught.value.worker, caught.value.host) == (1, "a")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from afspark.bounds import Thresholds
 from afspark.errors import UsageError
-from afspark.policies import Thresholds
 from afspark.store import CountedFailure, Ledger, LedgerEntry, Loss, Recovery, Store, open_store
 from afspark.store.base import Names
 from afspark.store.local import LocalStore

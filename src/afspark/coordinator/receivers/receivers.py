@@ -59,8 +59,7 @@ class Receivers:
 
     @property
     def sources(self) -> dict[str, Pushed]:
-        found = self._pipeline.sources.items()
-        return {name: source for name, source in found if isinstance(source, Pushed)}
+        return self._pipeline.pushed
 
     # --- life -----------------------------------------------------------------------------------------------
 

@@ -71,9 +71,9 @@ def restore_workers(
         counted_failures = _counted_failures(record, own_losses)
         own = record if record is not None and record.incarnation == expected else None
         lowered, raised = _changed(own, budget)
-        member = WorkerState(
+        member = WorkerState.at(
+            next((s.host for s in usable if s.incarnation == expected and s.host in slots), ""),
             worker=worker,
-            home=next((s.host for s in usable if s.incarnation == expected and s.host in slots), ""),
             incarnation=expected,
             counted_failures=counted_failures,
             completed=_completed(batch, budget, record, own_losses, expected, usable),
@@ -115,10 +115,14 @@ def _completed(
 
 
 def _housed(members: Sequence[WorkerState], slots: Mapping[str, int], taken: Sequence[str]) -> list[WorkerState]:
-    """Members without a home get the slots that those with one, and whoever has ``taken`` some, leave free."""
-    taken = [*taken, *(member.home for member in members if member.home)]
-    homes = spread([member.worker for member in members if not member.home], dict(slots), taken)
-    return [replace(member, home=homes.get(member.worker, member.home)) for member in members]
+    """Replicas without a home get the slots that those with one, and whoever has ``taken`` some, leave free."""
+    replicas = [replica for member in members for replica in member.replicas]
+    taken = [*taken, *(replica.home for replica in replicas if replica.home)]
+    homes = spread([replica.id for replica in replicas if not replica.home], slots, taken)
+    housed = {member.worker: member for member in members}
+    for replica, home in homes.items():
+        housed[replica.worker] = housed[replica.worker].moved(replica, home)
+    return list(housed.values())
 
 
 def _counted_failures(record: WorkerRecord | None, losses: Sequence[Loss]) -> tuple[CountedFailure, ...]:

@@ -1,4 +1,4 @@
-"""The agreement all workers of an operator run under: which thresholds are in force, and why. Pure.
+"""What an operator may lose: which thresholds are in force for its workers, and what failures have cost. Pure.
 
 Without windows every failure of a worker counts for ever. With hopping and sliding windows a threshold belongs to
 a pane, and a failure counts for the panes that were open at its moment; a decaying state forgets by itself.
@@ -10,14 +10,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from afspark.bounds import Failure, Place, Windowing, decayed, failures_in_force, halved, realised
+from afspark.bounds import Failure, Place, Thresholds, Windowing, decayed, failures_in_force, halved, realised
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.model.state_label import StateLabel
 from afspark.model.states import StateSpec
-from afspark.model.windows import Decaying, Sliding, Window
-from afspark.numbers import FIRST_TICK, Incarnation, PaneNumber
-from afspark.policies import Thresholds, Tolerance, losses_add_up, thresholds_in_force
+from afspark.model.windows import Window
+from afspark.numbers import FIRST_TICK, Batch, Incarnation, PaneNumber
+from afspark.policies import BackupNeed, BackupPlan, Tolerance, losses_add_up, thresholds_in_force
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.losses import CountedLoss, LossEvidence
 from afspark.store import CompactionRule, CountedFailure
@@ -47,15 +47,17 @@ class ErrorBudget:
 
     @property
     def paned(self) -> bool:
-        return self.window is not None and not isinstance(self.window, Decaying)
+        """Whether every pane has states, and so thresholds, of its own."""
+        return self.window is not None and self.window.has_panes
 
     @property
     def decaying(self) -> bool:
-        return isinstance(self.window, Decaying)
+        """Whether states fade, so that losses do."""
+        return self.window is not None and not self.window.has_panes
 
     @property
     def _panes(self) -> int:
-        return self.window.panes if isinstance(self.window, Sliding) else 1
+        return 1 if self.window is None else self.window.panes
 
     # --- thresholds -----------------------------------------------------------------------------------------
 
@@ -70,7 +72,7 @@ class ErrorBudget:
         )
 
     def theta(self, counted_failures: CountedFailures, pane: PaneNumber | None = None) -> dict[str, float]:
-        """Thresholds per state; with panes and without ``pane``: those of a pane no failure has struck."""
+        """Thresholds per state; with panes and without ``pane``: those of a pane that no failure concerns."""
         return dict(self.thresholds(counted_failures, pane).theta)
 
     def pane_thetas(self, counted_failures: CountedFailures) -> dict[PaneNumber, dict[str, float]]:
@@ -81,6 +83,18 @@ class ErrorBudget:
         """l: how many feedback items may wait without a backup."""
         return self.tolerance.items_allowance(failures=len(counted_failures), place=self.place, decaying=self.decaying)
 
+    def backup_plan(self, batch: Batch, counted_failures: CountedFailures, *, full: bool, recheck: bool) -> BackupPlan:
+        """What a worker with these failures has to write in a batch."""
+        need = BackupNeed(
+            batch=batch,
+            theta=self.theta(counted_failures),
+            pane_theta=self.pane_thetas(counted_failures),
+            items=self.items(counted_failures),
+            full=full,
+            recheck=recheck,
+        )
+        return self.tolerance.backup_plan(need)
+
     def _counted(self, counted_failures: CountedFailures, pane: PaneNumber | None) -> int:
         if self.paned and pane is None:
             return 0
@@ -90,7 +104,7 @@ class ErrorBudget:
         return failures_in_force(self.window.kind if self.window else Windowing.NONE, failures, pane or 0, self._panes)
 
     def _affected(self, counted_failures: CountedFailures) -> list[PaneNumber]:
-        """Panes that were struck, and those whose windows reach back to one."""
+        """Panes that failures concern, and those whose windows reach back to one."""
         affected = {pane for failure in counted_failures for pane in failure.affected}
         return sorted({PaneNumber(pane + later) for pane in affected for later in range(self._panes)})
 
@@ -103,16 +117,15 @@ class ErrorBudget:
         trace: LossEvidence,
         older: Mapping[str, float] | None = None,
     ) -> CountedFailure:
-        """The record of the loss of an incarnation, of which ``trace`` is known besides what the calendar says.
+        """The record of the loss of an incarnation, of which ``trace`` is known besides what the batch's time says.
 
-        An incarnation may be struck again, for panes, a time or thresholds that nobody knew of the first time: then
-        only what it has lost more is added. ``older``: thresholds that were in force when its last backup was made,
-        if they were higher.
+        The loss of an incarnation may be counted again, for panes, a time or thresholds that nobody knew of the first
+        time: then only what it has lost more is added. ``older``: thresholds that were in force when its last backup
+        was made, if they were higher.
         """
         before = [failure for failure in counted_failures if failure.incarnation < trace.incarnation]
         higher = {name: max((older or {}).get(name, 0.0), trace.theta.get(name, 0.0)) for name in self.states}
-        reached = batch_time.tick(self.window, trace.seen) if isinstance(self.window, Decaying) else None
-        tick = reached or FIRST_TICK
+        tick = self._tick(batch_time, trace)
         known = self._known(counted_failures, trace.incarnation, tick)
         theta = {name: max(most, higher[name]) for name, most in self.theta(before).items()}
         if not self.paned:
@@ -134,9 +147,15 @@ class ErrorBudget:
             theta=theta,
         )
 
+    def _tick(self, batch_time: BatchTime, trace: LossEvidence) -> PaneNumber:
+        """When a loss is counted: the newest tick of a decaying state; the first for states that do not fade."""
+        if self.window is None or self.window.has_panes:
+            return FIRST_TICK
+        return batch_time.tick(self.window, trace.seen) or FIRST_TICK
+
     def _known(self, counted_failures: CountedFailures, incarnation: Incarnation, tick: int) -> dict[StateLabel, float]:
         """What the loss of an incarnation is counted for already; of a decaying state, what is left at ``tick``."""
-        decay = self.window.decay if isinstance(self.window, Decaying) else 1.0
+        decay = 1.0 if self.window is None else self.window.kept_per_tick
         found: dict[StateLabel, float] = {}
         for failure in counted_failures:
             if failure.incarnation == incarnation:
@@ -148,12 +167,13 @@ class ErrorBudget:
     def _taken(
         self, counted_failures: CountedFailures, older: Mapping[str, float], pane: PaneNumber | None
     ) -> dict[str, float]:
-        """Nothing is promised where nothing is kept."""
-        if not self.tolerance.recovers:
-            return dict.fromkeys(self.states, 0.0)
+        """What the loss of a worker with these failures before it is reckoned to take, by state."""
         halvings = self._counted(counted_failures, pane) if self.paned else 0
         theta = self.theta(counted_failures, pane)
-        return {name: max(most, halved(older.get(name, 0.0), halvings)) for name, most in theta.items()}
+        return {
+            name: self.tolerance.loss_under(max(most, halved(older.get(name, 0.0), halvings)))
+            for name, most in theta.items()
+        }
 
     def last_loss(self, counted_failures: CountedFailures) -> dict[str, float]:
         """What the newest failure may have taken, as operators are told."""
@@ -161,13 +181,13 @@ class ErrorBudget:
 
     def missing(self, counted_failures: CountedFailures, tick: int | None = None) -> dict[str, float]:
         """What all failures may have taken from a state without panes; of a decaying one, what is left at ``tick``."""
-        decay = self.window.decay if isinstance(self.window, Decaying) and tick is not None else 1.0
+        decay = self.window.kept_per_tick if self.window is not None and tick is not None else 1.0
         # A tick that ended before the failure is shown as it is after it.
         ages = [(max(0, (tick or 0) - failure.tick), failure.taken) for failure in counted_failures]
         return {name: decayed(((age, taken.get(name, 0.0)) for age, taken in ages), decay) for name in self.states}
 
     def pane_missing(self, counted_failures: CountedFailures) -> dict[PaneNumber, dict[str, float]]:
-        """What failures may have taken from the states of each pane they struck."""
+        """What failures may have taken from the states of each pane they concern."""
         found: dict[PaneNumber, dict[str, float]] = {}
         for failure in counted_failures:
             for pane, taken in failure.pane_taken.items():
@@ -208,9 +228,6 @@ class ErrorBudget:
         """Per state, the most that the failures so far can have changed it (in one window); 0 before any."""
         bounds = {}
         for name, spec in self.states.items():
-            if not self.tolerance.recovers:
-                bounds[name] = math.inf if any(per_worker) else 0.0
-                continue
             losses = [
                 (
                     self.missing(counted_failures, tick)
@@ -220,7 +237,7 @@ class ErrorBudget:
                 for counted_failures in per_worker
             ]
             bounds[name] = realised(losses, adds_up=losses_add_up(spec, self.place))
-        return bounds
+        return self._admitted(bounds, per_worker)
 
     def pane_sum(self, per_worker: Sequence[CountedFailures]) -> dict[str, float]:
         """Like `realised`, for all panes that still matter taken together: no window can have lost more."""
@@ -231,7 +248,10 @@ class ErrorBudget:
             losses = [self.pane_missing(counted_failures).get(pane, none) for counted_failures in per_worker]
             for name, spec in self.states.items():
                 bounds[name] += realised([loss[name] for loss in losses], adds_up=losses_add_up(spec, self.place))
-        return bounds
+        return self._admitted(bounds, per_worker)
+
+    def _admitted(self, bounds: dict[str, float], per_worker: Sequence[CountedFailures]) -> dict[str, float]:
+        return {name: self.tolerance.bound_after(lost) for name, lost in bounds.items()} if any(per_worker) else bounds
 
     def counted(self, counted_failures: CountedFailures) -> dict[Incarnation, CountedLoss]:
         """The incarnations whose losses are counted, and for what."""

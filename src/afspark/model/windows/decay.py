@@ -20,7 +20,7 @@ from afspark.model.divergence import Divergence
 from afspark.model.states import StateSpec
 from afspark.model.states.columns import Array
 from afspark.model.states.inputs import plain
-from afspark.model.windows.specs import Decaying
+from afspark.model.windows.specs import Window
 
 SMALLEST = 1e-100
 """Below this factor a state moves to a newer base, long before stored values leave the range of float64."""
@@ -28,22 +28,23 @@ SMALLEST = 1e-100
 LARGEST = sys.float_info.max
 
 
-def scale(window: Decaying, tick: int, base: int) -> float:
+def scale(window: Window, tick: int, base: int) -> float:
     """What a stored cell is multiplied with to give its value at ``tick``: from 0 to infinity, both included.
 
     Moving a state to the base ``tick`` multiplies all cells by the same number.
 
+    >>> from afspark.model.windows import Decaying
     >>> scale(Decaying(0.5, 1, by="processing"), tick=12, base=10)
     0.25
     """
     try:
-        return float(window.decay ** (tick - base))
+        return float(window.kept_per_tick ** (tick - base))
     except OverflowError:
         # An item from so long before the base adds nothing that a float64 could hold.
         return math.inf
 
 
-def needs_rebase(window: Decaying, tick: int, base: int) -> bool:
+def needs_rebase(window: Window, tick: int, base: int) -> bool:
     """Whether the state must move to the base ``tick`` before it takes items of that tick."""
     return scale(window, tick, base) < SMALLEST
 

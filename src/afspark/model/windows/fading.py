@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from afspark.model.states.columns import Columns
 from afspark.model.windows.decay import Decayed, needs_rebase, scale, scaled
-from afspark.model.windows.specs import Decaying
+from afspark.model.windows.specs import Window
 
 COLUMN = "base"
 """Name of the column. Those of states have a dot."""
@@ -42,7 +42,7 @@ class Fading:
     `begin` comes before that of the states, `rollback` with theirs.
     """
 
-    def __init__(self, window: Decaying, columns: Columns) -> None:
+    def __init__(self, window: Window, columns: Columns) -> None:
         self.window = window
         self._slots = columns.open(COLUMN, np.dtype(np.int64), len(_Slot))
 

@@ -36,6 +36,8 @@ class Window(ABC):
     """
 
     kind: ClassVar[str]
+    #: whether every pane has states of its own; else one set serves all of them, and fades
+    has_panes: ClassVar[bool] = True
     column: str | None
     by: str
     delay: float | timedelta
@@ -49,6 +51,11 @@ class Window(ABC):
     def panes(self) -> int:
         """Number of panes in a window."""
         return 1
+
+    @property
+    def kept_per_tick(self) -> float:
+        """What a state keeps of its values from one pane to the next; less than 1 where it fades."""
+        return 1.0
 
     @property
     def patience(self) -> float:
@@ -201,6 +208,7 @@ class Decaying(Window):
     """
 
     kind: ClassVar[str] = "decaying"
+    has_panes: ClassVar[bool] = False
     decay: float
     every: float | timedelta
     _: KW_ONLY
@@ -221,3 +229,7 @@ class Decaying(Window):
     @property
     def size(self) -> float:
         return cast(float, self.every)
+
+    @property
+    def kept_per_tick(self) -> float:
+        return self.decay

@@ -14,7 +14,7 @@ from afspark.errors import UsageError
 from afspark.model.windows.pane_report import PaneReport
 from afspark.model.windows.panes import Part
 from afspark.model.windows.punctuation import Punctuation
-from afspark.model.windows.specs import Decaying, Window
+from afspark.model.windows.specs import Window
 from afspark.numbers import PaneNumber
 
 
@@ -83,7 +83,7 @@ class WindowProgress:
 
         None ever of a decaying window, which keeps one state for all ticks.
         """
-        if isinstance(window, Decaying):
+        if not window.has_panes:
             return frozenset()
         return self._unneeded(window, self._first_open(window, now))
 
@@ -154,7 +154,7 @@ def late(window: Window, progress: WindowProgress, parts: Iterable[Part]) -> tup
 
     ``progress`` is the one after ``closed``. Items of a decaying window are never late.
     """
-    if progress.first_open is None or isinstance(window, Decaying):
+    if progress.first_open is None or not window.has_panes:
         return list(parts), 0
     kept, dropped = [], 0
     for part in parts:

@@ -1,0 +1,153 @@
+"""The losses of an operator's workers: each is declared in the ledger, and completed there once its worker is whole.
+
+A loss is durable before its recovery begins, and complete before anybody is told a bound.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from afspark.coordinator.recovery.error_budget import ErrorBudget
+from afspark.coordinator.worker_state import WorkerState
+from afspark.numbers import NO_INCARNATION, Batch
+from afspark.protocol.batch_times import BatchTime
+from afspark.protocol.losses import LossEvidence
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.reports import Restored, TaskReport
+from afspark.store import Ledger, LedgerEntry, Loss, Recovery
+
+LOG = logging.getLogger("afspark")
+
+
+class Recoveries:
+    """The recoveries of one operator that are under way, from the loss to the ledger's word that it is made good."""
+
+    def __init__(self, config: OperatorConfig, budget: ErrorBudget, ledger: Ledger) -> None:
+        self.config, self.budget, self.ledger = config, budget, ledger
+        #: damaged records that were passed over when the driver started, until its first batch is applied
+        self.gap: tuple[str, ...] = ()
+        self._under_way: dict[int, Loss] = {}
+        self._restored: dict[int, Restored] = {}
+        self._passed_over: dict[int, tuple[str, ...]] = {}
+
+    @property
+    def losses(self) -> list[Loss]:
+        """All losses of the operator that the ledger knows."""
+        name = self.config.operator_name
+        return [entry.loss for entry in self.ledger.entries() if entry.loss.operator == name]
+
+    def take_up(self, members: Mapping[int, WorkerState], damaged: Sequence[str]) -> None:
+        """Goes on with losses that an earlier driver declared for the present incarnations and did not see made good.
+
+        ``damaged`` names what was passed over to reach the record that this driver starts from.
+        """
+        self.gap = tuple(damaged)
+        self._under_way = {
+            entry.loss.worker: entry.loss
+            for entry in self.ledger.entries()
+            if entry.recovery is None
+            and entry.loss.operator == self.config.operator_name
+            and members[entry.loss.worker].incarnation == entry.loss.incarnation + 1
+        }
+        self._passed_over = dict.fromkeys(self._under_way, self.gap)
+
+    def declare(
+        self,
+        member: WorkerState,
+        batch: Batch,
+        cause: str,
+        *,
+        home: str,
+        batch_time: BatchTime,
+        trace: LossEvidence | None = None,
+    ) -> WorkerState:
+        """Makes the loss of a worker durable and returns its next incarnation, which will live at ``home``."""
+        successor = member.lost(self.budget, home, batch_time, trace)
+        counted = successor.failures > member.failures
+        loss = Loss(
+            batch=batch,
+            operator=self.config.operator_name,
+            worker=member.worker,
+            incarnation=member.incarnation,
+            counted=counted,
+            cause=cause,
+            theta=self.budget.theta(member.counted_failures) | dict(member.older_theta or {}),
+            failures=member.failures,
+            counted_failure=successor.counted_failures[-1] if counted else None,
+            # Items of an incarnation that completed nothing are in the entry of the one before it.
+            items=member.waiting if member.completed else 0,
+            thresholds=self.budget.thresholds(member.counted_failures),
+        )
+        self._under_way[member.worker] = self.ledger.declare(loss)
+        self._restored.pop(member.worker, None)
+        self._passed_over[member.worker] = self.gap
+        return successor
+
+    def hear(self, reports: Iterable[TaskReport]) -> None:
+        """Remembers who was restored: a state may be restored in one try, and the batch applied in a later one."""
+        self._restored |= {report.worker: report.restored for report in reports if report.restored is not None}
+
+    def complete(
+        self, batch: Batch, reports: Iterable[TaskReport], batch_time: BatchTime, *, now: float
+    ) -> list[LedgerEntry]:
+        """Completes the recoveries of workers that have their state now, and returns them."""
+        finished = []
+        for report in reports:
+            loss = self._under_way.pop(report.worker, None) or self._met_again(batch, report)
+            if loss is not None:
+                finished.append(self._complete(loss, report, batch_time, now))
+        return finished
+
+    def _met_again(self, batch: Batch, report: TaskReport) -> Loss | None:
+        """The loss whose recovery met damage that no entry has; None if there is no such damage.
+
+        A driver may have died between the end of a recovery and its commit. What follows is a second recovery of the
+        same loss; or of none, if it died before its first record.
+        """
+        own = [
+            entry
+            for entry in self.ledger.entries()
+            if (entry.loss.operator, entry.loss.worker) == (self.config.operator_name, report.worker)
+        ]
+        known = {name for entry in own if entry.recovery for name in entry.recovery.damaged}
+        if known.issuperset(report.damaged):
+            return None
+        if own:
+            return own[-1].loss
+        return self.ledger.declare(
+            Loss(
+                batch=batch,
+                operator=self.config.operator_name,
+                worker=report.worker,
+                incarnation=NO_INCARNATION,
+                counted=False,
+                cause="it was lost in its first batch",
+                theta={},
+                failures=0,
+            )
+        )
+
+    def _complete(self, loss: Loss, report: TaskReport, batch_time: BatchTime, now: float) -> LedgerEntry:
+        damaged = (*self._passed_over.pop(report.worker, ()), *report.damaged)
+        restored = self._restored.pop(report.worker, Restored(seconds=0.0, cells=0))
+        if damaged:
+            LOG.warning(
+                "Worker %d was recovered from an older backup, because %s cannot be read: "
+                "the promised bound does not cover this loss.",
+                report.worker,
+                ", ".join(damaged),
+            )
+        # What was taken off a lane within a batch, or in batches whose records are lost, may have opened any pane.
+        known = not self.config.pushed and damaged == report.damaged
+        at_risk = damaged and self.budget.paned
+        recovery = Recovery(
+            seconds=restored.seconds,
+            restored_cells=restored.cells,
+            damaged=damaged,
+            gap_seconds=now - loss.at,
+            host=report.host,
+            items_behind=report.behind,
+            panes=batch_time.panes_at_risk(known=known) if at_risk else (None, None),
+        )
+        return self.ledger.complete(loss.sequence, recovery)

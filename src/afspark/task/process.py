@@ -1,0 +1,155 @@
+"""Applies a batch to a worker's state: items in, backup and outputs out, each step one transaction."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+from pyspark import cloudpickle
+
+from afspark.protocol.fault_plan import FaultPhase
+from afspark.protocol.lifecycle import MOST_STEPS
+from afspark.protocol.parcels import Packet, digest_of, pack_packets, pack_schema
+from afspark.protocol.ports import ROWS, WINDOWS
+from afspark.protocol.reports import Restored, Status, TaskReport
+from afspark.resident.storage import StateStorage
+from afspark.task.backup import BackupTask
+from afspark.task.batch_processor import BatchProcessor
+from afspark.task.outbox import Output
+from afspark.task.pane_states import PaneStates
+from afspark.task.quarantined import take_items
+from afspark.task.steps import BatchSteps
+from afspark.task.task_context import TaskContext
+
+
+class BatchApplication:
+    """One batch of one worker, from the first item to the report that is kept with the state."""
+
+    def __init__(
+        self,
+        task: TaskContext,
+        home: StateStorage,
+        panes: PaneStates,
+        *,
+        damaged: tuple[str, ...],
+        restored: Restored | None,
+    ) -> None:
+        self.task, self.home, self.panes = task, home, panes
+        self.config, self.request, self.feed = task.config, task.request, task.feed
+        self.operator = task.operator
+        self.restored = restored
+        self.steps = BatchSteps(task, damaged)
+        self.backup = BackupTask(task, self.steps)
+
+    def run(self) -> TaskReport:
+        clock, home, panes, steps = self.task.clock, self.home, self.panes, self.steps
+        started = clock.start()
+        if self.request.batch_time.needed_from is not None:
+            panes.drop_below(self.request.batch_time.needed_from)
+        steps.resume(home)
+        self.backup.make_sure(home, panes)
+        while True:
+            self._begin()
+            try:
+                more = self.feed.advance(steps.await_durable) and home.step < MOST_STEPS
+                steps.admit_damage(home)
+                output = self._processed()
+                started = clock.lap("process", started)
+                durable = self.backup.back_up(home, panes, output)
+                emitted = self._keep(output)
+                settled = steps.writes.wait(0.0 if more else None)
+            except BaseException:
+                self._undo()
+                steps.writes.leave()
+                raise
+            self.task.probe(FaultPhase.BACKING_UP)
+            started = clock.lap("backup", started)
+            if not more:
+                break
+            steps.close(home, output.panes, durable=settled)
+            self.backup.step_closed()
+            panes.end()
+        report = self._report(output, emitted=emitted, durable=durable)
+        home.finish(self.request.batch, json.dumps(report.to_json()).encode())
+        panes.end()
+        return report
+
+    def _begin(self) -> None:
+        self.panes.begin()
+        self.home.begin(self.request.batch)
+
+    def _undo(self) -> None:
+        self.panes.rollback()
+        self.home.clear_mark()
+
+    def _processed(self) -> Output:
+        """Runs the operator over the items. Those that it cannot take are durable elsewhere when this returns."""
+
+        def again() -> None:
+            self._undo()
+            self._begin()
+            self.operator = cloudpickle.loads(self.config.pristine)
+
+        output, left_out = take_items(
+            self._run_operator,
+            again,
+            self.config,
+            self.request,
+            self.feed,
+            self.operator.key,
+            self.steps.progress.bad,
+        )
+        self.steps.leave_out(left_out)
+        return output
+
+    def _run_operator(self) -> Output:
+        applying = partial(self.task.probe, FaultPhase.APPLYING)
+        processor = BatchProcessor(
+            self.config,
+            self.request,
+            self.operator,
+            self.panes,
+            applying,
+            self.steps.progress.panes,
+            first=self.steps.is_first(self.home),
+        )
+        return processor.run(self.feed)
+
+    def _keep(self, output: Output) -> int:
+        """Keeps what other stages and the sink will read; returns the number of rows for the sink."""
+        rows = self.operator.changed(self.panes.of(None)) if self.config.emit else None
+        if rows is not None:
+            output.kept[ROWS] = pack_packets([Packet(rows)])
+        for port, data in output.kept.items():
+            self.home.keep(self.request.batch, port, data)
+        return 0 if rows is None else rows.num_rows
+
+    def _report(self, output: Output, *, emitted: int, durable: bool) -> TaskReport:
+        feed = self.feed
+        return TaskReport(
+            worker=self.request.worker,
+            replica=self.request.replica,
+            status=Status.APPLIED,
+            host=self.task.host,
+            items=feed.items,
+            bytes=feed.bytes,
+            backups=self.steps.writes.durable,
+            positions=None if feed.replayable else dict(feed.positions),
+            gaps=feed.gaps,
+            bad=self.steps.progress.bad,
+            consumed=dict(feed.consumed),
+            produced={port: digest_of(data) for port, data in output.kept.items() if port not in (ROWS, WINDOWS)},
+            columns=pack_schema(output.schema) if output.schema is not None else "",
+            fed_back={name: sum(batch.num_rows for batch in sent) for name, sent in output.feedback.items()},
+            feedback_durable=durable,
+            cells=sum(state.size for _, _, state in self.panes.named()),
+            memory=self.home.columns.memory,
+            drift=self.panes.drifts(self.steps.tick(output.panes)),
+            plan=self.request.backup.described(self.operator.states()),
+            emitted=emitted,
+            panes=output.panes,
+            seconds=self.task.clock.seconds,
+            damaged=self.steps.damaged,
+            restored=self.restored,
+            behind=feed.behind,
+        )
