@@ -7,20 +7,24 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from afspark.api.results import changed_rows, closed_windows, current_results, current_shares, sent_items
-from afspark.cluster.spark.stages import release_segments
+from afspark.api.result_shares import current_shares
+from afspark.api.results import changed_rows, closed_windows, current_results, sent_items, with_bounds
+from afspark.cluster.spark.spark_cluster import SparkCluster
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.batch_progress import BatchProgress, Totals
 from afspark.coordinator.operator_run import OperatorRun
-from afspark.coordinator.told_bounds import in_force, told, with_bounds
+from afspark.coordinator.told_bounds import in_force, told
 from afspark.errors import AnotherDriver, StoreError, UsageError
 from afspark.model.operator import Share
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.task.environment import TaskEnvironment
 
 #: How many batches are remembered, as Spark does.
 RECENT = 100
@@ -41,8 +45,8 @@ class Outlet:
 class Query:
     """One run of a pipeline. Made by ``writeStream.start()``."""
 
-    def __init__(self, spark: SparkSession, engine: Coordinator, outlets: Sequence[Outlet] = ()) -> None:
-        self._spark, self._engine, self._outlets = spark, engine, outlets
+    def __init__(self, cluster: SparkCluster, engine: Coordinator, outlets: Sequence[Outlet] = ()) -> None:
+        self._cluster, self._engine, self._outlets = cluster, engine, outlets
         self._query: StreamingQuery | None = None
         self._batch_lock = threading.Lock()
         self._batch_thread: int | None = None
@@ -136,7 +140,7 @@ class Query:
         """
         with self._at_rest():
             self._engine.ready()
-            return current_results(self._spark, self._engine.operator(operator))
+            return current_results(self._cluster, self._engine.operator(operator))
 
     def shares(self, operator: str | None = None) -> list[Share]:
         """What ``Operator.results`` is made from: every worker's cells as of the last committed batch.
@@ -145,7 +149,7 @@ class Query:
         """
         with self._at_rest():
             self._engine.ready()
-            return current_shares(self._spark, self._engine.operator(operator))
+            return current_shares(self._cluster, self._engine.operator(operator))
 
     def bounds(self, operator: str | None = None) -> dict[str, float]:
         """Per state: how far failures of this operator can have moved it at most. 0 before any.
@@ -232,7 +236,7 @@ class Query:
             # It may be another driver's by now.
             self._engine.log.refuse_if_superseded()
         for run in self._engine.runs:
-            release_segments(self._spark.sparkContext, run.config, run.homes)
+            self._cluster.run_on(sorted(set(run.homes)), partial(_release, run.config))
 
     @contextmanager
     def _at_rest(self) -> Iterator[None]:
@@ -320,14 +324,19 @@ class Query:
 
     def _output(self, outlet: Outlet, run: OperatorRun, batch: int) -> DataFrame | None:
         if outlet.mode == "update":
-            return changed_rows(self._spark, run, batch)
+            return changed_rows(self._cluster, run, batch)
         if outlet.mode == "complete":
-            return current_results(self._spark, run)
+            return current_results(self._cluster, run)
         if run.node.window is not None:
-            return closed_windows(self._spark, run, batch)
-        return sent_items(self._spark, run, batch)
+            return closed_windows(self._cluster, run, batch)
+        return sent_items(self._cluster, run, batch)
 
     @property
     def _spark_query(self) -> StreamingQuery:
         assert self._query is not None
         return self._query
+
+
+def _release(config: OperatorConfig, environment: TaskEnvironment, _: int) -> tuple[()]:
+    environment.release(config)
+    return ()

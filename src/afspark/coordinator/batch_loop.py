@@ -9,17 +9,12 @@ their state until the next batch, so that a stage can be run again for those tha
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext
-from pyspark.sql import DataFrame
-
-from afspark.cluster.spark.anchors import driver_host
-from afspark.cluster.spark.stages import inject_on_workers, run_requests, run_stage
+from afspark.cluster.cluster import Cluster, StageFailed
 from afspark.coordinator.bad_items_noted import note_bad
 from afspark.coordinator.batch_progress import BatchProgress, summarise
 from afspark.coordinator.configuring import operator_config
@@ -39,6 +34,7 @@ from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.model.windows import Punctuation
 from afspark.protocol.fault_plan import FaultPhase
+from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.punctuation_plan import punctuation_plans
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
@@ -50,6 +46,7 @@ from afspark.store.itemlosses import ItemLosses
 from afspark.store.lease import Lease
 from afspark.store.naming import FOLDER
 from afspark.store.quarantine import Quarantine
+from afspark.task.environment import TaskEnvironment
 from afspark.task.stopwatch import Stopwatch
 
 #: How often a batch is tried before the query gives up; Spark has retried its tasks before.
@@ -63,9 +60,9 @@ class Coordinator:
     """Runs the batches of one query, one after the other."""
 
     def __init__(
-        self, sc: SparkContext, pipeline: Pipeline, options: RunOptions, identity: QueryIdentity, checkpoint: Store
+        self, cluster: Cluster, pipeline: Pipeline, options: RunOptions, identity: QueryIdentity, checkpoint: Store
     ) -> None:
-        self.sc, self.pipeline, self.options, self.identity = sc, pipeline, options, identity
+        self.cluster, self.pipeline, self.options, self.identity = cluster, pipeline, options, identity
         self.checkpoint = attached(checkpoint, options.store_wait_seconds)
         self.store = self.checkpoint.below(FOLDER)
         if options.throttle is not None:
@@ -81,7 +78,7 @@ class Coordinator:
             if isinstance(source, Source)
         }
         self.receivers = Receivers(
-            sc, pipeline, {name: self.store.below(source_folder(name)) for name in pipeline.sources}
+            cluster, pipeline, {name: self.store.below(source_folder(name)) for name in pipeline.sources}
         )
         self.inputs = OperatorInputs(pipeline, self.planners, self.checkpoint, self.receivers)
         self.runs: list[OperatorRun] = []
@@ -123,7 +120,7 @@ class Coordinator:
 
     # --- batches --------------------------------------------------------------------------------------------
 
-    def run(self, batch: int, frame: DataFrame | None, deliver: Callable[[int], None]) -> BatchProgress:
+    def run(self, batch: int, frame: Any, deliver: Callable[[int], None]) -> BatchProgress:
         """Applies ``batch`` on all workers, calls ``deliver(batch)`` and commits it.
 
         ``deliver`` may be called again for the same batch: after a crash, and if a worker that kept rows of the
@@ -148,7 +145,7 @@ class Coordinator:
         refuse_if_unfinished(self.checkpoint)
         batch = self._next_batch()
         self._ready(batch)
-        now = intended(self.store, batch)
+        now = intended(self.store, batch, self.cluster.clock.time())
         while not self.ended:
             # From the last record alone it must follow what this batch is, so that a killed driver can repeat it.
             last = not self.told and not any(run.waits for run in self.runs)
@@ -187,32 +184,32 @@ class Coordinator:
         self,
         batch: int,
         now: float,
-        frame: DataFrame | None,
+        frame: Any,
         slices: Slices,
         deliver: Callable[[int], None],
         *,
         ending: bool = False,
         last: bool = False,
     ) -> BatchProgress:
-        started = time.perf_counter()
         if self.options.faults.fails_workers(batch):
             self.receivers.crash()
         self._begin_batch(now, ending=ending, last=last)
-        clock = Stopwatch({})
+        watch = Stopwatch(self.cluster.clock)
+        started = watch.start()
         apply = partial(self._apply, batch, frame, slices)
-        tries, recovered = self._delivered(apply, deliver, batch, clock)
+        tries, recovered = self._delivered(apply, deliver, batch, watch)
         self._inject(batch, FaultPhase.COMMITTING)
         for run in self.runs:
             run.group.advance(run.reports)
         entrances = [run for run in self.runs if self.inputs.reads_source(run.node)]
         for name in self.totals:
             self.totals[name] += sum(getattr(report, name) for run in entrances for report in run.reports)
-        committing = time.perf_counter()
+        committing = watch.start()
         self.told = self.told or last
         self._take_note(batch)
         self._commit(batch, ending=ending)
         self._let_go(batch)
-        clock.lap("record", committing)
+        watch.lap("record", committing)
         for run in self.runs:
             run.end_batch()
         self._committed = batch
@@ -223,9 +220,9 @@ class Coordinator:
             entrances=entrances,
             recovered=recovered,
             tries=tries,
-            seconds=time.perf_counter() - started,
-            parts=clock.seconds,
-            receivers=self.receivers.watch(time.perf_counter() - started),
+            seconds=watch.start() - started,
+            parts=watch.seconds,
+            receivers=self.receivers.watch(watch.start() - started),
         )
 
     def _begin_batch(self, now: float, *, ending: bool, last: bool) -> None:
@@ -243,7 +240,7 @@ class Coordinator:
             self.run_of(name).group.punctuation_plan = punctuation_plan
 
     def _delivered(
-        self, apply: Callable[[], int], deliver: Callable[[int], None], batch: int, clock: Stopwatch
+        self, apply: Callable[[], int], deliver: Callable[[int], None], batch: int, watch: Stopwatch
     ) -> tuple[int, list[LedgerEntry]]:
         """Applies and delivers; the number of tries, and the recoveries that are complete with it.
 
@@ -251,12 +248,12 @@ class Coordinator:
         """
         recovered: list[LedgerEntry] = []
         while True:
-            started = time.perf_counter()
+            started = watch.start()
             tries = apply()
             # Before any row is handed on: its bound must know what it lacks.
             self._hear_of_receivers()
             recovered += [entry for run in self.runs for entry in run.take_stock(batch)]
-            started = clock.lap("stages", started)
+            started = watch.lap("stages", started)
             losses = len(self.ledger.entries())
             try:
                 deliver(batch)
@@ -265,10 +262,10 @@ class Coordinator:
                 if len(self.ledger.entries()) == losses:
                     raise
                 continue
-            clock.lap("sinks", started)
+            watch.lap("sinks", started)
             return tries, recovered
 
-    def _apply(self, batch: int, frame: DataFrame | None, slices: Slices) -> int:
+    def _apply(self, batch: int, frame: Any, slices: Slices) -> int:
         """Runs all stages until every worker has applied the batch; the number of tries."""
         for attempt in range(1, BATCH_TRIES + 1):
             if all(self._advance(run, batch, frame, slices) for run in self.runs):
@@ -276,14 +273,14 @@ class Coordinator:
             if len(self.runs) > 1:
                 # An operator may have lost what another one waits for.
                 self._revive(batch)
-            time.sleep(0.1 * (attempt - 1))
+            self.cluster.clock.sleep(0.1 * (attempt - 1))
         raise self._gave_up(batch)
 
-    def _advance(self, run: OperatorRun, batch: int, frame: DataFrame | None, slices: Slices) -> bool:
+    def _advance(self, run: OperatorRun, batch: int, frame: Any, slices: Slices) -> bool:
         """One try of one operator's stage; True if all of its workers have applied the batch."""
         requests = [replace(request, quarantine_room=run.quarantine_room) for request in run.group.requests(batch)]
         inputs = self.inputs.of(run, self.runs, batch, frame, slices)
-        job = partial(run_stage, self.sc, run.config, run.work, requests, inputs)
+        job = partial(self.cluster.run_stage, run.config, run.work, requests, inputs)
         reports = self._reports(requests, job)
         if not run.group.act_on(batch, reports):
             return False
@@ -301,13 +298,13 @@ class Coordinator:
                 if run.config.stepped:
                     self._shut_out(run, batch)
                 requests = [replace(request, apply=False) for request in run.group.requests(batch)]
-                job = partial(run_requests, self.sc, run.config, run.work, requests)
+                job = partial(self.cluster.run_stage, run.config, run.work, requests, ())
                 reports = self._reports(requests, job)
                 if run.group.act_on(batch, reports):
                     if complete:
                         run.group.rest(batch, [report for report in reports if report is not None])
                     break
-                time.sleep(0.1 * (attempt - 1))
+                self.cluster.clock.sleep(0.1 * (attempt - 1))
             else:
                 raise self._gave_up(batch)
 
@@ -327,13 +324,11 @@ class Coordinator:
         )
 
     def _reports(self, requests: Sequence[TaskRequest], job: Callable[[], list[TaskReport]]) -> list[TaskReport | None]:
-        """The workers' reports; None for all if the job died, which Spark has tried to prevent by retries."""
+        """The workers' reports; None for all if the stage failed, which the cluster has tried to prevent by retries."""
         reports: list[TaskReport | None] = [None] * len(requests)
         try:
             found = job()
-        except Py4JJavaError:
-            if self.sc._jsc.sc().isStopped():
-                raise
+        except StageFailed:
             return reports
         for report in found:
             reports[report.worker] = report
@@ -343,7 +338,7 @@ class Coordinator:
     def _roll_back(self, run: OperatorRun, batch: int) -> None:
         """Takes the batch back everywhere: a retried stage has given some workers other items."""
         requests = run.group.take_back(batch)
-        self._reports(requests, partial(run_requests, self.sc, run.config, run.work, requests))
+        self._reports(requests, partial(self.cluster.run_stage, run.config, run.work, requests, ()))
 
     # --- opening and committing -----------------------------------------------------------------------------
 
@@ -396,10 +391,9 @@ class Coordinator:
             self.identity,
             store=self.store,
             epoch=self.log.epoch,
-            driver_host=driver_host(self.sc),
         )
         group = WorkerGroup(
-            self.sc,
+            self.cluster,
             config,
             ErrorBudget.of(self.pipeline, node),
             self.ledger,
@@ -479,7 +473,15 @@ class Coordinator:
             return
         self.receivers.crash()
         for run in self.runs:
-            inject_on_workers(self.sc, run.config, run.homes, batch, phase)
+            self.cluster.run_on(run.homes, partial(_strike, run.config, batch, phase))
+
+
+def _strike(
+    config: OperatorConfig, batch: int, phase: FaultPhase, environment: TaskEnvironment, worker: int
+) -> tuple[()]:
+    """The driver's part in a failure of the whole system: a worker is struck where it lives."""
+    environment.probe(config, worker, batch, phase)
+    return ()
 
 
 def source_folder(name: str) -> str:

@@ -21,9 +21,8 @@ def operator_config(
     *,
     store: Store,
     epoch: str,
-    driver_host: str,
 ) -> OperatorConfig:
-    """The mission of the operator at ``node``, for one run of its query."""
+    """The configuration of the operator at ``node``, for one run of its query."""
     return OperatorConfig(
         query_id=identity.query_id,
         fingerprint=identity.fingerprint,
@@ -32,7 +31,6 @@ def operator_config(
         checkpoint=options.checkpoint,
         store=store,
         epoch=epoch,
-        driver_host=driver_host,
         segments=options.segments,
         emit=node.emits,
         faults=options.faults,

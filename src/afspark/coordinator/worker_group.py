@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark import SparkContext
-
-from afspark.cluster.spark.anchors import slots_by_host
+from afspark.cluster.cluster import Cluster
 from afspark.coordinator.placement import spread
 from afspark.coordinator.recovery.discovery import find_survivors, restore_workers
 from afspark.coordinator.recovery.error_budget import ErrorBudget
@@ -29,11 +26,11 @@ LOG = logging.getLogger("afspark")
 
 
 class WorkerGroup:
-    """Carries out what :mod:`roster` concludes. A loss is durable in the ledger before a recovery begins."""
+    """Carries out what `worker_state` concludes. A loss is durable in the ledger before a recovery begins."""
 
     def __init__(
         self,
-        sc: SparkContext,
+        cluster: Cluster,
         config: OperatorConfig,
         budget: ErrorBudget,
         ledger: Ledger,
@@ -42,7 +39,7 @@ class WorkerGroup:
         fence: int,
         neighbours: Sequence[str] = (),
     ) -> None:
-        self.sc, self.config, self.budget, self.ledger = sc, config, budget, ledger
+        self.cluster, self.config, self.budget, self.ledger = cluster, config, budget, ledger
         self.host_grace_seconds = host_grace_seconds
         #: hosts on which something else takes a slot for good, once for each
         self.neighbours = list(neighbours)
@@ -69,13 +66,7 @@ class WorkerGroup:
         name = self.config.operator_name
         records = record.operators.get(name) if record else None
         slots = self._with_hosts({one.host for one in records or ()})
-        survivors = find_survivors(
-            self.sc,
-            hosts=sorted(slots),
-            query_id=self.config.query_id,
-            segments=self.config.segments,
-            driver_host=self.config.driver_host,
-        )
+        survivors = find_survivors(self.cluster, sorted(slots), self.config)
         self.members, undeclared = restore_workers(
             batch=batch,
             budget=self.budget,
@@ -96,9 +87,10 @@ class WorkerGroup:
 
     def _with_hosts(self, wanted: set[str]) -> dict[str, int]:
         """The slots of all hosts, once those where workers lived have an executor, or stay away for too long."""
-        deadline = time.monotonic() + self.host_grace_seconds
-        while not wanted <= (slots := slots_by_host(self.sc)).keys() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        clock = self.cluster.clock
+        deadline = clock.monotonic() + self.host_grace_seconds
+        while not wanted <= (slots := self.cluster.slots_by_host()).keys() and clock.monotonic() < deadline:
+            clock.sleep(0.1)
         return slots
 
     def _unfinished(self) -> dict[int, Loss]:
@@ -114,13 +106,13 @@ class WorkerGroup:
 
     def requests(self, batch: int) -> list[TaskRequest]:
         """Orders for ``batch``. Waits for homes without executor; those that stay away lose their workers."""
-        deadline = time.monotonic() + self.host_grace_seconds
-        while away := [member for member in self.members if member.home not in slots_by_host(self.sc)]:
-            if time.monotonic() >= deadline:
+        deadline = self.cluster.clock.monotonic() + self.host_grace_seconds
+        while away := [member for member in self.members if member.home not in self.cluster.slots_by_host()]:
+            if self.cluster.clock.monotonic() >= deadline:
                 for member in away:
                     self._declare(member, batch, f"host {member.home} is gone")
                 break
-            time.sleep(0.1)
+            self.cluster.clock.sleep(0.1)
         return [
             replace(
                 member.request(batch, self.budget, self._fence, self.batch_time), punctuation_plan=self.punctuation_plan
@@ -151,7 +143,7 @@ class WorkerGroup:
                 self._restored[report.worker] = report
         if all(report is not None and report.status is Status.APPLIED for report in reports):
             return True
-        alive = slots_by_host(self.sc)
+        alive = self.cluster.slots_by_host()
         done = True
         for member, report in zip(list(self.members), reports, strict=True):
             verdict = judge(member, report, alive)
@@ -232,7 +224,7 @@ class WorkerGroup:
                 ", ".join(damaged),
             )
         details: dict[str, Any] = {
-            "gap_seconds": time.time() - loss.at,
+            "gap_seconds": self.cluster.clock.time() - loss.at,
             "host": report.host,
             "items_behind": report.behind,
         }
@@ -249,7 +241,7 @@ class WorkerGroup:
         )
 
     def _declare(self, member: WorkerState, batch: int, cause: str, trace: LossEvidence | None = None) -> None:
-        slots = slots_by_host(self.sc)
+        slots = self.cluster.slots_by_host()
         home = member.home
         if home not in slots:
             staying = [other.home for other in self.members if other.worker != member.worker]

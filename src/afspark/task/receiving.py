@@ -11,23 +11,25 @@ from afspark.protocol.parcels import Packet, Parcel
 from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.sources import Chunk, Pushed
+from afspark.task.environment import TaskEnvironment
 from afspark.task.feed import Feed
 from afspark.task.ingest import ChunkPackets, Ingest
 from afspark.task.intake import Intake
 from afspark.task.lane_feed import LaneFeed
-from afspark.task.remote_lane import RemoteLane, open_lane
 from afspark.task.sending import bytes_of
 from afspark.task.stage_inputs import SourceInput, UserCode
 from afspark.task.worker import serve
 
 
 def receive(
+    environment: TaskEnvironment,
     config: OperatorConfig,
     work: UserCode,
     requests: Sequence[TaskRequest],
     direct: Sequence[SourceInput],
     mail: Iterator[tuple[int, list[Parcel]]],
 ) -> Iterator[TaskReport]:
+    """The report of every worker that there is mail for, with no parcel in it where nothing is sent."""
     for worker, inbox in mail:
         failures = [parcel.failure for parcel in inbox if parcel.failure is not None]
         if failures:
@@ -48,8 +50,10 @@ def receive(
         )
         if pushed is not None:
             stage_input, chunk = pushed
-            with closing(open_lane(request, chunk)) as lane:
-                yield serve(config, request, work.operator, _lane_feed(work, request, stage_input, lane, chunk, inbox))
+            with closing(environment.open_lane(request, chunk)) as lane:
+                intake = Intake(lane, seconds=chunk["seconds"], clock=environment.clock)
+                feed = _lane_feed(work, request, stage_input, intake, chunk, inbox)
+                yield serve(environment, config, request, work.operator, feed)
             continue
         own = [
             (
@@ -63,19 +67,18 @@ def receive(
             for stage_input in direct
         ]
         size = sum(bytes_of(stage_input.shares[worker]) for stage_input in direct)
-        yield serve(config, request, work.operator, Feed(own, inbox, size=size))
+        yield serve(environment, config, request, work.operator, Feed(own, inbox, size=size))
 
 
 def _lane_feed(
     work: UserCode,
     request: TaskRequest,
     stage_input: SourceInput,
-    lane: RemoteLane,
+    intake: Intake,
     chunk: Chunk,
     inbox: Sequence[Parcel],
 ) -> LaneFeed:
     """The lane of a worker, for the length of a tick."""
-    intake = Intake(lane, seconds=chunk["seconds"])
 
     def ingest(packets: Iterable[Packet]) -> Ingest:
         return work.ingest(packets, stage_input.transforms, request.batch_time.now)

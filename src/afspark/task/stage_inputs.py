@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-from pyspark.sql import DataFrame
+from typing import Any
 
 from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Window
@@ -64,10 +63,10 @@ class OutputInput:
 
 @dataclass(frozen=True)
 class FrameInput:
-    """A batch of any Spark streaming DataFrame."""
+    """A batch of a streaming DataFrame. ``frame`` is the cluster's business."""
 
     name: str
-    frame: DataFrame
+    frame: Any
     transforms: tuple[Transform, ...]
 
 

@@ -1,6 +1,6 @@
 """One worker's task for one batch: find the resident state, bring it to the batch before, apply the batch.
 
-Runs in Spark's Python workers. What to do with the state found is read from the life cycle's table; nothing
+Runs in a process of the cluster. What to do with the state found is read from the life cycle's table; nothing
 here decides that a state is lost.
 """
 
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,14 +29,12 @@ from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.protocol.state_labels import label
 from afspark.push.wire.worker_messages import BackupNumber
-from afspark.resident import SegmentAddress, SegmentRoot
-from afspark.resident.spark_host import spark_host
-from afspark.resident.storage import StateAddress, StateStorage
+from afspark.resident.storage import StateStorage
 from afspark.store import ObjectRef, extend, load_chain, object_name, seal
 from afspark.task.backup_writes import BackupWrites
 from afspark.task.bad_item_search import as_failure
 from afspark.task.batch_processor import BatchProcessor
-from afspark.task.fault_injection import inject_failure
+from afspark.task.environment import TaskEnvironment
 from afspark.task.feed import Feed
 from afspark.task.intake import LaneAway, Start
 from afspark.task.lane_feed import LaneFeed
@@ -52,32 +49,15 @@ from afspark.task.waiting_feedback import waiting_feedback
 LOCK_SECONDS = 10.0
 
 
-def serve(config: OperatorConfig, request: TaskRequest, operator: Operator, feed: Feed) -> TaskReport:
+def serve(
+    environment: TaskEnvironment, config: OperatorConfig, request: TaskRequest, operator: Operator, feed: Feed
+) -> TaskReport:
     """Carries out ``request``; every outcome is a report, only the death of the process is an exception."""
-    host = spark_host(config.driver_host)
+    host = environment.host
     if host != request.home:
         return TaskReport(worker=request.worker, status=Status.MISPLACED, host=host)
-    directory = SegmentRoot(config.segments, host).directory(config.query_id, config.operator_name, request.worker)
-
-    def probe(phase: FaultPhase) -> None:
-        inject_failure(config.faults, request.batch, phase, directory)
-
-    address = SegmentAddress(directory, config.checkpoint)
-    return attend(config, request, operator, feed, address, host, probe)
-
-
-def attend(
-    config: OperatorConfig,
-    request: TaskRequest,
-    operator: Operator,
-    feed: Feed,
-    address: StateAddress,
-    host: str,
-    probe: Callable[[FaultPhase], None],
-) -> TaskReport:
-    """The same for any kind of residence. ``probe`` is called at every moment at which a failure can strike."""
     try:
-        return _Task(config, request, operator, feed, address, host, probe).run()
+        return _Task(environment, config, request, operator, feed).run()
     except _Undeclared as found:
         return TaskReport(
             worker=request.worker,
@@ -105,16 +85,16 @@ class _Undeclared(Exception):
 class _Task:
     def __init__(
         self,
+        environment: TaskEnvironment,
         config: OperatorConfig,
         request: TaskRequest,
         operator: Operator,
         feed: Feed,
-        address: StateAddress,
-        host: str,
-        probe: Callable[[FaultPhase], None],
     ) -> None:
         self.config, self.request, self.operator, self.feed = config, request, operator, feed
-        self.address, self.host, self.probe = address, host, probe
+        self.environment, self.host = environment, environment.host
+        self.address = environment.address(config, request.worker)
+        self.probe = partial(environment.probe, config, request.worker, request.batch)
         self.specs = operator.states()
         self.identity = Identity(
             query_id=config.query_id,
@@ -125,10 +105,10 @@ class _Task:
             checkpoint=config.checkpoint,
         )
         self.wanted = Wanted(self.identity, request.incarnation, request.batch, request.hint, request.fence)
-        self.clock = Stopwatch({})
+        self.clock = Stopwatch(environment.clock)
         self.damaged: tuple[str, ...] = ()
         self.restored_cells = 0
-        self.writes = BackupWrites(config.store)
+        self.writes = BackupWrites(config.store, start=environment.start_write)
         self.stepped = config.in_steps(request.punctuation_plan)
         self.progress = StepProgress()
         self._supersede = False
@@ -189,7 +169,7 @@ class _Task:
 
     def _build(self, *, recover: bool) -> None:
         """Puts new, empty state in place, at the version before the batch; it counts as missing until it is whole."""
-        started = time.perf_counter()
+        started = self.clock.start()
         if self.stepped:
             self._shut_out_others()
         with self.address.create(self.identity, self.request.incarnation) as home, home.lock(LOCK_SECONDS):
@@ -244,7 +224,7 @@ class _Task:
 
     def _apply(self, home: StateStorage, panes: PaneStates) -> TaskReport:
         request = self.request
-        started = time.perf_counter()
+        started = self.clock.start()
         if request.batch_time.needed_from is not None:
             panes.drop_below(request.batch_time.needed_from)
         self._resume(home, panes)
@@ -312,7 +292,7 @@ class _Task:
         note = home.step_note(self.request.batch)
         self.progress = StepProgress() if note is None else StepProgress.from_text(note.decode())
         if home.step or self.progress.backups:
-            self.writes = BackupWrites(self.config.store, self.progress.backups)
+            self.writes = BackupWrites(self.config.store, self.progress.backups, self.environment.start_write)
             # A backup of a step that was never closed must not be taken for the newest one.
             self._supersede = True
         else:

@@ -12,7 +12,15 @@ from afspark.bench.accuracy.hitters import HeavyHitterStudy
 from afspark.bench.accuracy.join_accuracy import JoinStudy
 from afspark.bench.accuracy.prefixes import Prefixes
 from afspark.bench.accuracy.regression_accuracy import RegressionStudy
-from afspark.bench.accuracy.trial import BATCHES, FAILURES, Outcome, Study, injected_failures, failures_before, is_scored
+from afspark.bench.accuracy.trial import (
+    BATCHES,
+    FAILURES,
+    Outcome,
+    Study,
+    failures_before,
+    injected_failures,
+    is_scored,
+)
 from afspark.protocol.fault_plan import FaultPhase, InjectedFailure
 
 

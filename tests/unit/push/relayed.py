@@ -18,7 +18,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 import afspark as af
 from afspark.api.query import Query
@@ -28,7 +27,6 @@ from afspark.graph.relay import with_relays
 from afspark.sources import Pushed
 from afspark.task.warmup import warm_up
 from tests.soak.zygote import Zygote, children_of
-from tests.unit.runtime import sparkless
 from tests.unit.runtime.sparkless import Hosts, Rig
 
 SCHEMA = pa.schema([("key", pa.int64())])
@@ -117,11 +115,10 @@ def produce(hear: Callable[[], str], say: Callable[[Any], None]) -> NoReturn:
 
 def drive(folder: Path, port: int) -> Callable[[Callable[[], str], Callable[[Any], None]], None]:
     def work(hear: Callable[[], str], say: Callable[[Any], None]) -> NoReturn:
-        zygote, patch = Zygote(), pytest.MonkeyPatch()
-        patch.setattr(sparkless, "forked", zygote.run)
-        rig = Rig(folder, Hosts({"a": 3, "b": 3}), patch, pipeline=pipeline(port))
+        zygote = Zygote()
+        rig = Rig(folder, Hosts({"a": 3, "b": 3}, processes=zygote.run), pipeline=pipeline(port))
         engine = rig.start()
-        engine.reception.open()
+        engine.receivers.open()
         query = Query(None, engine)  # type: ignore[arg-type]
         rows: dict[str, dict[str, float]] = {}
 
@@ -130,7 +127,7 @@ def drive(folder: Path, port: int) -> Callable[[Callable[[], str], Callable[[Any
             rows[str(batch)] = query.bounds("ones")
 
         hear()
-        say({"address": engine.reception.addresses()[0], "zygote": zygote.pid})
+        say({"address": engine.receivers.addresses()[0], "zygote": zygote.pid})
         while True:
             if hear() == "tick":
                 rig.go(1, deliver)
@@ -150,7 +147,7 @@ def facts(query: Query, rig: Rig) -> dict[str, Any]:
         "operators": sorted({entry["operator"] for entry in query.tolerance()}),
         "why": query.tolerance()[0]["why"],
         "inspected": {one.name: [dict(one.bounds or {}), one.lost_items] for one in found.operators},
-        "plan": [plan.items for plan in query._engine.reception._posts[SOURCE].plans],
+        "plan": [plan.items for plan in query._engine.receivers._hosts[SOURCE].plans],
     }
 
 

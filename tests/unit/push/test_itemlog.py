@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from afspark.errors import StoreError
+from afspark.push.receiver import item_log as itemlog
 from afspark.push.receiver.item_log import ItemLog, LoadedLog
 from afspark.push.receiver.lane_entries import LaneItems
-from afspark.push.receiver import item_log as itemlog
 from afspark.push.wire.messages import PunctuationMark
 from afspark.push.wire.push_errors import Replaced, SchemaMismatch
 from afspark.store.base import Names

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from afspark.cluster.local.processes import KILLED, forked
 from afspark.errors import UsageError
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
 from afspark.task.fault_injection import inject_failure
-from tests.unit.runtime.sparkless import KILLED, forked
 
 
 @pytest.mark.parametrize("failures", [1, 5, 10, 54])

@@ -31,7 +31,7 @@ from afspark.task.intake import Intake
 from afspark.task.lane_feed import LaneFeed
 from afspark.task.step_progress import StepProgress
 from afspark.task.unnamed_backups import find_unnamed
-from afspark.task.worker import attend
+from tests.unit.runtime.environments import LaneClock, attend
 
 A = "a/1"
 
@@ -175,7 +175,6 @@ class Bench:
             checkpoint="",
             store=self.store,
             epoch="00000001-0123456789abcdef",
-            driver_host="a",
             segments=None,
             emit=False,
             faults=FaultPlan(),
@@ -199,7 +198,7 @@ class Bench:
         def ingest(packets: Any) -> Ingest:
             return Ingest(list[Packet](packets), ())
 
-        feed = LaneFeed("", Intake(lane, seconds=3, clock=lambda: float(lane.empty)), ingest, start={})
+        feed = LaneFeed("", Intake(lane, seconds=3, clock=LaneClock(lane)), ingest, start={})
         request = self.request(**changes)
         return attend(self.config, request, Tally(), feed, SegmentAddress(self.place), "a", probe)
 

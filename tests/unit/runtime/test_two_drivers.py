@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from afspark.cluster.local.processes import answer, begin
 from afspark.errors import AnotherDriver
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
 from afspark.store import RecordLog
 from afspark.store.local import LocalStore
 from tests.unit.runtime.conftest import MakeRig
-from tests.unit.runtime.sparkless import Rig, answer, begin, die
+from tests.unit.runtime.sparkless import Rig, die
 from tests.unit.runtime.test_engine_failures import worst
 
 FROZEN = 3

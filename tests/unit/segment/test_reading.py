@@ -28,7 +28,6 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator
         checkpoint="",
         store=open_store(str(tmp_path / "store")),
         epoch="e",
-        driver_host="driver",
         segments=str(tmp_path / "segments"),
         emit=False,
         faults=FaultPlan(),

@@ -13,8 +13,7 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
-from pyspark import SparkContext
-
+from afspark.cluster.cluster import Cluster
 from afspark.coordinator.receivers.intensity import Intensity
 from afspark.coordinator.receivers.receiver_hosts import DriverReceivers, ExecutorReceivers, ReceiverHosts
 from afspark.graph.node import Node
@@ -27,8 +26,8 @@ from afspark.push.wire.security import Security, new_secret
 from afspark.sources import Chunk, Pushed
 from afspark.store import Store
 from afspark.store.epochs import read_history
+from afspark.task.environment import OpenLane
 from afspark.task.intake import LaneAway
-from afspark.task.remote_lane import RemoteLane, open_lane
 
 Lanes = dict[int, dict[str, int]]
 
@@ -36,8 +35,8 @@ Lanes = dict[int, dict[str, int]]
 class Receivers:
     """All pushed sources of one query. ``positions``: by source and lane, as of the last committed batch."""
 
-    def __init__(self, sc: SparkContext, pipeline: Pipeline, folders: Mapping[str, Store]) -> None:
-        self._sc, self._pipeline, self._folders = sc, pipeline, folders
+    def __init__(self, cluster: Cluster, pipeline: Pipeline, folders: Mapping[str, Store]) -> None:
+        self._cluster, self._pipeline, self._folders = cluster, pipeline, folders
         self._hosts: dict[str, ReceiverHosts] = {}
         self._intensity = Intensity()
         self.positions: dict[str, Lanes] = {}
@@ -59,7 +58,7 @@ class Receivers:
             plans = receiver_plans(source, reader, self._pipeline, secret)
             kind = DriverReceivers if source.where == "driver" else ExecutorReceivers
             listed = partial(self._listed, name)
-            receiver_hosts = kind(self._sc, plans, self._folders[name], source.access(secret), listed)
+            receiver_hosts = kind(self._cluster, plans, self._folders[name], source.access(secret), listed)
             try:
                 receiver_hosts.open()
             except BaseException:
@@ -176,8 +175,8 @@ class Receivers:
             listed = {restarts: max(number, now.get(restarts, 0)) for restarts, number in answer.listed.items()}
             lanes[request.worker] = {producer: end for producer, end in now.items() if producer not in over} | listed
 
-    def _lane(self, name: str, request: TaskRequest) -> RemoteLane:
-        return open_lane(request, self.claim(name, {"lane": request.worker}))
+    def _lane(self, name: str, request: TaskRequest) -> OpenLane:
+        return self._cluster.open_lane(request, self.claim(name, {"lane": request.worker}))
 
     def _listed(self, name: str, lanes: Sequence[int]) -> Lanes:
         found = self.positions.get(name, {})
