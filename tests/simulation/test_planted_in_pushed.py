@@ -165,7 +165,8 @@ def damage_leaves_the_bound_as_it_was(patch: pytest.MonkeyPatch) -> None:
 def items_confirmed_before_their_backup_is_durable(patch: pytest.MonkeyPatch) -> None:
     """A backup under way is taken for durable."""
     unguarded(patch)
-    patch.setattr(SlowWrite, "is_alive", lambda self: False)
+    real = SlowWrite.wait
+    patch.setattr(SlowWrite, "wait", lambda self, seconds=None: real(self, seconds) or True)
 
 
 def everything_acknowledged_at_once(patch: pytest.MonkeyPatch) -> None:

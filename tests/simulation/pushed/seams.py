@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from afspark.coordinator import batch_loop as engine
-from afspark.coordinator import worker_group as group
 from afspark.push.consumer import lane_client as client
 from afspark.push.receiver import lane_service as service
 from afspark.push.receiver import producer_registry as registry
@@ -18,10 +15,8 @@ from afspark.push.receiver import receiver
 from afspark.push.receiver import receiver_process as process
 from afspark.push.wire.messages import Message
 from afspark.push.wire.security import Access
-from afspark.task import backup_writes as writes
-from afspark.task import intake, receiving, worker
-from afspark.task.intake import Intake
-from tests.simulation.cluster import spark
+from afspark.store import Store
+from tests.simulation.cluster import SimulatedEnvironment
 from tests.simulation.pushed.wire import FLIGHT, AtOnce, Client, Condition, Endpoint, Idle, SlowWrite
 from tests.simulation.pushed.world import PushedWorld
 from tests.simulation.world import world
@@ -48,22 +43,38 @@ def _clock(**more: Any) -> SimpleNamespace:
     )
 
 
+class PushedClock:
+    """The clock of the host at work; whoever waits lets others act."""
+
+    def time(self) -> float:
+        return _here().wall()
+
+    def monotonic(self) -> float:
+        return _now()
+
+    def sleep(self, seconds: float) -> None:
+        _here().sleep(seconds)
+
+
+class PushedEnvironment(SimulatedEnvironment):
+    """Backups take their time."""
+
+    clock = PushedClock()
+
+    def start_write(self, store: Store, name: str, data: bytes) -> SlowWrite:
+        return SlowWrite(store, name, data)
+
+
 @contextmanager
 def pushed_world() -> Iterator[None]:
     """The engine, receivers and lanes run in the world at work while this is open."""
     clock = _clock()
     one_thread = {"Lock": Condition, "Condition": Condition, "Event": Condition}
     seams: list[tuple[Any, str, Any]] = [
-        (engine, "time", clock),
-        (group, "time", clock),
-        (worker, "time", clock),
-        (intake, "time", clock),
         (service, "time", clock),
         (registry, "time", clock),
         (receiver, "time", clock),
         (process, "time", clock),
-        (receiving, "Intake", partial(Intake, clock=_now)),
-        (writes, "threading", SimpleNamespace(Thread=SlowWrite)),
         (service, "threading", SimpleNamespace(Thread=Idle, **one_thread)),
         (receiver, "threading", SimpleNamespace(Thread=AtOnce, **one_thread)),
         (receiver, "atexit", SimpleNamespace(register=lambda stop: None, unregister=lambda stop: None)),
@@ -73,7 +84,7 @@ def pushed_world() -> Iterator[None]:
         (Message, "from_bytes", lambda message: message),
         (Access, "connect", lambda self, address, **options: Client(address)),
     ]
-    with spark(), ExitStack() as stack:
+    with ExitStack() as stack:
         for owner, name, value in seams:
             stack.enter_context(patch.object(owner, name, value))
         yield

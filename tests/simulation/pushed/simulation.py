@@ -16,11 +16,12 @@ from afspark.protocol.ports import ROWS
 from afspark.store import claim
 from afspark.task.step_progress import StepProgress
 from tests.simulation import invariants, observe
-from tests.simulation.cluster import Context, kept_by
+from tests.simulation.cluster import SimulatedCluster, kept_at
 from tests.simulation.pushed.producers import Ledger, Producer
 from tests.simulation.pushed.program import NAME, pipeline
 from tests.simulation.pushed.promises import Positions, Promise, Truth, told
 from tests.simulation.pushed.schedule import PushedSchedule
+from tests.simulation.pushed.seams import PushedEnvironment
 from tests.simulation.pushed.wire import Endpoint
 from tests.simulation.pushed.world import PushedWorld
 from tests.simulation.simulation import DRIVERS, Outcome, SinkFailed, run_options
@@ -150,7 +151,8 @@ class PushedSimulation:
                 self.world.say(f"driver {self.outcome.drivers} starts with {tolerance}")
                 pipe = pipeline(self.schedule, tolerance)
                 identity = claim(self.store.below("afspark"), pipe.fingerprint(), pipe.settings())
-                engine = Coordinator(Context(), pipe, run_options(), identity, self.store)  # type: ignore[arg-type]
+                cluster = SimulatedCluster(self.world, PushedEnvironment())
+                engine = Coordinator(cluster, pipe, run_options(), identity, self.store)
                 engine.receivers.open(recorded_lanes(engine.store))
                 self.engine = engine
         return self.engine
@@ -262,15 +264,10 @@ class PushedSimulation:
     def _rows(self, run: OperatorRun, batch: int) -> Cells:
         """The changed rows, as a sink reads them."""
         found: dict[Any, float] = {}
-        before = self.world.host
-        try:
-            for member in run.group.members:
-                self.world.host = member.home
-                for packet in open_packets(kept_by(run.residents, member.worker, batch, ROWS)):
-                    for cell, value in observe.plain(packet.items).items():
-                        found[cell] = found.get(cell, 0) + value
-        finally:
-            self.world.host = before
+        for member in run.group.members:
+            for packet in open_packets(kept_at(run, member.worker, batch, ROWS)):
+                for cell, value in observe.plain(packet.items).items():
+                    found[cell] = found.get(cell, 0) + value
         return found
 
     # --- what must hold -------------------------------------------------------------------------------------

@@ -78,6 +78,11 @@ class Hosts(LocalCluster):
     ) -> None:
         super().__init__(slots or {"a": 1, "b": 1}, processes=processes, clock=clock or Hurried())
         self.stage = ""
+        #: what tasks find on a host
+        self.on_host: Callable[[str], TaskEnvironment] = super().environment
+
+    def environment(self, host: str) -> TaskEnvironment:
+        return self.on_host(host)
 
     def run_stage(
         self, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], inputs: Sequence[StageInput]

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from afspark.algorithms import WordCount
+from afspark.cluster.local.local_environment import LocalEnvironment
 from afspark.errors import OperatorFailed, WorkerFailed
 from afspark.policies import Approximate, MiniBatch, Tolerance
 from afspark.protocol.fault_plan import FaultPhase
+from afspark.protocol.operator_config import OperatorConfig
 from afspark.resident import Segment
 from afspark.resident.mapped_columns import MappedColumns
-from afspark.task import worker
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Rig
 from tests.unit.runtime.test_engine_failures import worst
@@ -67,15 +68,16 @@ def test_between_two_batches(make_rig: MakeRig, vanish: Callable[[Path], None], 
 
 
 @pytest.mark.parametrize("phase", [FaultPhase.BETWEEN, FaultPhase.APPLYING, FaultPhase.BACKING_UP])
-def test_at_every_phase_of_a_batch(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch, phase: FaultPhase) -> None:
+def test_at_every_phase_of_a_batch(make_rig: MakeRig, phase: FaultPhase) -> None:
     rig, truth = make_rig(keyed=phase is FaultPhase.APPLYING)
     act = once(rig, all_of_it)
 
-    def inject_failure(faults: Any, batch: int, found: FaultPhase, directory: Path) -> None:
-        if found is phase:
-            act(directory)
+    class Unsafe(LocalEnvironment):
+        def probe(self, config: OperatorConfig, worker: int, batch: int, found: FaultPhase) -> None:
+            if found is phase:
+                act(self.address(config, worker).directory)
 
-    monkeypatch.setattr(worker, "inject_failure", inject_failure)
+    rig.hosts.on_host = lambda host: Unsafe(name=host)
     check(rig, truth, MiniBatch())
 
 
