@@ -35,6 +35,7 @@ ROOMS = [
     "cluster",
     "coordinator",
     "api",
+    "testing",
 ]
 """Each imports only what stands before it."""
 

@@ -110,6 +110,8 @@ class StreamWriter:
         """
         first = replace(self, path=path or self.path)
         spark = first.stateful.spark
+        if spark is None:
+            raise UsageError("A pipeline of a test has no Spark session.", remedy="Return it to afspark.testing.run.")
         check_session(spark)
         writers = [first, *first.others]
         options = replace(first._run_options(), takeover=takeover)

@@ -47,6 +47,14 @@ class LocalJob:
     task: Callable[[int], LocalTask]
 
 
+@dataclass(frozen=True)
+class _Death:
+    """How a process will end."""
+
+    phase: FaultPhase
+    lose_state: bool
+
+
 class LocalCluster:
     """Hosts with slots; change ``slots`` whenever hosts come or go."""
 
@@ -64,13 +72,13 @@ class LocalCluster:
         self.astray: dict[tuple[str, int], str] = {}
         self._processes = processes
         self._outputs = MapOutputs(list)
-        self._doomed: dict[tuple[str, int], FaultPhase] = {}
+        self._doomed: dict[tuple[str, int], _Death] = {}
 
     # --- what can go wrong ----------------------------------------------------------------------------------
 
-    def kill(self, operator: str, worker: int, phase: FaultPhase) -> None:
-        """The worker's next process is killed when it comes to ``phase``; what it has in memory files stays."""
-        self._doomed[operator, worker] = phase
+    def kill(self, operator: str, worker: int, phase: FaultPhase, *, lose_state: bool = False) -> None:
+        """The worker's next process is killed when it comes to ``phase``. Its state stays, unless it is lost too."""
+        self._doomed[operator, worker] = _Death(phase, lose_state)
 
     def forget_outputs(self) -> None:
         """Everything that tasks have sent in the stage at work is lost; whoever needs it has it sent again."""
@@ -98,8 +106,8 @@ class LocalCluster:
         def task(number: int) -> LocalTask:
             inbox = self._outputs.of(number) if senders else []
             made = partial(_receive, config, work, tuple(requests), direct, number, inbox)
-            phase = self._doomed.pop((config.operator_name, number), None)
-            return made if phase is None else partial(_killed_at, phase, made)
+            death = self._doomed.pop((config.operator_name, number), None)
+            return made if death is None else partial(_killed, death, made)
 
         kind = "reduce" if senders else "job"
         return self._rows(LocalJob(kind, [request.home for request in requests], task))
@@ -202,10 +210,11 @@ def _receive(
     return list(receive(environment, config, own, requests, direct, iter([(number, inbox)])))
 
 
-def _killed_at(phase: FaultPhase, task: LocalTask, environment: TaskEnvironment) -> list[Any]:
-    """Runs the task in a process of its own, which is killed if it comes to ``phase``."""
+def _killed(death: _Death, task: LocalTask, environment: TaskEnvironment) -> list[Any]:
+    """Runs the task in a process of its own, which is killed if it comes to that phase."""
     assert isinstance(environment, LocalEnvironment)
-    ((ended, result),) = forked(partial(task, replace(environment, dies_at=phase)))
+    fatal = replace(environment, dies_at=death.phase, loses_state=death.lose_state)
+    ((ended, result),) = forked(partial(task, fatal))
     if not ended:
         raise TaskDied(result)
     return list(result)

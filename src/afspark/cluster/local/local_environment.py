@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from dataclasses import dataclass
 
@@ -13,10 +14,11 @@ from afspark.task.environment import SegmentEnvironment
 
 @dataclass(frozen=True, kw_only=True)
 class LocalEnvironment(SegmentEnvironment):
-    """``dies_at``: the process is killed when its worker comes to that phase."""
+    """``dies_at``: the process is killed when its worker comes to that phase; ``loses_state``: its state with it."""
 
     name: str
     dies_at: FaultPhase | None = None
+    loses_state: bool = False
 
     @property
     def host(self) -> str:
@@ -24,5 +26,7 @@ class LocalEnvironment(SegmentEnvironment):
 
     def probe(self, config: OperatorConfig, worker: int, batch: int, phase: FaultPhase) -> None:
         if phase is self.dies_at:
+            if self.loses_state:
+                shutil.rmtree(self._directory(config, worker), ignore_errors=True)
             os.kill(os.getpid(), signal.SIGKILL)
         super().probe(config, worker, batch, phase)
