@@ -39,7 +39,7 @@ from afspark.protocol.requests import TaskRequest
 from afspark.protocol.state_labels import label
 from afspark.resident import examine
 from afspark.resident.residents import Residents, kept_by, state_of
-from afspark.store import LedgerEntry, claim, open_store
+from afspark.store import LedgerEntry, Store, claim, open_store
 from afspark.task.environment import TaskEnvironment
 from afspark.task.pane_states import PaneStates
 from afspark.task.stage_inputs import StageInput, UserCode
@@ -104,6 +104,8 @@ class Rig:
         self.settings = settings
         self.engine: Coordinator | None = None
         self.delivered: list[int] = []
+        #: opens the checkpoint's store for the next driver
+        self.open_store: Callable[[str], Store] = open_store
         #: when Spark plans the next batch, in epoch seconds
         self.now = 0.0
 
@@ -121,7 +123,7 @@ class Rig:
         run = RunOptions(checkpoint=str(self.checkpoint), segments=str(self.segments), **chosen)
         rest = {key: value for key, value in self.settings.items() if key not in RUN_OPTIONS}
         pipeline = rest["pipeline"] if "pipeline" in rest else Pipeline.single(**rest)
-        store = open_store(run.checkpoint)
+        store = self.open_store(run.checkpoint)
         identity = claim(store.below("afspark"), pipeline.fingerprint(), pipeline.settings())
         self.engine = Coordinator(self.hosts, pipeline, run, identity, store)
         return self.engine
