@@ -19,9 +19,9 @@ from afspark.resident.residents import kept_by
 from afspark.sources import Chunk
 from afspark.store import Store
 from afspark.task.backup_writes import BackgroundWrite
-from afspark.task.environment import OpenLane, TaskEnvironment
 from afspark.task.remote_lane import open_lane
 from afspark.task.stage_inputs import StageInput, UserCode
+from afspark.task.task_environment import OpenLane, TaskEnvironment
 from tests.simulation.memory import MemoryAddress, census
 from tests.simulation.storage import WrittenAtOnce
 from tests.simulation.world import World, world

@@ -24,7 +24,7 @@ from afspark.coordinator.operator_run import OperatorRun
 from afspark.errors import AnotherDriver, StoreError, UsageError
 from afspark.model.operator import Share
 from afspark.protocol.operator_config import OperatorConfig
-from afspark.task.environment import TaskEnvironment
+from afspark.task.task_environment import TaskEnvironment
 
 #: How many batches are remembered, as Spark does.
 RECENT = 100

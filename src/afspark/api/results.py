@@ -30,8 +30,8 @@ from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.told_bounds import told
 from afspark.protocol.parcels import open_schema
 from afspark.protocol.ports import ALL, ROWS
-from afspark.task.environment import TaskEnvironment
 from afspark.task.result_reading import SPAN, read_kept, read_table, read_windows
+from afspark.task.task_environment import TaskEnvironment
 
 Read = Callable[[TaskEnvironment, int], Iterable[pa.RecordBatch]]
 

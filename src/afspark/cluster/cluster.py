@@ -10,8 +10,8 @@ from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.sources import Chunk
-from afspark.task.environment import OpenLane, TaskEnvironment
 from afspark.task.stage_inputs import StageInput, UserCode
+from afspark.task.task_environment import OpenLane, TaskEnvironment
 
 #: What a task does, given where it runs and its number among the tasks of the job; it travels to other processes.
 HostTask = Callable[[TaskEnvironment, int], Iterable[Any]]

@@ -46,8 +46,8 @@ from afspark.store.itemlosses import ItemLosses
 from afspark.store.lease import Lease
 from afspark.store.naming import FOLDER
 from afspark.store.quarantine import Quarantine
-from afspark.task.environment import TaskEnvironment
 from afspark.task.stopwatch import Stopwatch
+from afspark.task.task_environment import TaskEnvironment
 
 #: How often a batch is tried before the query gives up; Spark has retried its tasks before.
 BATCH_TRIES = 12

@@ -11,13 +11,13 @@ from afspark.protocol.parcels import Packet, Parcel
 from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.sources import Chunk, Pushed
-from afspark.task.environment import TaskEnvironment
 from afspark.task.feed import Feed
 from afspark.task.ingest import ChunkPackets, Ingest
 from afspark.task.intake import Intake
 from afspark.task.lane_feed import LaneFeed
 from afspark.task.sending import bytes_of
 from afspark.task.stage_inputs import SourceInput, UserCode
+from afspark.task.task_environment import TaskEnvironment
 from afspark.task.worker import serve
 
 

@@ -13,8 +13,8 @@ from afspark.protocol.parcels import open_packets, open_parts, pack_parts
 from afspark.protocol.ports import WINDOWS
 from afspark.resident.residents import Residents, kept_by, state_of
 from afspark.resident.segment import LOCK_SECONDS
-from afspark.task.environment import TaskEnvironment
 from afspark.task.pane_states import PaneStates, merged
+from afspark.task.task_environment import TaskEnvironment
 
 SPAN = pa.schema([("window_start", pa.float64()), ("window_end", pa.float64())])
 

@@ -16,10 +16,10 @@ from afspark.protocol.parcels import Packet, Parcel, address, joint_digest, open
 from afspark.resident.residents import kept_by
 from afspark.sources import Chunk
 from afspark.task.bad_item_search import as_failure, without_bad
-from afspark.task.environment import TaskEnvironment
 from afspark.task.feed import Feed
 from afspark.task.ingest import ChunkPackets, Ingest, PassingPackets
 from afspark.task.stage_inputs import Addressed, OutputInput, SourceInput, UserCode
+from afspark.task.task_environment import TaskEnvironment
 
 
 def send_chunks(

@@ -34,7 +34,6 @@ from afspark.store import ObjectRef, extend, load_chain, object_name, seal
 from afspark.task.backup_writes import BackupWrites
 from afspark.task.bad_item_search import as_failure
 from afspark.task.batch_processor import BatchProcessor
-from afspark.task.environment import TaskEnvironment
 from afspark.task.feed import Feed
 from afspark.task.intake import LaneAway, Start
 from afspark.task.lane_feed import LaneFeed
@@ -43,6 +42,7 @@ from afspark.task.pane_states import PaneStates
 from afspark.task.quarantined import take_items
 from afspark.task.step_progress import StepProgress
 from afspark.task.stopwatch import Stopwatch
+from afspark.task.task_environment import TaskEnvironment
 from afspark.task.unnamed_backups import PROGRESS, THETA, attempt_of, find_unnamed
 from afspark.task.waiting_feedback import waiting_feedback
 

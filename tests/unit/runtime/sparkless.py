@@ -40,9 +40,9 @@ from afspark.protocol.state_labels import label
 from afspark.resident import examine
 from afspark.resident.residents import Residents, kept_by, state_of
 from afspark.store import LedgerEntry, Store, claim, open_store
-from afspark.task.environment import TaskEnvironment
 from afspark.task.pane_states import PaneStates
 from afspark.task.stage_inputs import StageInput, UserCode
+from afspark.task.task_environment import TaskEnvironment
 
 RUN_OPTIONS = {
     "batch_bytes",

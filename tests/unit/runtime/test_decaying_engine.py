@@ -35,11 +35,11 @@ from afspark.resident import SegmentAddress, process_cache
 from afspark.resident.residents import Residents, state_of
 from afspark.sources import Source, TextFiles
 from afspark.store import open_store
-from afspark.task.environment import TaskEnvironment
 from afspark.task.ingest import Ingest
 from afspark.task.intake import Intake
 from afspark.task.lane_feed import LaneFeed
 from afspark.task.pane_states import PaneStates
+from afspark.task.task_environment import TaskEnvironment
 from tests.unit.runtime.environments import LaneClock, attend
 from tests.unit.runtime.sparkless import Hosts, Rig
 from tests.unit.runtime.test_steps import A, Died, FakeLane

@@ -20,8 +20,8 @@ from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
 from afspark.report.regression_text import Recount, relearn
 from afspark.resident.residents import Residents, state_of
 from afspark.sources import Clicks, Higgs, Source, share
-from afspark.task.environment import TaskEnvironment
 from afspark.task.pane_states import PaneStates
+from afspark.task.task_environment import TaskEnvironment
 from tests.unit.runtime.sparkless import Hosts, Rig
 
 #: Two chunks, one for each worker.

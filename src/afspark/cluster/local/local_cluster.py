@@ -25,10 +25,10 @@ from afspark.protocol.parcels import Parcel
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.sources import Chunk
-from afspark.task.environment import OpenLane, TaskEnvironment
 from afspark.task.receiving import receive
 from afspark.task.sending import send_chunks, send_kept
 from afspark.task.stage_inputs import Addressed, FrameInput, OutputInput, SourceInput, StageInput, UserCode
+from afspark.task.task_environment import OpenLane, TaskEnvironment
 
 #: How often a task is tried, as by Spark.
 TASK_TRIES = 4

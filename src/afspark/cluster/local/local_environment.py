@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.operator_config import OperatorConfig
-from afspark.task.environment import SegmentEnvironment
+from afspark.task.task_environment import SegmentEnvironment
 
 
 @dataclass(frozen=True, kw_only=True)

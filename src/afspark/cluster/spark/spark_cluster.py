@@ -18,8 +18,8 @@ from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.sources import Chunk
-from afspark.task.environment import OpenLane
 from afspark.task.stage_inputs import StageInput, UserCode
+from afspark.task.task_environment import OpenLane
 
 
 class SparkCluster:

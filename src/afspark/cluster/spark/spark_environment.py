@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from afspark.resident.spark_host import spark_host
-from afspark.task.environment import SegmentEnvironment
+from afspark.task.task_environment import SegmentEnvironment
 
 
 @dataclass(frozen=True, kw_only=True)

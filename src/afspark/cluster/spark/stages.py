@@ -21,10 +21,10 @@ from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.parcels import Parcel
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.task.environment import TaskEnvironment
 from afspark.task.receiving import receive
 from afspark.task.sending import send_batches, send_chunks, send_kept
 from afspark.task.stage_inputs import Addressed, FrameInput, OutputInput, SourceInput, StageInput, UserCode
+from afspark.task.task_environment import TaskEnvironment
 
 
 def run_stage(

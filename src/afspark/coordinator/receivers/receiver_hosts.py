@@ -24,7 +24,7 @@ from afspark.push.wire.messages import Allowance, Positions
 from afspark.push.wire.push_errors import PushError
 from afspark.push.wire.security import Access, is_wildcard
 from afspark.store import Store, seal
-from afspark.task.environment import TaskEnvironment
+from afspark.task.task_environment import TaskEnvironment
 
 LOG = logging.getLogger("afspark")
 

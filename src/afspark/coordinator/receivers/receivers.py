@@ -26,8 +26,8 @@ from afspark.push.wire.security import Security, new_secret
 from afspark.sources import Chunk, Pushed
 from afspark.store import Store
 from afspark.store.epochs import read_history
-from afspark.task.environment import OpenLane
 from afspark.task.intake import LaneAway
+from afspark.task.task_environment import OpenLane
 
 Lanes = dict[int, dict[str, int]]
 

@@ -14,7 +14,7 @@ from afspark.protocol.lifecycle import Hint
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.resident import Survivor
 from afspark.store import Loss, WorkerRecord
-from afspark.task.environment import TaskEnvironment
+from afspark.task.task_environment import TaskEnvironment
 
 CENSUS_TRIES = 5
 
