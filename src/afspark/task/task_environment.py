@@ -5,6 +5,7 @@ A cluster hands it to every task. It travels to Spark's tasks by pickling, so it
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -59,6 +60,11 @@ class SegmentEnvironment(ABC):
     @abstractmethod
     def host(self) -> str: ...
 
+    @property
+    def process(self) -> int:
+        """The process that dies when a planned failure strikes."""
+        return os.getpid()
+
     def address(self, config: OperatorConfig, worker: int) -> SegmentAddress:
         return SegmentAddress(self._directory(config, worker), config.checkpoint)
 
@@ -72,7 +78,7 @@ class SegmentEnvironment(ABC):
         self._root(config).release(config.query_id)
 
     def probe(self, config: OperatorConfig, worker: int, batch: int, phase: FaultPhase) -> None:
-        inject_failure(config.faults, batch, phase, self._directory(config, worker))
+        inject_failure(config.faults, batch, phase, self._directory(config, worker), self.process)
 
     def start_write(self, store: Store, name: str, data: bytes) -> BackgroundWrite:
         return ThreadedWrite(store, name, data)

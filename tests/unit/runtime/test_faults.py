@@ -25,6 +25,10 @@ def test_a_seed_gives_that_many_failures(failures: int) -> None:
     assert {s.batch for s in plan.failures} <= set(range(1, 10))
 
 
+def strike(plan: FaultPlan, batch: int, phase: FaultPhase, segment: Path) -> None:
+    inject_failure(plan, batch, phase, segment, os.getpid())
+
+
 def test_failures_are_spread_over_batches_first() -> None:
     for seed in range(20):
         per_batch = Counter(s.batch for s in FaultPlan.seeded(9, batches=10, seed=seed).failures)
@@ -60,13 +64,13 @@ def test_a_strike_destroys_and_kills_once(tmp_path: Path) -> None:
     segment = tmp_path / "count-0"
     plan = FaultPlan(frozenset({InjectedFailure(2, FaultPhase.APPLYING)}), "p")
     segment.mkdir()
-    inject_failure(plan, 1, FaultPhase.APPLYING, segment)
-    inject_failure(plan, 2, FaultPhase.BETWEEN, segment)
+    strike(plan, 1, FaultPhase.APPLYING, segment)
+    strike(plan, 2, FaultPhase.BETWEEN, segment)
     assert segment.exists()
-    assert forked(lambda: inject_failure(plan, 2, FaultPhase.APPLYING, segment)) == [(False, KILLED)]
+    assert forked(lambda: strike(plan, 2, FaultPhase.APPLYING, segment)) == [(False, KILLED)]
     assert not segment.exists()
     segment.mkdir()
-    inject_failure(plan, 2, FaultPhase.APPLYING, segment)
+    strike(plan, 2, FaultPhase.APPLYING, segment)
     assert segment.exists()
 
 
@@ -76,14 +80,14 @@ def test_every_worker_is_struck_and_plans_keep_apart(tmp_path: Path) -> None:
         segment = tmp_path / f"count-{worker}"
         segment.mkdir(exist_ok=True)
         plan = FaultPlan(failures, name)
-        assert forked(partial(inject_failure, plan, 1, FaultPhase.BETWEEN, segment)) == [(False, KILLED)]
+        assert forked(partial(strike, plan, 1, FaultPhase.BETWEEN, segment)) == [(False, KILLED)]
         assert not segment.exists()
 
 
 def test_the_kill_is_a_real_one(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
-        inject_failure(
+        strike(
             FaultPlan(frozenset({InjectedFailure(1, FaultPhase.BETWEEN)})),
             1,
             FaultPhase.BETWEEN,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from afspark.resident.spark_host import spark_host
+from afspark.cluster.spark.spark_host import executor_pid, spark_host
 from afspark.task.task_environment import SegmentEnvironment
 
 
@@ -17,3 +17,8 @@ class SparkEnvironment(SegmentEnvironment):
     @property
     def host(self) -> str:
         return spark_host(self.driver_host)
+
+    @property
+    def process(self) -> int:
+        executor = executor_pid()
+        return super().process if executor is None else executor
