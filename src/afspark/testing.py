@@ -23,11 +23,10 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
@@ -47,15 +46,11 @@ from afspark.graph.pipeline import Pipeline
 from afspark.model.operator import Share
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.resident import process_cache
-from afspark.sources import Chunk, Planner, Pushed, Source
-from afspark.sources.source import LogStore, Offset
+from afspark.sources import Pushed, Source
+from afspark.sources.given_items import GivenItems, Items
 from afspark.store import claim, open_store
 from afspark.store.naming import FOLDER
 
-#: A batch is read in so many pieces at most, which workers share.
-PIECES = 16
-
-Items: TypeAlias = "pa.RecordBatch | Mapping[str, Sequence[Any]] | None"
 Sinks = StatefulStream | StreamWriter | Sequence[StatefulStream | StreamWriter]
 
 
@@ -251,53 +246,3 @@ def _readers(run: OperatorRun) -> dict[str, Callable[[LocalCluster, OperatorRun,
     if run.node.window is not None:
         found["windows"] = windows_table
     return found
-
-
-@dataclass(frozen=True)
-class GivenItems(Source, kind="testing"):
-    """The items that a test gives, in pieces that workers share."""
-
-    number: int
-    columns: pa.Schema
-    pieces: list[pa.RecordBatch] = field(default_factory=list, compare=False)
-
-    def add(self, given: Items) -> None:
-        """The items of the next batch."""
-        if given is None:
-            return
-        batch = given if isinstance(given, pa.RecordBatch) else pa.RecordBatch.from_pydict(dict(given), self.columns)
-        if batch.schema != self.columns:
-            raise UsageError(
-                f"The items have the columns {batch.schema.names}, and not those of the schema.",
-                remedy=f"It says {', '.join(map(str, self.columns))}.",
-            )
-        rows = -(-batch.num_rows // PIECES)
-        self.pieces.extend(batch.slice(first, rows) for first in range(0, batch.num_rows, max(1, rows)))
-
-    def schema(self) -> pa.Schema:
-        return self.columns
-
-    def planner(self, log: LogStore) -> Planner:
-        return GivenItemsPlanner(self.pieces)
-
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        yield self.pieces[chunk["index"]]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "number": self.number}
-
-
-class GivenItemsPlanner(Planner):
-    """Every piece is a chunk."""
-
-    def __init__(self, pieces: Sequence[pa.RecordBatch]) -> None:
-        self._pieces = pieces
-
-    def discover(self) -> Offset:
-        return {"chunks": len(self._pieces)}
-
-    def limit(self, start: Offset, end: Offset, max_bytes: int) -> Offset:
-        return end
-
-    def chunks(self, start: Offset, end: Offset) -> list[Chunk]:
-        return [{"index": at, "bytes": self._pieces[at].nbytes} for at in range(start["chunks"], end["chunks"])]

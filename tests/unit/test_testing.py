@@ -186,10 +186,11 @@ def test_wrong_use_is_named() -> None:
 def test_a_batch_takes_milliseconds() -> None:
     with testing.run(counting(tolerance=af.Approximate(theta=math.inf)), LINES) as query:
         query.batch(lines("a"))
-        started = time.perf_counter()
+        started = time.process_time()
         for _ in range(20):
             query.batch(lines("a"))
-        assert (time.perf_counter() - started) / 20 < 0.1, "a few milliseconds, on a machine that does nothing else"
+        # It takes a few; that of the processor, because others may be at work on this machine.
+        assert (time.process_time() - started) / 20 < 0.05
 
 
 def test_the_example_of_the_documentation_works() -> None:
