@@ -164,6 +164,7 @@ class Bench:
     store: GatedStore
     place: Path
     exact: bool = True
+    feed: type[LaneFeed] = LaneFeed
 
     @property
     def config(self) -> OperatorConfig:
@@ -198,7 +199,7 @@ class Bench:
         def ingest(packets: Any) -> Ingest:
             return Ingest(list[Packet](packets), ())
 
-        feed = LaneFeed("", Intake(lane, seconds=3, clock=LaneClock(lane)), ingest, start={})
+        feed = self.feed("", Intake(lane, seconds=3, clock=LaneClock(lane)), ingest, start={})
         request = self.request(**changes)
         return attend(self.config, request, Tally(), feed, SegmentAddress(self.place), "a", probe)
 
