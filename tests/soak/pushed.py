@@ -328,10 +328,11 @@ def produce(folder: Path, plan: Plan, number: int) -> None:
     """Sends numbered items at a steady pace, then punctuation."""
     from afspark.push.producer.producer import Producer
 
-    address = _address(folder)
     progress = folder / f"sent-{number}"
+    # First of all: it may be killed before the receiver, which has a slow store, is there.
     _publish(progress, "0")
     _publish(folder / f"acked-{number}", "0")
+    address = _address(folder)
     with Producer(address, f"p-{number}", SCHEMA, batch_rows=BATCH, give_up=60.0) as producer:
         for start in range(0, plan.items, BATCH):
             size = min(BATCH, plan.items - start)
