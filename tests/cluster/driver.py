@@ -26,8 +26,8 @@ from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 import afspark as af
+from afspark.cluster.spark.spark_host import executor_pid
 from afspark.protocol.fault_plan import FaultPlan
-from afspark.resident.spark_host import executor_pid
 from afspark.store import RecordLog
 from tests.cluster.machines import executors
 from tests.spark import stages

@@ -8,13 +8,11 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from functools import partial
 
 from tests.simulation import pushed
 from tests.simulation.feedback import Feedback
 from tests.simulation.pushed.running import Only
-from tests.simulation.pushed.seams import pushed_world
 from tests.simulation.simulation import Broken, Outcome, simulate
 
 Run = Callable[[int], Outcome]
@@ -37,8 +35,7 @@ def main() -> int:
     run: Run = partial(simulate, make=Feedback) if options.feedback else simulate
     if options.pushed:
         run = partial(pushed.simulate, only=options.only)
-    with pushed_world() if options.pushed else nullcontext():
-        return _run(seeds, run, verbose=options.verbose, keep_going=options.keep_going)
+    return _run(seeds, run, verbose=options.verbose, keep_going=options.keep_going)
 
 
 def _names(text: str) -> Only:

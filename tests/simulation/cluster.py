@@ -1,136 +1,136 @@
-"""Spark's part in one process: jobs over partitions, tasks that are tried again, map outputs that stay."""
+"""The cluster of a simulated world: tasks run one by one, and the world decides what becomes of each."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
-from py4j.protocol import Py4JJavaError
-
-from afspark.cluster.spark import stages
-from afspark.coordinator import batch_loop as engine
-from afspark.coordinator import worker_group as group
-from afspark.errors import SegmentError
-from afspark.graph import node
-from afspark.model.operator import Operator
+from afspark.clock import Clock
+from afspark.cluster.cluster import HostTask, StageFailed
+from afspark.cluster.local.local_cluster import TASK_TRIES, LocalCluster, LocalJob, LocalTask
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.resident.residents import Residents
-from afspark.store import reading
-from afspark.task import receiving, sending, worker
-from afspark.task.feed import Feed
-from tests.simulation.memory import MemoryAddress, MemoryRoot, census
-from tests.simulation.world import world
-
-TASK_TRIES = 4
-
-
-class JobFailed(Py4JJavaError):  # type: ignore[misc]
-    """A task died as often as Spark lets it."""
-
-    def __init__(self) -> None:
-        Exception.__init__(self, "a task died too often")
-
-    def __str__(self) -> str:
-        return "a task died too often"
+from afspark.resident import Survivor
+from afspark.resident.residents import kept_by
+from afspark.store import Store
+from afspark.task.backup_writes import BackgroundWrite
+from afspark.task.stage_inputs import StageInput, UserCode
+from afspark.task.task_environment import TaskEnvironment
+from tests.simulation.memory import MemoryAddress, census
+from tests.simulation.storage import WrittenAtOnce
+from tests.simulation.world import World, world
 
 
-class Rdd:
-    """The few methods of Spark's RDD that stages use."""
+class WorldClock:
+    """The time of the world at work; waiting takes none."""
 
-    def __init__(self, homes: list[str | None], compute: Callable[[int], list[Any]], *, mail: bool = False) -> None:
-        self.homes, self.compute, self.mail = homes, compute, mail
+    def time(self) -> float:
+        return world().now
 
-    def mapPartitions(self, change: Callable[[Iterator[Any]], Iterable[Any]]) -> Rdd:
-        inner = self.compute
-        return Rdd(self.homes, lambda i: list(change(iter(inner(i)))))
+    def monotonic(self) -> float:
+        return world().now
 
-    def map(self, change: Callable[[Any], Any]) -> Rdd:
-        return self.mapPartitions(lambda rows: [change(row) for row in rows])
+    def sleep(self, seconds: float) -> None: ...
 
-    def partitionBy(self, partitions: int, owner: Callable[[Any], int]) -> Rdd:
-        outputs = self.collect()
-        return Rdd([None] * partitions, lambda i: [row for row in outputs if owner(row[0]) == i])
 
-    def zip(self, other: Rdd) -> Rdd:
-        mine, theirs = self.compute, other.compute
-        return Rdd(self.homes, lambda i: list(zip(mine(i), theirs(i), strict=True)))
+class SimulatedEnvironment:
+    """The host at work, with its memory."""
 
-    def collect(self) -> list[Any]:
-        return [row for partition in range(len(self.homes)) for row in self._run(partition)]
+    clock: Clock = WorldClock()
 
-    def _run(self, partition: int) -> list[Any]:
-        here = world()
-        home = self.homes[partition]
-        task = partial(self.compute, partition)
+    @property
+    def host(self) -> str:
+        return world().host
+
+    def address(self, config: OperatorConfig, worker: int) -> MemoryAddress:
+        return MemoryAddress((self.host, config.operator_name, worker))
+
+    def survivors(self, config: OperatorConfig) -> list[Survivor]:
+        return census(self.host)
+
+    def release(self, config: OperatorConfig) -> None:
+        raise NotImplementedError
+
+    def probe(self, config: OperatorConfig, worker: int, batch: int, phase: FaultPhase) -> None:
+        world().task = (self.host, config.operator_name, worker)
+        world().point(f"phase {phase.value}")
+
+    def start_write(self, store: Store, name: str, data: bytes) -> BackgroundWrite:
+        return WrittenAtOnce(store, name, data)
+
+
+class SimulatedCluster(LocalCluster):
+    def __init__(self, around: World, environment: TaskEnvironment | None = None) -> None:
+        self.world = around
+        self._environment: TaskEnvironment = environment or SimulatedEnvironment()
+        super().__init__(around.slots, clock=self._environment.clock)
+
+    def slots_by_host(self) -> dict[str, int]:
+        return dict(self.world.slots)
+
+    def environment(self, host: str) -> TaskEnvironment:
+        return self._environment
+
+    def run_on(self, hosts: Sequence[str], task: HostTask) -> list[Any]:
+        """Nothing goes wrong: whoever looks for survivors finds them."""
+        found: list[Any] = []
+        before = self.world.host
+        try:
+            for number, self.world.host in enumerate(hosts):
+                found += task(self._environment, number)
+        finally:
+            self.world.host = before
+        return found
+
+    def run_stage(
+        self, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], inputs: Sequence[StageInput]
+    ) -> list[TaskReport]:
+        self._at_work = (config, requests)
+        return super().run_stage(config, work, requests, inputs)
+
+    def run(self, job: LocalJob) -> list[list[Any]]:
+        return [self._run(home, job.task(number)) for number, home in enumerate(job.homes)]
+
+    def _run(self, home: str, task: LocalTask) -> list[Any]:
+        here = self.world
+        told = partial(self._told, task, *self._at_work)
         for _ in range(TASK_TRIES):
             here.wake_zombies()
             here.point("a task is sent")
             host = home if home in here.slots else min(here.slots)
-            assert host is not None
-            if here.forgets(host, task):
+            if here.forgets(host, told):
                 continue
-            ended, rows = here.attempt(host, task)
+            ended, rows = here.attempt(host, told)
             if ended:
                 return list(rows)
-        raise JobFailed
+        raise StageFailed("a task died too often")
+
+    def _told(self, task: LocalTask, config: OperatorConfig, requests: Sequence[TaskRequest]) -> list[Any]:
+        """What comes of a task; the trace has its reports."""
+        rows = task(self._environment)
+        for report in rows:
+            if isinstance(report, TaskReport):
+                request = next(one for one in requests if one.replica_id == report.replica_id)
+                self.world.say(
+                    f"  {config.operator_name}/{request.worker}.{request.incarnation} batch {request.batch}"
+                    f" {request.hint.value} -> {report.status.value} {report.detail}"
+                    + "".join(f" backup of {backup.cells}{' full' if backup.full else ''}" for backup in report.backups)
+                )
+        return rows
 
 
-def _anchor(sc: Any, homes: Iterable[str]) -> Rdd:
-    return Rdd(list(homes), lambda partition: [partition])
-
-
-def _mailed(sc: Any, homes: Iterable[str], items: Rdd) -> Rdd:
-    places = list(homes)
-    inbox = items.partitionBy(len(places), int)
-    return Rdd(places, lambda partition: [(partition, row) for row in inbox.compute(partition)])
-
-
-class Context:
-    """What the engine asks of a SparkContext."""
-
-    def __init__(self) -> None:
-        self._jsc = self
-
-    def sc(self) -> Context:
-        return self
-
-    def isStopped(self) -> bool:
-        return False
-
-    def union(self, rdds: list[Rdd]) -> Rdd:
-        parts = [(rdd, partition) for rdd in rdds for partition in range(len(rdd.homes))]
-        return Rdd([rdd.homes[inner] for rdd, inner in parts], lambda i: parts[i][0].compute(parts[i][1]))
-
-
-def _serve(serve: Any, config: OperatorConfig, request: TaskRequest, operator: Operator, feed: Feed) -> TaskReport:
-    """Every task unpickles an operator of its own."""
+def kept_at(run: OperatorRun, worker: int, batch: int, port: str) -> bytes:
+    """What a worker keeps, read at its home, as a sink reads it."""
     here = world()
-    report: TaskReport = serve(config, request, copy.copy(operator), feed)
-    here.say(
-        f"  {config.operator_name}/{request.worker}.{request.incarnation} batch {request.batch} {request.hint.value}"
-        f" -> {report.status.value} {report.detail}"
-        + "".join(f" backup of {backup.cells}{' full' if backup.full else ''}" for backup in report.backups)
-    )
-    return report
-
-
-def kept_by(residents: Residents, number: int, batch: int, port: str) -> bytes:
-    """See `segment.reading.kept_by`."""
-    segment = world().memory.get((world().host, residents.config.operator_name, number))
-    if segment is None or segment.found().incarnation != residents.incarnations[number]:
-        raise SegmentError(f"Worker {number} has no state on {world().host}.")
-    return segment.kept(batch, port) or b""
-
-
-def _strike(faults: Any, batch: int, phase: Any, place: Any) -> None:
-    world().point(f"phase {phase.value}")
+    before, here.host = here.host, run.homes[worker]
+    try:
+        return kept_by(SimulatedEnvironment(), run.residents, worker, batch, port)
+    finally:
+        here.host = before
 
 
 class Faults:
@@ -142,46 +142,3 @@ class Faults:
 
     def fails_workers(self, batch: int) -> bool:
         return False
-
-
-class OneByOne:
-    """Stands for a pool of threads."""
-
-    def __init__(self, threads: int) -> None: ...
-
-    def __enter__(self) -> OneByOne:
-        return self
-
-    def __exit__(self, *error: object) -> None: ...
-
-    def map(self, task: Callable[[Any], Any], given: Iterable[Any]) -> Iterator[Any]:
-        return map(task, given)
-
-
-@contextmanager
-def spark() -> Iterator[None]:
-    """The engine runs in the world at work while this is open."""
-    clock = SimpleNamespace(
-        time=lambda: world().now, perf_counter=lambda: 0.0, monotonic=lambda: world().now, sleep=lambda seconds: None
-    )
-    seams: list[tuple[Any, str, Any]] = [
-        (stages, "anchor", _anchor),
-        (stages, "mailed", _mailed),
-        (sending, "kept_by", kept_by),
-        (receiving, "serve", partial(_serve, worker.serve)),
-        (worker, "spark_host", lambda driver: world().host),
-        (worker, "SegmentRoot", MemoryRoot),
-        (worker, "SegmentAddress", MemoryAddress),
-        (worker, "inject_failure", _strike),
-        (group, "slots_by_host", lambda sc: dict(world().slots)),
-        (group, "find_survivors", lambda sc, *, hosts, **_: census(list(hosts))),
-        (group, "time", clock),
-        (engine, "driver_host", lambda sc: "driver"),
-        (engine, "time", clock),
-        (reading, "ThreadPoolExecutor", OneByOne),
-        (node, "_check_picklable", lambda name, operator: None),
-    ]
-    with ExitStack() as stack:
-        for owner, name, value in seams:
-            stack.enter_context(patch.object(owner, name, value))
-        yield

@@ -41,7 +41,7 @@ class RiskyColumns(HeapColumns):
 
 
 class MemorySegment:
-    """Implements `residence.Residence`. Every change of its header is a step at which its process may die.
+    """Implements `StateStorage`. Every change of its header is a step at which its process may die.
 
     Header and columns are mapped, so that a process which has them goes on with them when the folder is removed; its
     files are found through the open folder, in which nothing can be made any more by then.
@@ -185,11 +185,10 @@ class MemorySegment:
 
 
 class MemoryAddress:
-    """Implements `residence.Address` in the world's memory."""
+    """Implements `StateAddress` in the world's memory."""
 
-    def __init__(self, place: Place, checkpoint: str = "") -> None:
+    def __init__(self, place: Place) -> None:
         self.place = place
-        world().task = place
 
     def examine(self) -> Found:
         found = world().memory.get(self.place)
@@ -219,18 +218,8 @@ class MemoryAddress:
         return found
 
 
-class MemoryRoot:
-    """Stands for `SegmentRoot`."""
-
-    def __init__(self, base: str | None, host: str) -> None:
-        self.host = host
-
-    def directory(self, query_id: str, operator: str, worker: int) -> Place:
-        return (self.host, operator, worker)
-
-
-def census(hosts: list[str]) -> list[Survivor]:
-    """What is left on these hosts."""
+def census(at: str) -> list[Survivor]:
+    """What is left on a host."""
     return [
         Survivor(
             operator=operator,
@@ -244,5 +233,5 @@ def census(hosts: list[str]) -> list[Survivor]:
             directory="",
         )
         for (host, operator, worker), segment in sorted(world().memory.items())
-        if host in hosts
+        if host == at
     ]

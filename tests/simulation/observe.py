@@ -12,7 +12,7 @@ from afspark.model.windows import Decaying
 from afspark.protocol.parcels import open_parts
 from afspark.protocol.ports import WINDOWS
 from afspark.task.pane_states import PaneStates
-from tests.simulation.cluster import kept_by
+from tests.simulation.cluster import kept_at
 from tests.simulation.truth import Cells, summed
 from tests.simulation.world import world
 
@@ -69,13 +69,8 @@ def at_tick(run: OperatorRun, tick: int) -> Cells:
 def closed_windows(run: OperatorRun, batch: int) -> dict[int, Cells]:
     """The windows that the batch has closed, read as a sink reads them."""
     found: dict[int, list[Cells]] = defaultdict(list)
-    here = world()
     for member in run.group.members:
-        before, here.host = here.host, member.home
-        try:
-            for label, cells in open_parts(kept_by(run.residents, member.worker, batch, WINDOWS)):
-                found[label[0]].append(plain(cells))
-        finally:
-            here.host = before
+        for label, cells in open_parts(kept_at(run, member.worker, batch, WINDOWS)):
+            found[label[0]].append(plain(cells))
     united = run.node.operator.states()["state"].kind == "set"
     return {number: summed(parts, united) for number, parts in found.items()}

@@ -16,7 +16,7 @@ from afspark.graph.pipeline import Pipeline
 from afspark.policies import Tolerance
 from afspark.store import claim
 from tests.simulation import invariants, observe
-from tests.simulation.cluster import Context, Faults, spark
+from tests.simulation.cluster import Faults, SimulatedCluster
 from tests.simulation.program import pipeline
 from tests.simulation.schedule import Schedule, draw
 from tests.simulation.storage import MemoryStore
@@ -162,7 +162,7 @@ class Simulation:
             pipeline = self.assemble(replace(self.schedule, tolerance=self.had[-1]))
             with self.world.in_peace():
                 identity = claim(store, pipeline.fingerprint(), pipeline.settings())
-            self.engine = Coordinator(Context(), pipeline, run_options(), identity, self.store)  # type: ignore[arg-type]
+            self.engine = Coordinator(SimulatedCluster(self.world), pipeline, run_options(), identity, self.store)
         return self.engine
 
     def _excuse(self, error: CheckpointError) -> None:
@@ -265,11 +265,10 @@ def alone(seed: int) -> Simulation:
 
 def simulate(seed: int, make: Callable[[int], Simulation] = alone) -> Outcome:
     """Runs one schedule; raises `Broken` if a promise was not kept."""
-    with spark():
-        simulation = make(seed)
-        try:
-            with entered(simulation.world):
-                return simulation.run()
-        except Exception as error:
-            why = f"{type(error).__name__}: {error}"
-            raise Broken(seed, why, simulation.world.trace, *simulation.options) from error
+    simulation = make(seed)
+    try:
+        with entered(simulation.world):
+            return simulation.run()
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise Broken(seed, why, simulation.world.trace, *simulation.options) from error

@@ -11,6 +11,20 @@ from tests.simulation.world import World
 _REFUSED = 0.25
 
 
+class WrittenAtOnce:
+    """Implements `BackgroundWrite`: it has ended when it was begun."""
+
+    def __init__(self, store: Store, name: str, data: bytes) -> None:
+        self.failure: BaseException | None = None
+        try:
+            store.put(name, data)
+        except BaseException as error:  # noqa: BLE001 (raised by whoever waits for it)
+            self.failure = error
+
+    def wait(self, seconds: float | None = None) -> bool:
+        return True
+
+
 class MemoryStore(Store):
     """Objects by name; ``around`` is the world whose failures strike at writes, if any."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,6 @@ from afspark.task.unnamed_backups import UnnamedBackups
 from tests.simulation.memory import MemorySegment
 from tests.simulation.pushed.running import Failure, attempt, simulate
 from tests.simulation.pushed.schedule import PushedSchedule, draw
-from tests.simulation.pushed.seams import pushed_world
 from tests.simulation.pushed.wire import SlowWrite
 from tests.simulation.pushed.world import PushedWorld
 from tests.simulation.simulation import Broken
@@ -165,7 +164,8 @@ def damage_leaves_the_bound_as_it_was(patch: pytest.MonkeyPatch) -> None:
 def items_confirmed_before_their_backup_is_durable(patch: pytest.MonkeyPatch) -> None:
     """A backup under way is taken for durable."""
     unguarded(patch)
-    patch.setattr(SlowWrite, "is_alive", lambda self: False)
+    real = SlowWrite.wait
+    patch.setattr(SlowWrite, "wait", lambda self, seconds=None: real(self, seconds) or True)
 
 
 def everything_acknowledged_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -195,12 +195,6 @@ MISTAKES = [
     Mistake(items_confirmed_before_their_backup_is_durable, lambda one: is_exact(one) and loses_state(one)),
     Mistake(everything_acknowledged_at_once, lambda one: is_exact(one) and loses_state(one)),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _world() -> Iterator[None]:
-    with pushed_world():
-        yield
 
 
 def found_by(fits: Fits) -> int | None:

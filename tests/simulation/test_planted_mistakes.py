@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from afspark.coordinator import told_bounds as assurance
-from afspark.coordinator.recovery import discovery as census
+from afspark.coordinator.recovery.discovery import restore_workers
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.model.states import HashTable
 from afspark.model.states.cells import CellState
@@ -72,13 +72,13 @@ def half_applied_batch_kept(patch: pytest.MonkeyPatch) -> None:
 
 def chain_forgotten_by_a_new_driver(patch: pytest.MonkeyPatch) -> None:
     """A restarted driver recovers from nothing."""
-    real = census.restore_workers
+    real = restore_workers
 
-    def muster(**given: Any) -> Any:
+    def forgetful(**given: Any) -> Any:
         members, undeclared = real(**given)
         return [replace(member, chain=(), previous=()) for member in members], undeclared
 
-    patch.setattr("afspark.coordinator.worker_group.restore_workers", muster)
+    patch.setattr("afspark.coordinator.worker_group.restore_workers", forgetful)
 
 
 def damage_not_told(patch: pytest.MonkeyPatch) -> None:

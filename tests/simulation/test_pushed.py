@@ -9,22 +9,13 @@ events as break the promise, and with the command that replays them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.simulation.pushed.running import attempt, simulate
 from tests.simulation.pushed.schedule import HUNTED, TROUBLES, draw
-from tests.simulation.pushed.seams import pushed_world
 from tests.simulation.simulation import Outcome
 
 EACH, SUITE, ALL = 250, 26, 40
-
-
-@pytest.fixture(autouse=True)
-def _world() -> Iterator[None]:
-    with pushed_world():
-        yield
 
 
 @pytest.mark.parametrize(

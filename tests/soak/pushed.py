@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 import afspark as af
 from afspark.coordinator.receivers.receivers import recorded_lanes
@@ -32,7 +31,6 @@ from afspark.graph.pipeline import Pipeline
 from afspark.sources import Pushed
 from afspark.store import Throttle
 from tests.soak.zygote import Zygote, children_of
-from tests.unit.runtime import sparkless
 from tests.unit.runtime.sparkless import Hosts, Rig
 
 SCHEMA = pa.schema([("item", pa.int64()), ("at", pa.float64())])
@@ -330,10 +328,11 @@ def produce(folder: Path, plan: Plan, number: int) -> None:
     """Sends numbered items at a steady pace, then punctuation."""
     from afspark.push.producer.producer import Producer
 
-    address = _address(folder)
     progress = folder / f"sent-{number}"
+    # First of all: it may be killed before the receiver, which has a slow store, is there.
     _publish(progress, "0")
     _publish(folder / f"acked-{number}", "0")
+    address = _address(folder)
     with Producer(address, f"p-{number}", SCHEMA, batch_rows=BATCH, give_up=60.0) as producer:
         for start in range(0, plan.items, BATCH):
             size = min(BATCH, plan.items - start)
@@ -358,8 +357,6 @@ def drive(folder: Path, plan: Plan) -> None:
     """A driver: runs ticks until it is told to stop and nothing waits any more."""
     zygote = Zygote()
     (folder / "zygote").write_text(str(zygote.pid))
-    patch = pytest.MonkeyPatch()
-    patch.setattr(sparkless, "forked", zygote.run)
     known = folder / "address"
     port = int(known.read_text().rpartition(":")[2]) if known.exists() else 0
     source = Pushed.of(SCHEMA, lanes=WORKERS, tick_seconds=0.25, port=port)
@@ -373,7 +370,7 @@ def drive(folder: Path, plan: Plan) -> None:
         window=af.Hopping(PANE, column="at", delay=1_000 * PANE) if plan.windowed else None,
     )
     throttle = Throttle(plan.latency) if plan.latency else None
-    rig = Rig(folder / "rig", Hosts({"a": 1, "b": 1}), patch, pipeline=pipeline, throttle=throttle)
+    rig = Rig(folder / "rig", Hosts(processes=zygote.run), pipeline=pipeline, throttle=throttle)
     engine = rig.start()
     engine.receivers.open(recorded_lanes(engine.store))
     _publish(known, engine.receivers.addresses()[0])

@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from tests.unit.runtime.sparkless import forked
+from afspark.cluster.local.processes import forked
 
 _LENGTH = struct.Struct("<Q")
 
@@ -33,7 +33,7 @@ class Zygote:
         theirs.close()
 
     def run(self, *tasks: Callable[[], Any]) -> list[tuple[bool, Any]]:
-        """Like `sparkless.forked`."""
+        """Like `processes.forked`."""
         _send(self._mine, cloudpickle.dumps(tasks))  # type: ignore[no-untyped-call]
         answers: list[tuple[bool, Any]] = pickle.loads(_receive(self._mine))
         return answers

@@ -36,6 +36,7 @@ ROOMS = [
     "cluster",
     "coordinator",
     "api",
+    "testing",
 ]
 """Each imports only what stands before it."""
 

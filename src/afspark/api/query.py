@@ -6,22 +6,26 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from afspark.api.results import changed_rows, closed_windows, current_results, current_shares, sent_items
-from afspark.cluster.spark.stages import release_segments
+from afspark.api.accounts import Accounts
+from afspark.api.result_shares import current_shares
+from afspark.api.results import changed_rows, closed_windows, current_results, sent_items, with_bounds
+from afspark.cluster.spark.spark_cluster import SparkCluster
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.batch_progress import BatchProgress, Totals
 from afspark.coordinator.operator_run import OperatorRun
-from afspark.coordinator.told_bounds import in_force, told, with_bounds
 from afspark.errors import AnotherDriver, StoreError, UsageError
 from afspark.model.operator import Share
 from afspark.numbers import Batch
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.task.task_environment import TaskEnvironment
 
 #: How many batches are remembered, as Spark does.
 RECENT = 100
@@ -39,11 +43,11 @@ class Outlet:
     bounds: bool = False
 
 
-class Query:
+class Query(Accounts):
     """One run of a pipeline. Made by ``writeStream.start()``."""
 
-    def __init__(self, spark: SparkSession, engine: Coordinator, outlets: Sequence[Outlet] = ()) -> None:
-        self._spark, self._engine, self._outlets = spark, engine, outlets
+    def __init__(self, cluster: SparkCluster, engine: Coordinator, outlets: Sequence[Outlet] = ()) -> None:
+        self._cluster, self._engine, self._outlets = cluster, engine, outlets
         self._query: StreamingQuery | None = None
         self._batch_lock = threading.Lock()
         self._batch_thread: int | None = None
@@ -137,7 +141,7 @@ class Query:
         """
         with self._at_rest():
             self._engine.ready()
-            return current_results(self._spark, self._engine.operator(operator))
+            return current_results(self._cluster, self._engine.operator(operator))
 
     def shares(self, operator: str | None = None) -> list[Share]:
         """What ``Operator.results`` is made from: every worker's cells as of the last committed batch.
@@ -146,21 +150,7 @@ class Query:
         """
         with self._at_rest():
             self._engine.ready()
-            return current_shares(self._spark, self._engine.operator(operator))
-
-    def bounds(self, operator: str | None = None) -> dict[str, float]:
-        """Per state: how far failures of this operator can have moved it at most. 0 before any.
-
-        That includes pushed items that it lost. What operators upstream have lost shows in what they send, and is in
-        their own bounds.
-        """
-        if not self._engine.runs:
-            return {}
-        return told(self._engine.operator(operator))
-
-    def tolerance(self) -> list[dict[str, Any]]:
-        """Thresholds θ, l and γ in force per worker, and why."""
-        return [entry for run in self._engine.runs if not run.node.internal for entry in in_force(run)]
+            return current_shares(self._cluster, self._engine.operator(operator))
 
     def end(self) -> None:
         """Ends the stream: all windows close, every operator is told, and no batch can follow.
@@ -173,35 +163,6 @@ class Query:
             for progress in self._engine.end(self._hand_on):
                 self._note(progress)
 
-    def ledger(self) -> list[dict[str, Any]]:
-        """Every loss of this query since its checkpoint was made, oldest first.
-
-        ``internal``: of a node that the runtime has put in front of operators to take pushed items.
-        """
-        internal = {node.name for node in self._engine.pipeline.nodes if node.internal}
-        return [
-            {
-                "operator": entry.loss.operator,
-                "internal": entry.loss.operator in internal,
-                "worker": entry.loss.worker,
-                "batch": entry.loss.batch,
-                "incarnation": entry.loss.incarnation,
-                "cause": entry.loss.cause,
-                "counted": entry.loss.counted,
-                "theta": dict(entry.loss.theta),
-                "failures": entry.loss.failures,
-                "taken": entry.loss.counted_failure.told() if entry.loss.counted_failure else {},
-                "items": entry.loss.items,
-                "thresholds": entry.loss.thresholds.to_json() if entry.loss.thresholds else {},
-                "at": entry.loss.at,
-                "recovery_seconds": entry.recovery.seconds if entry.recovery else None,
-                "restored_cells": entry.recovery.restored_cells if entry.recovery else None,
-                "damaged": list(entry.recovery.damaged) if entry.recovery else [],
-                "covered": entry.recovery.covered if entry.recovery else None,
-            }
-            for entry in self._engine.ledger.entries()
-        ]
-
     @property
     def receivers(self) -> list[str]:
         """Where producers of pushed sources send to."""
@@ -211,29 +172,13 @@ class Query:
         """Counters of every receiver, by address: items accepted, logged, pending, and more."""
         return self._engine.receivers.stats()
 
-    def item_losses(self) -> list[dict[str, Any]]:
-        """Items that producers were promised to keep and that failures have taken, oldest first.
-
-        Those that several operators would have read are listed for each of them.
-        """
-        pipeline = self._engine.pipeline
-        return [
-            {**asdict(loss), "operator": reader.name, "items": loss.items}
-            for loss in self._engine.item_losses.entries()
-            for reader in pipeline.readers(pipeline.node(loss.operator))
-        ]
-
-    def bad_items(self, operator: str | None = None) -> list[dict[str, Any]]:
-        """Items that operators could not take and that are kept in quarantine, oldest first; default: of all."""
-        return [asdict(item) for item in self._engine.quarantine.items(operator)]
-
     def release(self) -> None:
         """Removes the resident state from all hosts. A later start recovers from the backups."""
         if self._engine.runs:
             # It may be another driver's by now.
             self._engine.log.refuse_if_superseded()
         for run in self._engine.runs:
-            release_segments(self._spark.sparkContext, run.config, run.homes)
+            self._cluster.run_on(sorted(set(run.homes)), partial(_release, run.config))
 
     @contextmanager
     def _at_rest(self) -> Iterator[None]:
@@ -321,14 +266,19 @@ class Query:
 
     def _output(self, outlet: Outlet, run: OperatorRun, batch: Batch) -> DataFrame | None:
         if outlet.mode == "update":
-            return changed_rows(self._spark, run, batch)
+            return changed_rows(self._cluster, run, batch)
         if outlet.mode == "complete":
-            return current_results(self._spark, run)
+            return current_results(self._cluster, run)
         if run.node.window is not None:
-            return closed_windows(self._spark, run, batch)
-        return sent_items(self._spark, run, batch)
+            return closed_windows(self._cluster, run, batch)
+        return sent_items(self._cluster, run, batch)
 
     @property
     def _spark_query(self) -> StreamingQuery:
         assert self._query is not None
         return self._query
+
+
+def _release(config: OperatorConfig, environment: TaskEnvironment, _: int) -> tuple[()]:
+    environment.release(config)
+    return ()

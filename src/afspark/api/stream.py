@@ -128,9 +128,9 @@ class Inflow:
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Items on their way to an operator, as Arrow batches."""
+    """Items on their way to an operator, as Arrow batches. ``spark``: None in a test that runs without it."""
 
-    spark: SparkSession
+    spark: SparkSession | None
     inflows: tuple[Inflow, ...]
 
     def map(self, transform: Transform) -> Stream:
@@ -205,7 +205,7 @@ class StatefulStream:
     bad_limit: int = BAD_LIMIT
 
     @property
-    def spark(self) -> SparkSession:
+    def spark(self) -> SparkSession | None:
         return self.inputs.spark
 
     def stream(self) -> Stream:

@@ -21,6 +21,7 @@ from afspark.api.stream import StatefulStream
 from afspark.cluster.spark.anchors import registered_slots
 from afspark.cluster.spark.offset_source import FORMAT, OffsetSource
 from afspark.cluster.spark.session import LOCAL_FILE_MANAGER, check_session
+from afspark.cluster.spark.spark_cluster import SparkCluster
 from afspark.coordinator.batch_loop import Coordinator, source_folder
 from afspark.coordinator.placement import check_slots
 from afspark.coordinator.receivers.receivers import recorded_lanes
@@ -109,6 +110,8 @@ class StreamWriter:
         """
         first = replace(self, path=path or self.path)
         spark = first.stateful.spark
+        if spark is None:
+            raise UsageError("A pipeline of a test has no Spark session.", remedy="Return it to afspark.testing.run.")
         check_session(spark)
         writers = [first, *first.others]
         options = replace(first._run_options(), takeover=takeover)
@@ -125,8 +128,9 @@ class StreamWriter:
         checkpoint.check_writable()
         identity = claim(checkpoint.below(FOLDER), pipeline.fingerprint(), pipeline.settings())
         outlets = [outlet for writer in writers if (outlet := writer._outlet()) is not None]
-        engine = Coordinator(spark.sparkContext, pipeline, options, identity, checkpoint)
-        query = Query(spark, engine, outlets)
+        cluster = SparkCluster(spark)
+        engine = Coordinator(cluster, pipeline, options, identity, checkpoint)
+        query = Query(cluster, engine, outlets)
         with ExitStack() as undo:
             # First of all, so that no older driver commits a batch after Spark has looked for the last one.
             engine.take_lease()

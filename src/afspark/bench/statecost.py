@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from afspark.cluster.local.local_environment import LocalEnvironment
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
 from afspark.numbers import FIRST_INCARNATION, NO_FENCE, Batch
@@ -58,7 +59,6 @@ class StageCost:
             checkpoint=folder,
             store=open_store(f"{folder}/store"),
             epoch="00000001-0123456789abcdef",
-            driver_host=HOST,
             segments=None,
             emit=False,
             faults=FaultPlan(),
@@ -78,7 +78,7 @@ class StageCost:
         )
         feed = Feed([("", Ingest(batches_as_packets([items]), ()))])
         started = time.perf_counter()
-        report = serve(self.config, replace(order, **changes), self.operator, feed)
+        report = serve(LocalEnvironment(name=HOST), self.config, replace(order, **changes), self.operator, feed)
         seconds = time.perf_counter() - started
         if report.status is not Status.APPLIED:
             raise RuntimeError(f"{report.status}: {report.detail} {report.error}")

@@ -13,7 +13,7 @@ from afspark.algorithms import OnlineJoin
 from afspark.algorithms.bad_rows import skipped_rows
 from afspark.algorithms.online_join import LEFT, RIGHT
 from afspark.api.query import Query
-from afspark.api.stream import StatefulStream, Stream, read_stream
+from afspark.api.stream import Inflow, StatefulStream, Stream
 from afspark.cli.algorithm_options import JOIN, JoinOptions
 from afspark.cli.tasks import CountedTask, Judgement, Shares
 from afspark.errors import UsageError
@@ -46,7 +46,7 @@ class JoinTask(CountedTask):
             self.operator.check_stream(source.schema(), side)
 
     def apply(self, stream: Stream, *, workers: int, tolerance: Tolerance) -> StatefulStream:
-        other = read_stream(stream.spark).source(self.right).map(self.operator.right)
+        other = Stream(stream.spark, (Inflow(self.right),)).map(self.operator.right)
         both = stream.map(self.operator.left).union(other)
         return both.apply(self.operator, workers=workers, tolerance=tolerance, name=self.algorithm)
 

@@ -9,17 +9,12 @@ their state until the next batch, so that a stage can be run again for those tha
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext
-from pyspark.sql import DataFrame
-
-from afspark.cluster.spark.anchors import driver_host
-from afspark.cluster.spark.stages import inject_on_workers, run_requests, run_stage
+from afspark.cluster.cluster import Cluster, StageFailed
 from afspark.coordinator.bad_items_noted import note_bad
 from afspark.coordinator.batch_progress import BatchProgress, summarise
 from afspark.coordinator.configuring import operator_config
@@ -40,10 +35,10 @@ from afspark.graph.pipeline import Pipeline
 from afspark.model.windows import Punctuation
 from afspark.numbers import Batch, Fence
 from afspark.protocol.fault_plan import FaultPhase
+from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.punctuation_plan import punctuation_plans
 from afspark.protocol.replicas import ReplicaId
 from afspark.protocol.reports import TaskReport
-from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.sources import Planner, Source
 from afspark.store import (
     CommitRecord,
@@ -61,6 +56,7 @@ from afspark.store.lease import Lease
 from afspark.store.naming import FOLDER
 from afspark.store.quarantine import Quarantine
 from afspark.task.stopwatch import Stopwatch
+from afspark.task.task_environment import TaskEnvironment
 
 #: How often a batch is tried before the query gives up; Spark has retried its tasks before.
 BATCH_TRIES = 12
@@ -73,15 +69,9 @@ class Coordinator:
     """Runs the batches of one query, one after the other."""
 
     def __init__(
-        self,
-        sc: SparkContext,
-        pipeline: Pipeline,
-        options: RunOptions,
-        identity: QueryIdentity,
-        checkpoint: Store,
-        receiver_environment: ReceiverEnvironment | None = None,
+        self, cluster: Cluster, pipeline: Pipeline, options: RunOptions, identity: QueryIdentity, checkpoint: Store
     ) -> None:
-        self.sc, self.pipeline, self.options, self.identity = sc, pipeline, options, identity
+        self.cluster, self.pipeline, self.options, self.identity = cluster, pipeline, options, identity
         self.checkpoint = attached(checkpoint, options.store_wait_seconds)
         self.store = self.checkpoint.below(FOLDER)
         if options.throttle is not None:
@@ -97,10 +87,7 @@ class Coordinator:
             if isinstance(source, Source)
         }
         self.receivers = Receivers(
-            sc,
-            pipeline,
-            {name: self.store.below(source_folder(name)) for name in pipeline.sources},
-            receiver_environment,
+            cluster, pipeline, {name: self.store.below(source_folder(name)) for name in pipeline.sources}
         )
         self.inputs = OperatorInputs(pipeline, self.planners, self.checkpoint, self.receivers)
         self.runs: list[OperatorRun] = []
@@ -144,7 +131,7 @@ class Coordinator:
 
     # --- batches --------------------------------------------------------------------------------------------
 
-    def run(self, batch: Batch, frame: DataFrame | None, deliver: Callable[[Batch], None]) -> BatchProgress:
+    def run(self, batch: Batch, frame: Any, deliver: Callable[[Batch], None]) -> BatchProgress:
         """Applies ``batch`` on all workers, calls ``deliver(batch)`` and commits it.
 
         ``deliver`` may be called again for the same batch: after a crash, and if a worker that kept rows of the
@@ -169,7 +156,7 @@ class Coordinator:
         refuse_if_unfinished(self.checkpoint)
         batch = self._next_batch()
         self._ready(batch)
-        now = intended(self.store, batch)
+        now = intended(self.store, batch, self.cluster.clock.time())
         while not self.ended:
             # From the last record alone it must follow what this batch is, so that a killed driver can repeat it.
             last = not self.told and not any(run.waits for run in self.runs)
@@ -208,32 +195,32 @@ class Coordinator:
         self,
         batch: Batch,
         now: float,
-        frame: DataFrame | None,
+        frame: Any,
         slices: Slices,
         deliver: Callable[[Batch], None],
         *,
         ending: bool = False,
         last: bool = False,
     ) -> BatchProgress:
-        started = time.perf_counter()
         if self.options.faults.fails_workers(batch):
             self.receivers.crash()
         self._begin_batch(now, ending=ending, last=last)
-        clock = Stopwatch({})
+        watch = Stopwatch(self.cluster.clock)
+        started = watch.start()
         apply = partial(self._apply, batch, frame, slices)
-        tries, recovered = self._delivered(apply, deliver, batch, clock)
+        tries, recovered = self._delivered(apply, deliver, batch, watch)
         self._inject(batch, FaultPhase.COMMITTING)
         for run in self.runs:
             run.group.advance(run.reports)
         entrances = [run for run in self.runs if self.inputs.reads_source(run.node)]
         self.items += sum(report.items for run in entrances for report in run.reports)
         self.bytes += sum(report.bytes for run in entrances for report in run.reports)
-        committing = time.perf_counter()
+        committing = watch.start()
         self.told = self.told or last
         self._take_note(batch)
         self._commit(batch, ending=ending)
         self._let_go(batch)
-        clock.lap("record", committing)
+        watch.lap("record", committing)
         for run in self.runs:
             run.end_batch()
         self._committed = batch
@@ -244,9 +231,9 @@ class Coordinator:
             entrances=entrances,
             recovered=recovered,
             tries=tries,
-            seconds=time.perf_counter() - started,
-            parts=clock.seconds,
-            receivers=self.receivers.watch(time.perf_counter() - started),
+            seconds=watch.start() - started,
+            parts=watch.seconds,
+            receivers=self.receivers.watch(watch.start() - started),
         )
 
     def _begin_batch(self, now: float, *, ending: bool, last: bool) -> None:
@@ -264,7 +251,7 @@ class Coordinator:
             self.run_of(name).group.punctuation_plan = punctuation_plan
 
     def _delivered(
-        self, apply: Callable[[], int], deliver: Callable[[Batch], None], batch: Batch, clock: Stopwatch
+        self, apply: Callable[[], int], deliver: Callable[[Batch], None], batch: Batch, watch: Stopwatch
     ) -> tuple[int, list[LedgerEntry]]:
         """Applies and delivers; the number of tries, and the recoveries that are complete with it.
 
@@ -272,12 +259,12 @@ class Coordinator:
         """
         recovered: list[LedgerEntry] = []
         while True:
-            started = time.perf_counter()
+            started = watch.start()
             tries = apply()
             # Before any row is handed on: its bound must know what it lacks.
             self._hear_of_receivers()
             recovered += [entry for run in self.runs for entry in run.take_stock(batch)]
-            started = clock.lap("stages", started)
+            started = watch.lap("stages", started)
             losses = len(self.ledger.entries())
             try:
                 deliver(batch)
@@ -286,10 +273,10 @@ class Coordinator:
                 if len(self.ledger.entries()) == losses:
                     raise
                 continue
-            clock.lap("sinks", started)
+            watch.lap("sinks", started)
             return tries, recovered
 
-    def _apply(self, batch: Batch, frame: DataFrame | None, slices: Slices) -> int:
+    def _apply(self, batch: Batch, frame: Any, slices: Slices) -> int:
         """Runs all stages until every worker has applied the batch; the number of tries."""
         for attempt in range(1, BATCH_TRIES + 1):
             if all(self._advance(run, batch, frame, slices) for run in self.runs):
@@ -297,14 +284,14 @@ class Coordinator:
             if len(self.runs) > 1:
                 # An operator may have lost what another one waits for.
                 self._revive(batch)
-            time.sleep(0.1 * (attempt - 1))
+            self.cluster.clock.sleep(0.1 * (attempt - 1))
         raise self._gave_up(batch)
 
-    def _advance(self, run: OperatorRun, batch: Batch, frame: DataFrame | None, slices: Slices) -> bool:
+    def _advance(self, run: OperatorRun, batch: Batch, frame: Any, slices: Slices) -> bool:
         """One try of one operator's stage; True if all of its workers have applied the batch."""
         requests = [replace(request, quarantine_room=run.quarantine_room) for request in run.group.requests(batch)]
         inputs = self.inputs.of(run, self.runs, batch, frame, slices)
-        reports = self._reports(partial(run_stage, self.sc, run.config, run.work, requests, inputs))
+        reports = self._reports(partial(self.cluster.run_stage, run.config, run.work, requests, inputs))
         if not run.group.act_on(batch, reports):
             return False
         run.reports = [reports[replica] for replica in sorted(reports)]
@@ -321,12 +308,12 @@ class Coordinator:
                 if run.config.stepped:
                     self._shut_out(run, batch)
                 requests = [replace(request, apply=False) for request in run.group.requests(batch)]
-                reports = self._reports(partial(run_requests, self.sc, run.config, run.work, requests))
+                reports = self._reports(partial(self.cluster.run_stage, run.config, run.work, requests, ()))
                 if run.group.act_on(batch, reports):
                     if complete:
                         run.group.rest(batch, [reports[replica] for replica in sorted(reports)])
                     break
-                time.sleep(0.1 * (attempt - 1))
+                self.cluster.clock.sleep(0.1 * (attempt - 1))
             else:
                 raise self._gave_up(batch)
 
@@ -346,12 +333,10 @@ class Coordinator:
         )
 
     def _reports(self, job: Callable[[], list[TaskReport]]) -> dict[ReplicaId, TaskReport]:
-        """The workers' reports; none at all if the job died, which Spark has tried to prevent by retries."""
+        """The workers' reports; none at all if the stage failed, which the cluster has tried to prevent by retries."""
         try:
             found = job()
-        except Py4JJavaError:
-            if self.sc._jsc.sc().isStopped():
-                raise
+        except StageFailed:
             return {}
         self._last = {report.replica_id: report for report in found}
         return self._last
@@ -359,7 +344,7 @@ class Coordinator:
     def _roll_back(self, run: OperatorRun, batch: Batch) -> None:
         """Takes the batch back everywhere: a retried stage has given some workers other items."""
         requests = run.group.take_back(batch)
-        self._reports(partial(run_requests, self.sc, run.config, run.work, requests))
+        self._reports(partial(self.cluster.run_stage, run.config, run.work, requests, ()))
 
     # --- opening and committing -----------------------------------------------------------------------------
 
@@ -413,10 +398,9 @@ class Coordinator:
             self.identity,
             store=self.store,
             epoch=self.log.epoch,
-            driver_host=driver_host(self.sc),
         )
         group = WorkerGroup(
-            self.sc,
+            self.cluster,
             config,
             ErrorBudget.of(self.pipeline, node),
             self.ledger,
@@ -485,7 +469,15 @@ class Coordinator:
             return
         self.receivers.crash()
         for run in self.runs:
-            inject_on_workers(self.sc, run.config, run.homes, batch, phase)
+            self.cluster.run_on(run.homes, partial(_strike, run.config, batch, phase))
+
+
+def _strike(
+    config: OperatorConfig, batch: Batch, phase: FaultPhase, environment: TaskEnvironment, worker: int
+) -> tuple[()]:
+    """The driver's part in a failure of the whole system: a worker is struck where it lives."""
+    environment.probe(config, worker, batch, phase)
+    return ()
 
 
 def source_folder(name: str) -> str:

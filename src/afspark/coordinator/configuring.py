@@ -20,7 +20,6 @@ def operator_config(
     *,
     store: Store,
     epoch: str,
-    driver_host: str,
 ) -> OperatorConfig:
     """What the tasks of the operator at ``node`` have to know, for one run of its query."""
     return OperatorConfig(
@@ -31,7 +30,6 @@ def operator_config(
         checkpoint=options.checkpoint,
         store=store,
         epoch=epoch,
-        driver_host=driver_host,
         segments=options.segments,
         emit=node.emits,
         faults=options.faults,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from afspark.coordinator.offsets import newest_of
 from afspark.errors import CheckpointError, StoreError
 from afspark.numbers import Batch
@@ -19,7 +17,7 @@ def is_intended(store: Store) -> bool:
     return bool(store.list(ENDING))
 
 
-def intended(store: Store, batch: Batch) -> float:
+def intended(store: Store, batch: Batch, now: float) -> float:
     """Makes the end durable before it begins: from here on Spark must not run a batch of that number.
 
     Returns the time of all batches that end the stream: that of the first attempt.
@@ -30,7 +28,6 @@ def intended(store: Store, batch: Batch) -> float:
             return float(unseal(store.get(name)).meta["time"])
         except StoreError:
             continue  # a driver died while it wrote this one, so nothing followed from it
-    now = time.time()
     store.put(f"{ENDING}/{len(written):04d}", seal({"kind": "ending", "batch": batch, "time": now}, {}))
     return now
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from pyspark.sql import DataFrame
+from typing import Any
 
 from afspark.coordinator.offsets import chunks_of_batch
 from afspark.coordinator.operator_run import OperatorRun
@@ -58,7 +57,7 @@ class OperatorInputs:
         run: OperatorRun,
         runs: Sequence[OperatorRun],
         batch: Batch,
-        frame: DataFrame | None,
+        frame: Any,
         slices: Slices,
     ) -> list[StageInput]:
         """All inlets of an operator in a batch."""

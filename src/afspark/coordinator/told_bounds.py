@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import chain
 from typing import Any
-
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from afspark.bounds import state_bound
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.recovery.coverage import uncovered
 from afspark.store import LedgerEntry, OperatorRecord
-
-START = "window_start"
 
 
 def realised(run: OperatorRun, window: int | None = None) -> dict[str, float]:
@@ -103,19 +97,3 @@ def in_force(run: OperatorRun) -> list[dict[str, Any]]:
 def _no_bound(entry: LedgerEntry) -> str:
     unread = ", ".join(entry.recovery.damaged) if entry.recovery else ""
     return f"; no bound holds since batch {entry.loss.batch}, because {unread} could not be read"
-
-
-def with_bounds(frame: DataFrame, run: OperatorRun) -> DataFrame:
-    """The rows with the bound of their operator (and window): column ``bound``, or one per state."""
-    kind = run.node.window
-    names = list(run.group.budget.states)
-    columns = {name: "bound" if len(names) == 1 else f"bound_{name}" for name in names}
-    if kind is None or START not in frame.columns:
-        bounds = told(run)
-        return frame.withColumns({columns[name]: F.lit(float(bounds[name])) for name in names})
-    closings = [step.punctuation for step in run.group.punctuation_plan if step.own and not step.punctuation.last]
-    by_window = {float(one.start): told(run, one.window) for one in closings}
-    for name, column in columns.items():
-        pairs = [(F.lit(start), F.lit(float(bounds[name]))) for start, bounds in by_window.items()]
-        frame = frame.withColumn(column, F.create_map(*chain.from_iterable(pairs))[F.col(START)])
-    return frame

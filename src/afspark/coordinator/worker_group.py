@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pyspark import SparkContext
-
-from afspark.cluster.spark.anchors import slots_by_host
+from afspark.cluster.cluster import Cluster
 from afspark.coordinator.placement import spread
 from afspark.coordinator.recovery.discovery import find_survivors, restore_workers
 from afspark.coordinator.recovery.error_budget import ErrorBudget
@@ -33,7 +30,7 @@ class WorkerGroup:
 
     def __init__(
         self,
-        sc: SparkContext,
+        cluster: Cluster,
         config: OperatorConfig,
         budget: ErrorBudget,
         ledger: Ledger,
@@ -42,7 +39,7 @@ class WorkerGroup:
         fence: Fence,
         neighbours: Sequence[str] = (),
     ) -> None:
-        self.sc, self.config, self.budget, self.ledger = sc, config, budget, ledger
+        self.cluster, self.config, self.budget, self.ledger = cluster, config, budget, ledger
         self.host_grace_seconds = host_grace_seconds
         #: hosts on which something else takes a slot for good, once for each
         self.neighbours = list(neighbours)
@@ -75,13 +72,7 @@ class WorkerGroup:
         recorded = record.operators.get(name) if record else None
         records = recorded.workers if recorded else None
         slots = self._with_hosts({one.host for one in records or ()})
-        survivors = find_survivors(
-            self.sc,
-            hosts=sorted(slots),
-            query_id=self.config.query_id,
-            segments=self.config.segments,
-            driver_host=self.config.driver_host,
-        )
+        survivors = find_survivors(self.cluster, sorted(slots), self.config)
         members, undeclared = restore_workers(
             batch=batch,
             budget=self.budget,
@@ -101,22 +92,23 @@ class WorkerGroup:
 
     def _with_hosts(self, wanted: set[str]) -> dict[str, int]:
         """The slots of all hosts, once those where workers lived have an executor, or stay away for too long."""
-        deadline = time.monotonic() + self.host_grace_seconds
-        while not wanted <= (slots := slots_by_host(self.sc)).keys() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        clock = self.cluster.clock
+        deadline = clock.monotonic() + self.host_grace_seconds
+        while not wanted <= (slots := self.cluster.slots_by_host()).keys() and clock.monotonic() < deadline:
+            clock.sleep(0.1)
         return slots
 
     def requests(self, batch: Batch) -> list[TaskRequest]:
         """What the workers are asked to do in ``batch``. Waits for homes without executor; where none comes back, the
         workers are declared lost.
         """
-        deadline = time.monotonic() + self.host_grace_seconds
-        while away := [member for member in self.members if member.home not in slots_by_host(self.sc)]:
-            if time.monotonic() >= deadline:
+        deadline = self.cluster.clock.monotonic() + self.host_grace_seconds
+        while away := [member for member in self.members if member.home not in self.cluster.slots_by_host()]:
+            if self.cluster.clock.monotonic() >= deadline:
                 for member in away:
                     self._declare(member, batch, f"host {member.home} is gone")
                 break
-            time.sleep(0.1)
+            self.cluster.clock.sleep(0.1)
         return [
             replace(
                 member.request(batch, self.budget, self._fence, self.batch_time), punctuation_plan=self.punctuation_plan
@@ -145,7 +137,7 @@ class WorkerGroup:
         replicas = [(member, replica) for member in self.members for replica in member.replicas]
         if all(replica.id in reports and reports[replica.id].status is Status.APPLIED for _, replica in replicas):
             return True
-        alive = slots_by_host(self.sc)
+        alive = self.cluster.slots_by_host()
         done = True
         for member, replica in replicas:
             report = reports.get(replica.id)
@@ -180,11 +172,11 @@ class WorkerGroup:
 
     def complete(self, batch: Batch, reports: Sequence[TaskReport]) -> list[LedgerEntry]:
         """Once all workers have their state, before anybody is told a bound: completes the recoveries among them."""
-        return self.recoveries.complete(batch, reports, self.batch_time, now=time.time())
+        return self.recoveries.complete(batch, reports, self.batch_time, now=self.cluster.clock.time())
 
     def _declare(self, member: WorkerState, batch: Batch, cause: str, trace: LossEvidence | None = None) -> None:
         """Declares a loss; the worker's next incarnation stays where it was if there is still an executor."""
-        slots = slots_by_host(self.sc)
+        slots = self.cluster.slots_by_host()
         primary = member.primary
         home = primary.home
         if home not in slots:

@@ -22,7 +22,6 @@ class OperatorConfig:
     checkpoint: str
     store: Store
     epoch: str
-    driver_host: str
     segments: str | None
     #: emit the rows changed by a batch
     emit: bool

@@ -8,34 +8,29 @@ from dataclasses import dataclass
 from afspark.errors import SegmentError
 from afspark.numbers import Batch
 from afspark.protocol.operator_config import OperatorConfig
-from afspark.resident.cache import process_cache
-from afspark.resident.segment import LOCK_SECONDS, Segment
-from afspark.resident.segment_root import SegmentRoot
-from afspark.resident.spark_host import spark_host
+from afspark.resident.segment import LOCK_SECONDS
+from afspark.resident.storage import StateHost, StateStorage
 
 
 @dataclass(frozen=True)
 class Residents:
-    """The workers of an operator as the driver knows them now: a segment of an older incarnation is a dead one."""
+    """The workers of an operator as the driver knows them now: a state of an older incarnation is a dead one."""
 
     config: OperatorConfig
     #: by worker
     incarnations: Mapping[int, int]
 
 
-def segment_of(residents: Residents, worker: int) -> Segment:
-    """The worker's segment on this host; ``SegmentError`` if there is none, or one that was declared lost."""
-    config = residents.config
-    host = spark_host(config.driver_host)
-    directory = SegmentRoot(config.segments, host).directory(config.query_id, config.operator_name, worker)
-    segment = process_cache().get(directory)
-    if segment is None or segment.incarnation != residents.incarnations[worker]:
-        raise SegmentError(f"Worker {worker} has no state on {host}.", worker=worker, host=host)
-    return segment
+def state_of(here: StateHost, residents: Residents, worker: int) -> StateStorage:
+    """The worker's state on this host; ``SegmentError`` if there is none, or one that was declared lost."""
+    state = here.address(residents.config, worker).open()
+    if state is None or state.found().incarnation != residents.incarnations[worker]:
+        raise SegmentError(f"Worker {worker} has no state on {here.host}.", worker=worker, host=here.host)
+    return state
 
 
-def kept_by(residents: Residents, worker: int, batch: Batch, port: str) -> bytes:
+def kept_by(here: StateHost, residents: Residents, worker: int, batch: Batch, port: str) -> bytes:
     """What the worker's ``batch`` keeps on ``port``; empty if nothing."""
-    segment = segment_of(residents, worker)
-    with segment.lock(LOCK_SECONDS):
-        return segment.kept(batch, port) or b""
+    state = state_of(here, residents, worker)
+    with state.lock(LOCK_SECONDS):
+        return state.kept(batch, port) or b""

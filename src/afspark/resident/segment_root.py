@@ -16,16 +16,15 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from afspark.errors import AfsparkError, SegmentBusy, SegmentError
-from afspark.numbers import Incarnation
 from afspark.protocol.lifecycle import Absent, Present
 from afspark.resident.folders import DEAD, NEW, discard, locked_folder
 from afspark.resident.header import examine
 from afspark.resident.segment import LOCK_SECONDS, Segment
+from afspark.resident.survivor import Survivor
 from afspark.store import identify, open_store
 from afspark.store.naming import FOLDER
 
@@ -38,21 +37,6 @@ RETENTION_SECONDS = 7 * 86_400.0
 _SHARED_MEMORY = Path("/dev/shm")
 _ABANDONED_SECONDS = 3_600.0
 _IDLE_SECONDS = 86_400.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Survivor:
-    """A segment found by a census."""
-
-    operator: str
-    worker: int
-    workers: int
-    fingerprint: str
-    incarnation: Incarnation
-    version: int
-    marked: bool
-    host: str
-    directory: str
 
 
 class SegmentRoot:

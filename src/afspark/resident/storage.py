@@ -9,6 +9,8 @@ from typing import Any, Protocol, TypeVar
 from afspark.model.states import Columns
 from afspark.numbers import Batch, Fence, Incarnation, Step
 from afspark.protocol.lifecycle import Found, Identity, Present
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.resident.survivor import Survivor
 
 T = TypeVar("T")
 
@@ -60,7 +62,7 @@ class StateStorage(Protocol):
 
 
 class StateAddress(Protocol):
-    """Where the residence of one worker is or will be."""
+    """Where the state of one worker is or will be."""
 
     def examine(self) -> Found: ...
 
@@ -69,4 +71,19 @@ class StateAddress(Protocol):
     def open(self) -> StateStorage | None: ...
 
 
-__all__ = ["Columns", "StateAddress", "StateStorage"]
+class StateHost(Protocol):
+    """The host that a task runs on, and the workers' states there."""
+
+    @property
+    def host(self) -> str: ...
+
+    def address(self, config: OperatorConfig, worker: int) -> StateAddress: ...
+
+    def survivors(self, config: OperatorConfig) -> list[Survivor]:
+        """All states of the query on this host; those that nobody can want any more are removed on the way."""
+
+    def release(self, config: OperatorConfig) -> None:
+        """Removes all states of the query from this host."""
+
+
+__all__ = ["Columns", "StateAddress", "StateHost", "StateStorage"]

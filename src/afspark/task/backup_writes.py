@@ -6,18 +6,50 @@ A chain of backups is read up to the first one that is missing, so none may beco
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Protocol
 
 from afspark.store import ObjectRef, Store
+
+
+class BackgroundWrite(Protocol):
+    """A write under way. ``failure``: what it has failed with, once it has ended."""
+
+    failure: BaseException | None
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Whether it has ended, after so many seconds at most."""
+
+
+class ThreadedWrite:
+    """A write by a thread of this process."""
+
+    def __init__(self, store: Store, name: str, data: bytes) -> None:
+        self.failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._put, args=(store, name, data), name="afspark-backup", daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _put(self, store: Store, name: str, data: bytes) -> None:
+        try:
+            store.put(name, data)
+        except BaseException as error:  # noqa: BLE001 (raised by whoever waits: only a put that returned is durable)
+            self.failure = error
+
+
+StartWrite = Callable[[Store, str, bytes], BackgroundWrite]
 
 
 class BackupWrites:
     """The backups of one worker in one batch. ``durable``: those that a recovery can count on, in order."""
 
-    def __init__(self, store: Store, durable: tuple[ObjectRef, ...] = ()) -> None:
-        self._store = store
+    def __init__(self, store: Store, durable: tuple[ObjectRef, ...] = (), start: StartWrite = ThreadedWrite) -> None:
+        self._store, self._start = store, start
         self.durable = durable
-        self._under_way: tuple[ObjectRef, threading.Thread] | None = None
-        self._failure: BaseException | None = None
+        self._under_way: tuple[ObjectRef, BackgroundWrite] | None = None
 
     @property
     def all(self) -> tuple[ObjectRef, ...]:
@@ -27,32 +59,22 @@ class BackupWrites:
     def begin(self, ref: ObjectRef, data: bytes) -> None:
         """Starts to write the next backup, when the one before it is durable."""
         self.wait()
-        thread = threading.Thread(target=self._put, args=(ref.name, data), name="afspark-backup", daemon=True)
-        self._under_way = (ref, thread)
-        thread.start()
+        self._under_way = (ref, self._start(self._store, ref.name, data))
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Waits at most so long; whether all are durable now. Raises what a write has failed with."""
+        """Whether all are durable, after so many seconds at most. Raises what a write has failed with."""
         if self._under_way is None:
             return True
-        ref, thread = self._under_way
-        thread.join(seconds)
-        if thread.is_alive():
+        ref, write = self._under_way
+        if not write.wait(seconds):
             return False
         self._under_way = None
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+        if write.failure is not None:
+            raise write.failure
         self.durable = (*self.durable, ref)
         return True
 
     def leave(self) -> None:
         """Ends with whatever becomes of the write under way: nobody counts on it."""
         if self._under_way is not None:
-            self._under_way[1].join()
-
-    def _put(self, name: str, data: bytes) -> None:
-        try:
-            self._store.put(name, data)
-        except BaseException as error:  # noqa: BLE001 (raised by whoever waits: only a put that returned is durable)
-            self._failure = error
+            self._under_way[1].wait()

@@ -10,13 +10,12 @@ from typing import NoReturn
 
 from afspark.numbers import Batch
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan
-from afspark.resident.spark_host import executor_pid
 
 _MARKERS = ".strikes-"
 
 
-def inject_failure(plan: FaultPlan, batch: Batch, phase: FaultPhase, segment: Path) -> None:
-    """Destroys ``segment`` and kills the process behind it if the plan says so and it was not done before."""
+def inject_failure(plan: FaultPlan, batch: Batch, phase: FaultPhase, segment: Path, process: int) -> None:
+    """Destroys ``segment`` and kills ``process`` if the plan says so and it was not done before."""
     if not plan.failures or not plan.fails_at(batch, phase):
         return
     markers = segment.parent / f"{_MARKERS}{plan.name}"
@@ -25,7 +24,7 @@ def inject_failure(plan: FaultPlan, batch: Batch, phase: FaultPhase, segment: Pa
         os.close(os.open(markers / f"{batch}-{phase.name}-{segment.name}", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return
-    destroy(segment)
+    destroy(segment, process)
 
 
 def forget_injected(query: Path) -> None:
@@ -34,10 +33,9 @@ def forget_injected(query: Path) -> None:
         shutil.rmtree(markers, ignore_errors=True)
 
 
-def destroy(segment: Path) -> NoReturn:
-    """The end of a host, as far as one worker can see it."""
+def destroy(segment: Path, process: int) -> NoReturn:
+    """The end of a host, as far as one worker can see it: its state goes, and the process that runs its tasks."""
     shutil.rmtree(segment, ignore_errors=True)
-    executor = executor_pid()
-    os.kill(executor if executor is not None else os.getpid(), signal.SIGKILL)
+    os.kill(process, signal.SIGKILL)
     signal.pause()
     raise SystemExit(1)

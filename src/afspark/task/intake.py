@@ -6,13 +6,13 @@ Sequence numbers tell: what is below the position of its producer is left out, w
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
 
+from afspark.clock import Clock, SystemClock
 from afspark.errors import BackupLost
 from afspark.push.receiver.session_listing import is_receiver_start
 from afspark.push.wire.messages import PunctuationMark as Mark
@@ -96,9 +96,9 @@ class Intake:
         *,
         seconds: float,
         size: int = PORTION_BYTES,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock | None = None,
     ) -> None:
-        self._lane, self._seconds, self._size, self._clock = lane, seconds, size, clock
+        self._lane, self._seconds, self._size, self._clock = lane, seconds, size, clock or SystemClock()
         self._deadline: float | None = None
         self._attached = False
         self._confirmed: Positions = {}
@@ -114,26 +114,26 @@ class Intake:
 
     def claim(self) -> None:
         """Shuts out whoever has the lane, before anything is looked for in the store. `LaneAway` if nobody answers."""
-        deadline = self._clock() + CLAIM_SECONDS
+        deadline = self._clock.monotonic() + CLAIM_SECONDS
         while True:
             try:
                 self._lane.attach(None)
                 return
             except LaneAway:
-                if self._clock() >= deadline:
+                if self._clock.monotonic() >= deadline:
                     raise
-                time.sleep(WAIT_SECONDS)
+                self._clock.sleep(WAIT_SECONDS)
 
     def resume(self, progress: StepProgress, start: Start) -> None:
         """Goes on from there. A batch that was under way already takes no more than is waiting."""
         self.positions, self.gaps, self.bytes = dict(progress.positions), progress.gaps, progress.bytes
         self._confirmed, self._durable, self._start = dict(progress.positions), start.durable, start
-        self._deadline = self._clock() + (0.0 if start.resumed else self._seconds)
+        self._deadline = self._clock.monotonic() + (0.0 if start.resumed else self._seconds)
 
     @property
     def over(self) -> bool:
         assert self._deadline is not None
-        return self._clock() >= self._deadline
+        return self._clock.monotonic() >= self._deadline
 
     def portion(self, wait: float = WAIT_SECONDS) -> Portion | None:
         """The next items; None when the time of the batch is over. Empty if none came within ``wait`` seconds."""
@@ -143,7 +143,7 @@ class Intake:
             return self._new(self._pull(wait))
         except LaneAway:
             self._attached = False
-            time.sleep(WAIT_SECONDS)
+            self._clock.sleep(WAIT_SECONDS)
             return Portion()
 
     def stop_logging(self) -> bool:
@@ -162,7 +162,7 @@ class Intake:
     def _pull(self, wait: float) -> Sequence[PulledEntry]:
         self._attach()
         assert self._deadline is not None
-        left = max(0.0, self._deadline - self._clock())
+        left = max(0.0, self._deadline - self._clock.monotonic())
         return self._lane.pull(self.positions, self._confirmed, self._durable, size=self._size, wait=min(wait, left))
 
     def _attach(self) -> None:

@@ -15,19 +15,22 @@ from afspark.task.feed import Feed
 from afspark.task.ingest import ChunkPackets, Ingest
 from afspark.task.intake import Intake
 from afspark.task.lane_feed import LaneFeed
-from afspark.task.remote_lane import RemoteLane, open_lane
+from afspark.task.remote_lane import open_lane
 from afspark.task.sending import bytes_of
 from afspark.task.stage_inputs import DirectInput, LaneInput, SourceInput, UserCode
+from afspark.task.task_environment import TaskEnvironment
 from afspark.task.worker import serve
 
 
 def receive(
+    environment: TaskEnvironment,
     config: OperatorConfig,
     work: UserCode,
     requests: Sequence[TaskRequest],
     direct: Sequence[DirectInput],
     mail: Iterator[tuple[int, list[Parcel]]],
 ) -> Iterator[TaskReport]:
+    """The report of every worker that there is mail for, with no parcel in it where nothing is sent."""
     # Mail is addressed to workers; each of them has one replica that applies it.
     by_worker = {request.worker: request for request in requests}
     for worker, inbox in mail:
@@ -50,7 +53,9 @@ def receive(
         if lanes:
             ticket = lanes[0].tickets[worker]
             with closing(open_lane(request, ticket)) as lane:
-                yield serve(config, request, work.operator, _lane_feed(work, request, lanes[0], lane, ticket, inbox))
+                intake = Intake(lane, seconds=ticket.seconds, clock=environment.clock)
+                feed = _lane_feed(work, request, lanes[0], intake, ticket, inbox)
+                yield serve(environment, config, request, work.operator, feed)
             continue
         files = [one for one in direct if isinstance(one, SourceInput)]
         own = [
@@ -65,19 +70,18 @@ def receive(
             for stage_input in files
         ]
         size = sum(bytes_of(stage_input.shares[worker]) for stage_input in files)
-        yield serve(config, request, work.operator, Feed(own, inbox, size=size))
+        yield serve(environment, config, request, work.operator, Feed(own, inbox, size=size))
 
 
 def _lane_feed(
     work: UserCode,
     request: TaskRequest,
     stage_input: LaneInput,
-    lane: RemoteLane,
+    intake: Intake,
     ticket: LaneTicket,
     inbox: Sequence[Parcel],
 ) -> LaneFeed:
     """The lane of a worker, for the length of a tick."""
-    intake = Intake(lane, seconds=ticket.seconds)
 
     def ingest(packets: Iterable[Packet]) -> Ingest:
         return work.ingest(packets, stage_input.transforms, request.batch_time.now)

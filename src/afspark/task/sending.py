@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
-from pyspark import TaskContext
 
 from afspark.errors import AfsparkError
 from afspark.model.onbad import SKIP
@@ -20,11 +19,13 @@ from afspark.task.bad_item_search import as_failure, without_bad
 from afspark.task.feed import Feed
 from afspark.task.ingest import ChunkPackets, Ingest, PassingPackets
 from afspark.task.stage_inputs import Addressed, OutputInput, SourceInput, UserCode
+from afspark.task.task_environment import TaskEnvironment
 
 
 def send_chunks(
-    config: OperatorConfig, work: UserCode, stage_input: SourceInput, now: float, workers: Iterator[int]
+    config: OperatorConfig, work: UserCode, stage_input: SourceInput, now: float, workers: Iterable[int]
 ) -> Iterator[Addressed]:
+    """The parcels of what these workers read of a source."""
     for worker in workers:
         chunks = stage_input.shares[worker]
         items = work.ingest(ChunkPackets(stage_input.source, chunks), stage_input.transforms, now)
@@ -32,35 +33,37 @@ def send_chunks(
         yield from _packed(config, work, items, first, partial(bytes_of, chunks))
 
 
-def send_frame(
+def send_batches(
     config: OperatorConfig,
     work: UserCode,
     name: str,
     transforms: Sequence[Transform],
     now: float,
-    batches: Iterator[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    context = TaskContext.get()
-    assert context is not None
+    batches: Iterable[pa.RecordBatch],
+    partition: int,
+) -> list[Addressed]:
+    """The parcels of one partition of a DataFrame."""
     sized = _Sized(batches)
     items = work.ingest(PassingPackets(sized, whole=config.bad.choice(name) == SKIP), transforms, now)
-    first = Parcel(origin=name, partition=context.partitionId())
-    sent = _packed(config, work, items, first, lambda: sized.bytes)
-    yield pa.record_batch(
-        {
-            "worker": pa.array([worker for worker, _ in sent], pa.int32()),
-            "parcel": pa.array([parcel.to_bytes() for _, parcel in sent], pa.binary()),
-        }
-    )
+    return _packed(config, work, items, Parcel(origin=name, partition=partition), lambda: sized.bytes)
 
 
 def send_kept(
-    config: OperatorConfig, work: UserCode, stage_input: OutputInput, now: float, workers: Iterator[int]
+    environment: TaskEnvironment,
+    config: OperatorConfig,
+    work: UserCode,
+    stage_input: OutputInput,
+    now: float,
+    workers: Iterable[int],
 ) -> Iterator[Addressed]:
+    """The parcels of what workers of another operator, which live here, keep for this one."""
     for worker in workers:
         first = Parcel(origin=stage_input.name, partition=worker, feedback=stage_input.feedback)
         try:
-            found = [kept_by(stage_input.residents, worker, stage_input.batch, port) for port in stage_input.ports]
+            found = [
+                kept_by(environment, stage_input.residents, worker, stage_input.batch, port)
+                for port in stage_input.ports
+            ]
         except AfsparkError as error:
             yield from _failed(config, first, error)
             continue

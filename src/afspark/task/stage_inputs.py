@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-from pyspark.sql import DataFrame
+from typing import Any
 
 from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Window
@@ -75,17 +74,32 @@ class OutputInput:
 
 @dataclass(frozen=True)
 class FrameInput:
-    """A batch of any Spark streaming DataFrame."""
+    """A batch of a streaming DataFrame. ``frame`` is the cluster's business."""
 
     name: str
-    frame: DataFrame
+    frame: Any
     transforms: tuple[Transform, ...]
 
 
 DirectInput = SourceInput | LaneInput
 """What a worker can read itself."""
 
+SentInput = SourceInput | OutputInput | FrameInput
+"""What can come to the workers in parcels."""
+
 StageInput = DirectInput | OutputInput | FrameInput
+
+
+def split_inputs(inputs: Iterable[StageInput], *, keyed: bool) -> tuple[tuple[DirectInput, ...], list[SentInput]]:
+    """What workers read themselves, and what is sent to them: with keys, the items of sources as well."""
+    direct: list[DirectInput] = []
+    sent: list[SentInput] = []
+    for one in inputs:
+        if isinstance(one, LaneInput) or (isinstance(one, SourceInput) and not keyed):
+            direct.append(one)
+        else:
+            sent.append(one)
+    return tuple(direct), sent
 
 
 Addressed = tuple[int, Parcel]

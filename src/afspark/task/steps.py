@@ -11,6 +11,7 @@ from dataclasses import replace
 from afspark.model.windows import PaneReport
 from afspark.push.wire.worker_messages import BackupNumber
 from afspark.resident.storage import StateStorage
+from afspark.store import ObjectRef
 from afspark.store.quarantine import BadBatch
 from afspark.task.backup_writes import BackupWrites
 from afspark.task.damage_note import note_damage
@@ -27,11 +28,14 @@ class BatchSteps:
         #: damage that no bound covers, met in this batch
         self.damaged = damaged
         self.progress = StepProgress()
-        self.writes = BackupWrites(task.config.store)
+        self.writes = self._writes()
         #: what the newest backup of a step says of the panes, in case it is all that is left
         self._named: PaneReport | None = None
         self._supersede = False
         self._left_out = False
+
+    def _writes(self, durable: tuple[ObjectRef, ...] = ()) -> BackupWrites:
+        return BackupWrites(self.task.config.store, durable, self.task.environment.start_write)
 
     def resume(self, home: StateStorage) -> None:
         """Takes up a batch where an earlier process left it, or begins it."""
@@ -40,7 +44,7 @@ class BatchSteps:
         note = home.step_note(self.request.batch)
         self.progress = StepProgress() if note is None else StepProgress.from_text(note.decode())
         if home.step or self.progress.backups:
-            self.writes = BackupWrites(self.task.config.store, self.progress.backups)
+            self.writes = self._writes(self.progress.backups)
             # A backup of a step that was never closed must not be taken for the newest one.
             self._supersede = True
         else:

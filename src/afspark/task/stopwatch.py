@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from afspark.clock import Clock
 
 
 @dataclass
 class Stopwatch:
     """Seconds spent per part of a task."""
 
-    seconds: dict[str, float]
+    clock: Clock
+    seconds: dict[str, float] = field(default_factory=dict)
 
     def start(self) -> float:
-        return time.perf_counter()
+        """The time now, for `lap`."""
+        return self.clock.monotonic()
 
     def lap(self, part: str, since: float) -> float:
-        now = time.perf_counter()
+        """The time now; what has passed since then counts for ``part``."""
+        now = self.clock.monotonic()
         self.seconds[part] = self.seconds.get(part, 0.0) + now - since
         return now

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from afspark.model.operator import Operator
 from afspark.protocol.fault_plan import FaultPhase
@@ -14,6 +14,7 @@ from afspark.resident.storage import StateAddress, StateStorage
 from afspark.task.feed import Feed
 from afspark.task.pane_states import PaneStates
 from afspark.task.stopwatch import Stopwatch
+from afspark.task.task_environment import TaskEnvironment
 
 #: How long a task waits for another one to leave the state.
 LOCK_SECONDS = 10.0
@@ -21,17 +22,30 @@ LOCK_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class TaskContext:
-    """One request, the code and the items it is about, and where the state lives."""
+    """One request, the code and the items it is about, and the place where the task runs."""
 
+    environment: TaskEnvironment
     config: OperatorConfig
     request: TaskRequest
     operator: Operator
     feed: Feed
-    address: StateAddress
-    host: str
-    #: called at every moment at which a failure can be injected
-    probe: Callable[[FaultPhase], None]
-    clock: Stopwatch = field(default_factory=lambda: Stopwatch({}))
+
+    @property
+    def host(self) -> str:
+        return self.environment.host
+
+    @cached_property
+    def address(self) -> StateAddress:
+        """Where the worker's state is, or will be."""
+        return self.environment.address(self.config, self.request.worker)
+
+    @cached_property
+    def clock(self) -> Stopwatch:
+        return Stopwatch(self.environment.clock)
+
+    def probe(self, phase: FaultPhase) -> None:
+        """A moment at which a failure can be injected."""
+        self.environment.probe(self.config, self.request.worker, self.request.batch, phase)
 
     @property
     def identity(self) -> Identity:

@@ -6,7 +6,6 @@ Nothing here decides that a state is lost: only the driver does.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from afspark.errors import NoSpace, SegmentError
@@ -16,46 +15,27 @@ from afspark.protocol.lifecycle import Action, Wanted, decide
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import Restored, Status, TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.resident import SegmentAddress, SegmentRoot
-from afspark.resident.spark_host import spark_host
-from afspark.resident.storage import StateAddress, StateStorage
+from afspark.resident.storage import StateStorage
 from afspark.task.backup_numbers import take_up
 from afspark.task.bad_item_search import as_failure
 from afspark.task.damage_note import noted_damage
-from afspark.task.fault_injection import inject_failure
 from afspark.task.feed import Feed
 from afspark.task.pane_states import PaneStates
 from afspark.task.process import BatchApplication
 from afspark.task.restore import UndeclaredLoss, build_state
 from afspark.task.task_context import LOCK_SECONDS, TaskContext
+from afspark.task.task_environment import TaskEnvironment
 
 
-def serve(config: OperatorConfig, request: TaskRequest, operator: Operator, feed: Feed) -> TaskReport:
+def serve(
+    environment: TaskEnvironment, config: OperatorConfig, request: TaskRequest, operator: Operator, feed: Feed
+) -> TaskReport:
     """Carries out ``request``; every outcome is a report, only the death of the process is an exception."""
-    host = spark_host(config.driver_host)
+    host = environment.host
     if host != request.home:
         return _answer(request, host, Status.MISPLACED)
-    directory = SegmentRoot(config.segments, host).directory(config.query_id, config.operator_name, request.worker)
-
-    def probe(phase: FaultPhase) -> None:
-        inject_failure(config.faults, request.batch, phase, directory)
-
-    address = SegmentAddress(directory, config.checkpoint)
-    return attend(config, request, operator, feed, address, host, probe)
-
-
-def attend(
-    config: OperatorConfig,
-    request: TaskRequest,
-    operator: Operator,
-    feed: Feed,
-    address: StateAddress,
-    host: str,
-    probe: Callable[[FaultPhase], None],
-) -> TaskReport:
-    """The same for any kind of storage. ``probe`` is called at every moment at which a failure can be injected."""
     try:
-        return _Task(TaskContext(config, request, operator, feed, address, host, probe)).run()
+        return _Task(TaskContext(environment, config, request, operator, feed)).run()
     except UndeclaredLoss as found:
         detail = f"gone with what incarnation {found.trace.incarnation} had made final in this batch"
         return _answer(request, host, Status.MISSING, detail=detail, trace=found.trace)

@@ -54,13 +54,12 @@ def warm_kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
     keyed=True,
 )
 def test_the_promise_holds(history: list[Event], tolerance: Tolerance, keyed: bool) -> None:
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+    with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         truth = write_words(root / "input", 4 * (BATCHES + 1))
         rig = Rig(
             root,
             Hosts({"a": 1, "b": 1}),
-            patch,
             source=TextFiles(str(root / "input"), blocks=True),
             operator=Half(str(root / "marker")),
             tolerance=tolerance,

@@ -33,7 +33,7 @@ def attempt(seed: int, only: Only | None = None) -> Outcome | Failure:
 
 
 def simulate(seed: int, only: Only | None = None) -> Outcome:
-    """Runs one schedule inside a `pushed_world`; raises `Broken`, with as few events as break it."""
+    """Runs one schedule; raises `Broken`, with as few events as break it."""
     found = attempt(seed, only)
     if isinstance(found, Outcome):
         return found

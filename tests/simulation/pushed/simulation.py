@@ -16,12 +16,13 @@ from afspark.protocol.ports import ROWS
 from afspark.store import claim
 from afspark.task.step_progress import StepProgress
 from tests.simulation import invariants, observe
-from tests.simulation.cluster import Context, kept_by
+from tests.simulation.cluster import kept_at
 from tests.simulation.pushed.producers import Ledger, Producer
 from tests.simulation.pushed.program import NAME, pipeline
 from tests.simulation.pushed.promises import Positions, Promise, Truth, told
+from tests.simulation.pushed.pushed_cluster import PushedCluster
 from tests.simulation.pushed.schedule import PushedSchedule
-from tests.simulation.pushed.wire import SimulatedEndpoint, simulated_environment
+from tests.simulation.pushed.wire import SimulatedEndpoint
 from tests.simulation.pushed.world import PushedWorld
 from tests.simulation.simulation import DRIVERS, Outcome, SinkFailed, run_options
 from tests.simulation.storage import MemoryStore
@@ -152,14 +153,7 @@ class PushedSimulation:
                 self.world.say(f"driver {self.outcome.drivers} starts with {tolerance}")
                 pipe = pipeline(self.schedule, tolerance)
                 identity = claim(self.store.below("afspark"), pipe.fingerprint(), pipe.settings())
-                engine = Coordinator(
-                    Context(),  # type: ignore[arg-type]
-                    pipe,
-                    run_options(),
-                    identity,
-                    self.store,
-                    simulated_environment(),
-                )
+                engine = Coordinator(PushedCluster(self.world), pipe, run_options(), identity, self.store)
                 engine.receivers.open(recorded_lanes(engine.store))
                 self.engine = engine
         return self.engine
@@ -271,15 +265,10 @@ class PushedSimulation:
     def _rows(self, run: OperatorRun, batch: int) -> Cells:
         """The changed rows, as a sink reads them."""
         found: dict[Any, float] = {}
-        before = self.world.host
-        try:
-            for member in run.group.members:
-                self.world.host = member.home
-                for packet in open_packets(kept_by(run.residents, member.worker, batch, ROWS)):
-                    for cell, value in observe.plain(packet.items).items():
-                        found[cell] = found.get(cell, 0) + value
-        finally:
-            self.world.host = before
+        for member in run.group.members:
+            for packet in open_packets(kept_at(run, member.worker, batch, ROWS)):
+                for cell, value in observe.plain(packet.items).items():
+                    found[cell] = found.get(cell, 0) + value
         return found
 
     # --- what must hold -------------------------------------------------------------------------------------

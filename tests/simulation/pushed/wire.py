@@ -19,7 +19,7 @@ from afspark.store import Store
 from afspark.store.base import SubStore
 from afspark.store.outage import WaitingStore
 from tests.simulation.pushed.world import PushedWorld, ReceiverKilled
-from tests.simulation.storage import MemoryStore
+from tests.simulation.storage import MemoryStore, WrittenAtOnce
 from tests.simulation.world import world
 
 
@@ -190,7 +190,7 @@ class OneThread:
         return lambda: None
 
 
-class WorldClock:
+class PushedClock:
     """The clock of the host at work."""
 
     def time(self) -> float:
@@ -214,7 +214,7 @@ class NoExit:
 def simulated_environment() -> ReceiverEnvironment:
     """What receivers in the world at work are given."""
     return ReceiverEnvironment(
-        clock=WorldClock(),
+        clock=PushedClock(),
         threads=OneThread(),
         listen=SimulatedEndpoint,
         transport=SimulatedTransport(),
@@ -222,36 +222,30 @@ def simulated_environment() -> ReceiverEnvironment:
     )
 
 
-class SlowWrite(Idle):
-    """Stands for the thread that writes a backup: done when somebody insists, or when chance has it so.
+class SlowWrite:
+    """Implements `BackgroundWrite`: it has ended when somebody insists, or when chance has it so.
 
     If its process dies first, the object may be there, or be torn, or come much later, or never.
     """
 
-    def __init__(self, *, target: Callable[..., Any], args: tuple[str, bytes], **_: Any) -> None:
-        self._target, self._args, self._done = target, args, False
-
-    def start(self) -> None:
+    def __init__(self, store: Store, name: str, data: bytes) -> None:
+        self._args, self._done = (store, name, data), False
+        self.failure: BaseException | None = None
         _here().under_way.append(self)
         _here().shift_clock()
 
-    def is_alive(self) -> bool:
-        return not self._done
-
-    def join(self, seconds: float | None = None) -> None:
+    def wait(self, seconds: float | None = None) -> bool:
         here = _here()
-        if self._done or here.dying:
-            return
-        if seconds is None or here.chance("a backup is durable") < 0.5:
+        if not self._done and not here.dying and (seconds is None or here.chance("a backup is durable") < 0.5):
             self._done = True
             if self in here.under_way:
                 here.under_way.remove(self)
-            self._target(*self._args)
+            self.failure = WrittenAtOnce(*self._args).failure
+        return self._done
 
     def orphan(self) -> None:
         here = _here()
-        name, data = self._args
-        store = self._target.__self__._store
+        store, name, data = self._args
         chance = here.chance("a dead worker's write lands")
         if chance < 0.3:
             _land(store, name, data)

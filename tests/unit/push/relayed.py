@@ -18,7 +18,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 import afspark as af
 from afspark.api.query import Query
@@ -29,7 +28,6 @@ from afspark.graph.rewrites import rewritten
 from afspark.sources import Pushed
 from afspark.task.warmup import warm_up
 from tests.soak.zygote import Zygote, children_of
-from tests.unit.runtime import sparkless
 from tests.unit.runtime.sparkless import Hosts, Rig
 
 SCHEMA = pa.schema([("key", pa.int64())])
@@ -118,9 +116,8 @@ def produce(hear: Callable[[], str], say: Callable[[Any], None]) -> NoReturn:
 
 def drive(folder: Path, port: int) -> Callable[[Callable[[], str], Callable[[Any], None]], None]:
     def work(hear: Callable[[], str], say: Callable[[Any], None]) -> NoReturn:
-        zygote, patch = Zygote(), pytest.MonkeyPatch()
-        patch.setattr(sparkless, "forked", zygote.run)
-        rig = Rig(folder, Hosts({"a": 3, "b": 3}), patch, pipeline=pipeline(port))
+        zygote = Zygote()
+        rig = Rig(folder, Hosts({"a": 3, "b": 3}, processes=zygote.run), pipeline=pipeline(port))
         engine = rig.start()
         engine.receivers.open()
         query = Query(None, engine)  # type: ignore[arg-type]

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from afspark.algorithms import WordCount
+from afspark.cluster.local.processes import in_process
 from afspark.graph.pipeline import Pipeline
 from afspark.policies import MiniBatch
 from afspark.resident import process_cache
-from afspark.resident.spark_host import HOST_VARIABLE
 from afspark.sources import Source, TextFiles
 from afspark.task.warmup import warm_up
-from tests.unit.runtime import sparkless
 from tests.unit.runtime.sparkless import Hosts, Rig
 
 
@@ -32,11 +31,8 @@ def warm(folder: Path) -> None:
     write_words(folder / "input", 8)
     source = TextFiles(str(folder / "input"), blocks=True)
     for keyed in (False, True):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(HOST_VARIABLE, "a")
-            patch.setattr(sparkless, "forked", lambda *tasks: [(True, task()) for task in tasks])
-            root = folder / f"keyed-{keyed}"
-            Rig(root, Hosts({"a": 2}), patch, source=source, operator=WordCount(), keyed=keyed, batch_bytes=1600).go()
+        hosts = Hosts({"a": 2}, processes=in_process)
+        Rig(folder / f"keyed-{keyed}", hosts, source=source, operator=WordCount(), keyed=keyed, batch_bytes=1600).go()
     process_cache().clear()
 
 
@@ -63,7 +59,7 @@ def write_words(folder: Path, files: int, *, first: int = 0) -> Counter[str]:
 
 
 @pytest.fixture
-def make_rig(warm_kernels: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeRig:
+def make_rig(warm_kernels: None, tmp_path: Path) -> MakeRig:
     """Makes a rig over fresh input of ``batches`` batches, and the exact recount of that input.
 
     ``pipeline`` makes a whole one from the source; without it there is one operator, which counts words.
@@ -82,6 +78,6 @@ def make_rig(warm_kernels: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             chosen["pipeline"] = pipeline(source)
         else:
             chosen |= {"source": source, "operator": WordCount(), "tolerance": MiniBatch(), "workers": 2}
-        return Rig(tmp_path, Hosts(slots or {"a": 1, "b": 1}), monkeypatch, **{**chosen, **settings}), truth
+        return Rig(tmp_path, Hosts(slots), **{**chosen, **settings}), truth
 
     return make

@@ -1,34 +1,26 @@
-"""The whole engine without a JVM: Spark's part is played by forked processes that can be killed for real.
+"""The whole engine without a JVM, on a local cluster whose tasks run in forked processes that can be killed for real.
 
-A task runs in a process of its own on a named host and is tried again when the process dies, as Spark does.
-Shuffle outputs are kept until somebody forgets them. The micro-batch loop writes offsets before a batch and its
+The micro-batch loop writes offsets before a batch and its
 commit after it, so a driver killed anywhere is continued by the next one from the same checkpoint.
 """
 
 from __future__ import annotations
 
-import gc
 import json
 import os
-import pickle
 import shutil
 import signal
-import sys
-import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pyarrow as pa
-import pytest
-from py4j.protocol import Py4JJavaError
 
-from afspark.cluster.spark import stages
-from afspark.coordinator import batch_loop as engine
-from afspark.coordinator import worker_group as group
+from afspark.clock import Clock, SystemClock
+from afspark.cluster.local.local_cluster import LocalCluster
+from afspark.cluster.local.processes import KILLED, Processes, forked
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.run_options import RunOptions
@@ -43,14 +35,15 @@ from afspark.protocol.lifecycle import Present
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.parcels import open_packets, open_parts
 from afspark.protocol.ports import ALL, WINDOWS
+from afspark.protocol.reports import TaskReport
+from afspark.protocol.requests import TaskRequest
 from afspark.resident import examine
-from afspark.resident.residents import Residents, kept_by, segment_of
-from afspark.resident.spark_host import HOST_VARIABLE
-from afspark.store import LedgerEntry, claim, open_store
+from afspark.resident.residents import Residents, kept_by, state_of
+from afspark.store import LedgerEntry, Store, claim, open_store
 from afspark.task.pane_states import PaneStates
+from afspark.task.stage_inputs import StageInput, UserCode
+from afspark.task.task_environment import TaskEnvironment
 
-TASK_TRIES = 4
-KILLED = "killed"
 RUN_OPTIONS = {
     "batch_bytes",
     "faults",
@@ -66,203 +59,36 @@ SUCCESSION = {"host_grace_seconds": 0.0, "takeover": True, "lease_seconds": 0.0}
 NO_OFFSET = "-"
 
 
-class JobFailed(Py4JJavaError):  # type: ignore[misc]
-    """A task died as often as Spark lets it."""
-
-    def __init__(self, why: str) -> None:
-        Exception.__init__(self, why)
-        self.why = why
-
-    def __str__(self) -> str:
-        return self.why
-
-
 def die() -> NoReturn:
     os.kill(os.getpid(), signal.SIGKILL)
     raise SystemExit
 
 
-def forked(*tasks: Callable[[], Any]) -> list[tuple[bool, Any]]:
-    """(True, result) of each task in a process of its own; (False, why) if it was killed or raised."""
-    return [answer(child) for child in [begin(task) for task in tasks]]
+class Hurried(SystemClock):
+    """Nobody waits for anything."""
+
+    def sleep(self, seconds: float) -> None: ...
 
 
-def begin(task: Callable[[], Any]) -> tuple[int, int]:
-    """Starts a process of its own for a task: its number, and where `answer` hears of it."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
-        # What the parent has left of Flight waits for threads that do not exist here; nobody may collect it.
-        gc.freeze()
-        try:
-            told = pickle.dumps((True, task()))
-        except BaseException:  # noqa: BLE001 (told to the parent; this process must not go on)
-            told = pickle.dumps((False, traceback.format_exc()))
-        with os.fdopen(writer, "wb") as pipe:
-            pipe.write(told)
-        sys.stdout.flush()
-        os._exit(0)
-    os.close(writer)
-    return child, reader
-
-
-def answer(process: tuple[int, int]) -> tuple[bool, Any]:
-    """As `forked`, once the process has ended."""
-    child, reader = process
-    with os.fdopen(reader, "rb") as pipe:
-        told = pipe.read()
-    os.waitpid(child, 0)
-    return pickle.loads(told) if told else (False, KILLED)
-
-
-@dataclass
-class Hosts:
-    """The executors of a pretended cluster, and hooks into its scheduling."""
-
-    slots: dict[str, int] = field(default_factory=lambda: {"a": 1, "b": 1})
-    #: called in the driver before each attempt of a task: (kind of job, partition, attempt)
-    before: Callable[[str, int, int], None] | None = None
-    #: where the next such task runs instead of its home: (kind of job, partition) -> host
-    astray: dict[tuple[str, int], str] = field(default_factory=dict)
-    shuffles: list[Shuffle] = field(default_factory=list)
-
-    def anchor(self, sc: Any, homes: Iterable[str]) -> Rdd:
-        homes = list(homes)
-        return Rdd(self, len(homes), lambda i: [i], homes)
-
-    def mailed(self, sc: Any, homes: Iterable[str], items: Rdd) -> Rdd:
-        homes = list(homes)
-        inbox = items.partitionBy(len(homes), int)
-        return Rdd(self, len(homes), lambda i: [(i, row) for row in inbox.compute(i)], homes, inbox.needs)
-
-    def place(self, kind: str, partition: int, home: str | None) -> str:
-        host = self.astray.pop((kind, partition), home)
-        return host if host in self.slots else min(self.slots)
-
-    def forget_outputs(self) -> None:
-        """All executors that hold map outputs are gone."""
-        for shuffle in self.shuffles:
-            shuffle.outputs = None
-
-    def run(self, kind: str, rdd: Rdd) -> list[list[Any]]:
-        """The rows of each partition. Tasks run side by side, or one after the other if somebody interferes."""
-        answers: list[tuple[bool, Any]] = [(False, "not tried")] * rdd.partitions
-        together = self.before is None
-        if together:
-            answers = self._attempt(kind, rdd, range(rdd.partitions))
-        for partition in range(rdd.partitions):
-            for attempt in range(int(together), TASK_TRIES):
-                if answers[partition][0]:
-                    break
-                if self.before is not None:
-                    self.before(kind, partition, attempt)
-                answers[partition : partition + 1] = self._attempt(kind, rdd, [partition])
-            ended, why = answers[partition]
-            if not ended:
-                raise JobFailed(f"task {partition} of {kind} died {TASK_TRIES} times, the last one: {why}")
-        return [list(rows) for _, rows in answers]
-
-    def _attempt(self, kind: str, rdd: Rdd, partitions: Sequence[int]) -> list[tuple[bool, Any]]:
-        for shuffle in rdd.needs:
-            shuffle.materialise()
-        hosts = [self.place(kind, one, rdd.homes[one] if rdd.homes else None) for one in partitions]
-        return forked(*(partial(_on_host, host, rdd.compute, one) for host, one in zip(hosts, partitions, strict=True)))
-
-
-def _on_host(host: str, compute: Callable[[int], list[Any]], partition: int) -> list[Any]:
-    os.environ[HOST_VARIABLE] = host
-    return compute(partition)
-
-
-class Rdd:
-    """The few methods of Spark's RDD that stages use."""
+class Hosts(LocalCluster):
+    """Two hosts with a worker each, whose tasks run in forked processes. ``stage``: the operator at work."""
 
     def __init__(
-        self,
-        hosts: Hosts,
-        partitions: int,
-        compute: Callable[[int], list[Any]],
-        homes: list[str] | None = None,
-        needs: tuple[Shuffle, ...] = (),
+        self, slots: Mapping[str, int] | None = None, *, processes: Processes = forked, clock: Clock | None = None
     ) -> None:
-        self.hosts, self.partitions, self.compute = hosts, partitions, compute
-        self.homes, self.needs = homes, needs
+        super().__init__(slots or {"a": 1, "b": 1}, processes=processes, clock=clock or Hurried())
+        self.stage = ""
+        #: what tasks find on a host
+        self.on_host: Callable[[str], TaskEnvironment] = super().environment
 
-    def mapPartitions(self, change: Callable[[Iterator[Any]], Iterable[Any]]) -> Rdd:
-        inner = self.compute
-        return Rdd(self.hosts, self.partitions, lambda i: list(change(iter(inner(i)))), self.homes, self.needs)
+    def environment(self, host: str) -> TaskEnvironment:
+        return self.on_host(host)
 
-    def map(self, change: Callable[[Any], Any]) -> Rdd:
-        return self.mapPartitions(lambda rows: [change(row) for row in rows])
-
-    def flatMap(self, change: Callable[[Any], Iterable[Any]]) -> Rdd:
-        return self.mapPartitions(lambda rows: [new for row in rows for new in change(row)])
-
-    def partitionBy(self, partitions: int, owner: Callable[[Any], int]) -> Rdd:
-        shuffle = Shuffle(self, owner)
-        self.hosts.shuffles = [shuffle]
-        return Rdd(self.hosts, partitions, shuffle.fetch, None, (shuffle,))
-
-    def zip(self, other: Rdd) -> Rdd:
-        mine, theirs = self.compute, other.compute
-        return Rdd(
-            self.hosts,
-            self.partitions,
-            lambda i: list(zip(mine(i), theirs(i), strict=True)),
-            self.homes,
-            self.needs + other.needs,
-        )
-
-    def collect(self) -> list[Any]:
-        kind = "reduce" if self.needs else "job"
-        return [row for rows in self.hosts.run(kind, self) for row in rows]
-
-    def foreach(self, act: Callable[[Any], Any]) -> None:
-        self.mapPartitions(lambda rows: [act(row) and None for row in rows]).collect()
-
-
-class Shuffle:
-    """Map outputs; made when somebody needs them and they are not there."""
-
-    def __init__(self, source: Rdd, owner: Callable[[Any], int]) -> None:
-        self.source, self.owner = source, owner
-        self.outputs: list[list[Any]] | None = None
-
-    def materialise(self) -> None:
-        if self.outputs is None:
-            self.outputs = self.source.hosts.run("map", self.source)
-
-    def fetch(self, partition: int) -> list[Any]:
-        assert self.outputs is not None
-        return [row for output in self.outputs for row in output if self.owner(row[0]) == partition]
-
-
-class _Context:
-    """What the engine asks of a SparkContext."""
-
-    _jsc: Any
-
-    def __init__(self) -> None:
-        self._jsc = self
-
-    def union(self, rdds: list[Rdd]) -> Rdd:
-        """The partitions of all, one after the other, each where it was."""
-        parts = [(rdd, partition) for rdd in rdds for partition in range(rdd.partitions)]
-
-        def compute(partition: int) -> list[Any]:
-            rdd, inner = parts[partition]
-            return rdd.compute(inner)
-
-        homes = [rdd.homes[inner] if rdd.homes else min(rdd.hosts.slots) for rdd, inner in parts]
-        needs = tuple(shuffle for rdd in rdds for shuffle in rdd.needs)
-        return Rdd(rdds[0].hosts, len(parts), compute, homes, needs)
-
-    def sc(self) -> _Context:
-        return self
-
-    def isStopped(self) -> bool:
-        return False
+    def run_stage(
+        self, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], inputs: Sequence[StageInput]
+    ) -> list[TaskReport]:
+        self.stage = config.operator_name
+        return super().run_stage(config, work, requests, inputs)
 
 
 class Rig:
@@ -271,27 +97,22 @@ class Rig:
     ``settings`` are run options and either those of `Pipeline.single` or a whole ``pipeline``.
     """
 
-    def __init__(self, root: Path, hosts: Hosts, patch: pytest.MonkeyPatch, **settings: Any) -> None:
+    def __init__(self, root: Path, hosts: Hosts, **settings: Any) -> None:
         self.root, self.hosts = root, hosts
         self.checkpoint = root / "checkpoint"
         self.segments = root / "segments"
         self.settings = settings
         self.engine: Coordinator | None = None
         self.delivered: list[int] = []
+        #: opens the checkpoint's store for the next driver
+        self.open_store: Callable[[str], Store] = open_store
         #: when Spark plans the next batch, in epoch seconds
         self.now = 0.0
-        #: the operator whose stage was started last
-        self.stage = ""
-        patch.setattr(stages, "anchor", hosts.anchor)
-        patch.setattr(stages, "mailed", hosts.mailed)
-        patch.setattr(group, "slots_by_host", lambda sc: dict(hosts.slots))
-        patch.setattr(engine, "driver_host", lambda sc: "driver")
-        patch.setattr(engine, "run_stage", self._run_stage)
-        patch.setattr("afspark.coordinator.batch_loop.time.sleep", lambda seconds: None)
 
-    def _run_stage(self, sc: Any, config: OperatorConfig, *rest: Any) -> Any:
-        self.stage = config.operator_name
-        return stages.run_stage(sc, config, *rest)
+    @property
+    def stage(self) -> str:
+        """The operator whose stage was started last."""
+        return self.hosts.stage
 
     # --- the driver -----------------------------------------------------------------------------------------
 
@@ -302,9 +123,9 @@ class Rig:
         run = RunOptions(checkpoint=str(self.checkpoint), segments=str(self.segments), **chosen)
         rest = {key: value for key, value in self.settings.items() if key not in RUN_OPTIONS}
         pipeline = rest["pipeline"] if "pipeline" in rest else Pipeline.single(**rest)
-        store = open_store(run.checkpoint)
+        store = self.open_store(run.checkpoint)
         identity = claim(store.below("afspark"), pipeline.fingerprint(), pipeline.settings())
-        self.engine = Coordinator(_Context(), pipeline, run, identity, store)  # type: ignore[arg-type]
+        self.engine = Coordinator(self.hosts, pipeline, run, identity, store)
         return self.engine
 
     @property
@@ -431,24 +252,34 @@ class Rig:
         """Per worker the cells that the batch has closed: (window, start, end, state) -> cells."""
         return self._everywhere(operator, partial(_read_windows, batch))
 
-    def _everywhere(self, operator: str | None, read: Callable[[Residents, int], Any]) -> list[Any]:
+    def _everywhere(self, operator: str | None, read: Callable[[Residents, TaskEnvironment, int], Any]) -> list[Any]:
         run = self.run_of(operator)
-        return self.hosts.anchor(None, run.homes).map(partial(read, run.residents)).collect()
+        return self.hosts.run_on(run.homes, partial(_each, partial(read, run.residents)))
 
 
-def _read_cells(operator: Operator, residents: Residents, worker: int) -> dict[str, dict[Any, Any]]:
+def _each(read: Callable[[TaskEnvironment, int], Any], here: TaskEnvironment, worker: int) -> list[Any]:
+    return [read(here, worker)]
+
+
+def _read_cells(
+    operator: Operator, residents: Residents, here: TaskEnvironment, worker: int
+) -> dict[str, dict[Any, Any]]:
     paned = residents.config.window is not None and not isinstance(residents.config.window, Decaying)
-    panes = PaneStates(segment_of(residents, worker).columns, operator.states(), paned=paned)
+    panes = PaneStates(state_of(here, residents, worker).columns, operator.states(), paned=paned)
     return {StateLabel(name, pane).text(): _plain(state.export()) for name, pane, state in panes.named()}
 
 
-def _read_items(batch: int, port: str, residents: Residents, worker: int) -> list[dict[str, Any]]:
-    packets = open_packets(kept_by(residents, worker, batch, port))
+def _read_items(
+    batch: int, port: str, residents: Residents, here: TaskEnvironment, worker: int
+) -> list[dict[str, Any]]:
+    packets = open_packets(kept_by(here, residents, worker, batch, port))
     return [row for packet in packets for row in packet.items.to_pylist()]
 
 
-def _read_windows(batch: int, residents: Residents, worker: int) -> dict[tuple[Any, ...], dict[Any, Any]]:
-    return {name: _plain(cells) for name, cells in open_parts(kept_by(residents, worker, batch, WINDOWS))}
+def _read_windows(
+    batch: int, residents: Residents, here: TaskEnvironment, worker: int
+) -> dict[tuple[Any, ...], dict[Any, Any]]:
+    return {name: _plain(cells) for name, cells in open_parts(kept_by(here, residents, worker, batch, WINDOWS))}
 
 
 def _plain(exported: pa.RecordBatch) -> dict[Any, Any]:

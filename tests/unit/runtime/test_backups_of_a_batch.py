@@ -18,7 +18,7 @@ from afspark.resident import SegmentAddress, process_cache
 from afspark.store import ObjectRef, unseal
 from afspark.store.naming import OBJECTS, parse_object_name
 from afspark.task.feed import Feed
-from afspark.task.worker import attend
+from tests.unit.runtime.environments import attend
 from tests.unit.runtime.test_losses_in_a_tick import Approximating, bench, dies_when_confirmed, same_key
 from tests.unit.runtime.test_steps import A, Died, FakeLane, Tally
 

@@ -114,7 +114,7 @@ def plan(phase: FaultPhase, *batches: int) -> FaultPlan:
 class World:
     """A rig over lines, some of which are bad."""
 
-    def __init__(self, root: Path, patch: pytest.MonkeyPatch, operator: Operator | None = None, **settings: Any):
+    def __init__(self, root: Path, operator: Operator | None = None, **settings: Any):
         self.truth, self.bad = write_lines(root / "input")
         chosen: dict[str, Any] = {
             "source": TextFiles(str(root / "input"), blocks=False),
@@ -126,7 +126,7 @@ class World:
         }
         if "pipeline" in settings:
             chosen = {"pipeline": settings.pop("pipeline")(chosen["source"]), "batch_bytes": 800}
-        self.rig = Rig(root, Hosts({"a": 1, "b": 1}), patch, **{**chosen, **settings})
+        self.rig = Rig(root, Hosts({"a": 1, "b": 1}), **{**chosen, **settings})
 
     @property
     def kept(self) -> list[BadItem]:
@@ -147,9 +147,9 @@ MakeWorld = Callable[..., World]
 
 
 @pytest.fixture
-def world(warm_kernels: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeWorld:
+def world(warm_kernels: None, tmp_path: Path) -> MakeWorld:
     def make(**settings: Any) -> World:
-        return World(tmp_path, monkeypatch, **settings)
+        return World(tmp_path, **settings)
 
     return make
 

@@ -32,7 +32,7 @@ from afspark.store.quarantine import BadItem, Quarantine
 from afspark.task.ingest import Ingest
 from afspark.task.intake import Intake
 from afspark.task.lane_feed import LaneFeed
-from afspark.task.worker import attend
+from tests.unit.runtime.environments import LaneClock, attend
 from tests.unit.runtime.test_steps import A, Died, FakeLane, _from_last_full
 
 PORTIONS = [[1, 2, 13, 3], [4, 5, 6], [26, 39], [7, 13, 8, 9]]
@@ -86,7 +86,6 @@ class Worker:
             checkpoint="",
             store=self.store,
             epoch="00000001-0123456789abcdef",
-            driver_host="a",
             segments=None,
             emit=self.emit,
             faults=FaultPlan(),
@@ -111,7 +110,7 @@ class Worker:
         def ingest(packets: Any) -> Ingest:
             return Ingest(list[Packet](packets), ())
 
-        intake = Intake(self.lane, seconds=3, clock=lambda: float(self.lane.empty))
+        intake = Intake(self.lane, seconds=3, clock=LaneClock(self.lane))
         feed = LaneFeed("", intake, ingest, start={})
         return attend(config, request, Superstitious(), feed, SegmentAddress(self.place), "a", probe)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,16 +10,18 @@ from typing import Any
 import pytest
 
 from afspark.bounds import Place
-from afspark.coordinator.recovery import discovery as census
+from afspark.cluster.cluster import HostTask
+from afspark.cluster.local.local_cluster import LocalCluster
 from afspark.coordinator.recovery.discovery import CENSUS_TRIES, find_survivors, restore_workers
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import WorkerState
 from afspark.model.states import HashTable
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
+from afspark.protocol.fault_plan import FaultPlan
 from afspark.protocol.lifecycle import Hint, Identity
+from afspark.protocol.operator_config import OperatorConfig
 from afspark.resident import Segment, SegmentRoot, Survivor
-from afspark.resident.spark_host import HOST_VARIABLE
-from afspark.store import CountedFailure, Loss, ObjectRef, WorkerRecord
+from afspark.store import CountedFailure, Loss, ObjectRef, WorkerRecord, open_store
 
 SLOTS = {"a": 1, "b": 1}
 CHAIN = (ObjectRef("object", "sum", 100, 10, False),)
@@ -207,24 +209,18 @@ def test_lost_workers_get_the_slots_that_survivors_leave_free() -> None:
     assert [member.home for member in members] == ["a", "a", "b", "b"]
 
 
-Asked = list[list[str]]
+class Wandering(LocalCluster):
+    """Tasks run on host a until those for b have gone astray twice. ``rounds``: the hosts that each census was for."""
 
+    def __init__(self) -> None:
+        super().__init__({"a": 1, "b": 1})
+        self.rounds: list[list[str]] = []
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """The hosts that each census was meant for. Tasks run here, on host a until those for b have gone astray twice."""
-    rounds: Asked = []
-
-    def run(sc: object, homes: Sequence[str], task: Callable[[int], list[Any]]) -> list[Any]:
-        rounds.append(list(homes))
-        answers = []
-        for number, home in enumerate(homes):
-            monkeypatch.setenv(HOST_VARIABLE, "a" if home == "nowhere" or len(rounds) < 3 else home)
-            answers += task(number)
-        return answers
-
-    monkeypatch.setattr(census, "run_on_workers", run)
-    return rounds
+    def run_on(self, hosts: Sequence[str], task: HostTask) -> list[Any]:
+        self.rounds.append(list(hosts))
+        for number, home in enumerate(hosts):
+            self.astray["job", number] = "a" if home == "nowhere" or len(self.rounds) < 3 else home
+        return super().run_on(hosts, task)
 
 
 def inhabited(root: Path) -> None:
@@ -234,19 +230,32 @@ def inhabited(root: Path) -> None:
         Segment.create(SegmentRoot(str(root), host).directory("q", "count", worker), identity, 0).close()
 
 
-def found_on(root: Path, *hosts: str) -> list[tuple[str, int]]:
-    found = find_survivors(None, hosts=hosts, query_id="q", segments=str(root), driver_host="driver")  # type: ignore[arg-type]
-    return sorted((survivor.host, survivor.worker) for survivor in found)
+def found_on(cluster: LocalCluster, root: Path, *hosts: str) -> list[tuple[str, int]]:
+    config = OperatorConfig(
+        query_id="q",
+        fingerprint="f",
+        operator_name="count",
+        workers=2,
+        checkpoint="",
+        store=open_store(str(root / "store")),
+        epoch="e",
+        segments=str(root),
+        emit=False,
+        faults=FaultPlan(),
+    )
+    return sorted((survivor.host, survivor.worker) for survivor in find_survivors(cluster, hosts, config))
 
 
-def test_hosts_that_stayed_silent_are_asked_again(asked: Asked, tmp_path: Path) -> None:
+def test_hosts_that_stayed_silent_are_asked_again(tmp_path: Path) -> None:
     """A task meant for b that ends up on a says nothing about b."""
     inhabited(tmp_path)
-    assert found_on(tmp_path, "a", "b") == [("a", 0), ("b", 1)]
-    assert asked == [["a", "b"], ["b"], ["b"]]
+    cluster = Wandering()
+    assert found_on(cluster, tmp_path, "a", "b") == [("a", 0), ("b", 1)]
+    assert cluster.rounds == [["a", "b"], ["b"], ["b"]]
 
 
-def test_a_host_that_never_answers_does_not_keep_the_driver_from_starting(asked: Asked, tmp_path: Path) -> None:
+def test_a_host_that_never_answers_does_not_keep_the_driver_from_starting(tmp_path: Path) -> None:
     inhabited(tmp_path)
-    assert found_on(tmp_path, "a", "nowhere") == [("a", 0)]
-    assert asked == [["a", "nowhere"]] + [["nowhere"]] * (CENSUS_TRIES - 1)
+    cluster = Wandering()
+    assert found_on(cluster, tmp_path, "a", "nowhere") == [("a", 0)]
+    assert cluster.rounds == [["a", "nowhere"]] + [["nowhere"]] * (CENSUS_TRIES - 1)

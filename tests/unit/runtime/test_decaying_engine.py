@@ -31,14 +31,15 @@ from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.resident import SegmentAddress, process_cache
-from afspark.resident.residents import Residents, segment_of
+from afspark.resident.residents import Residents, state_of
 from afspark.sources import Source, TextFiles
 from afspark.store import open_store
 from afspark.task.ingest import Ingest
 from afspark.task.intake import Intake
 from afspark.task.lane_feed import LaneFeed
 from afspark.task.pane_states import PaneStates
-from afspark.task.worker import attend
+from afspark.task.task_environment import TaskEnvironment
+from tests.unit.runtime.environments import LaneClock, attend
 from tests.unit.runtime.sparkless import Hosts, Rig
 from tests.unit.runtime.test_steps import A, Died, FakeLane
 
@@ -90,13 +91,13 @@ class Stream:
         return missing
 
 
-def _read(tick: int, residents: Residents, worker: int) -> float:
-    columns = segment_of(residents, worker).columns
+def _read(tick: int, residents: Residents, here: TaskEnvironment, worker: int) -> float:
+    columns = state_of(here, residents, worker).columns
     cells = PaneStates(columns, Sum().states(), paned=False, decaying=WINDOW).at(tick)["n"].export()
     return float(pc.sum(cells.column("value")).as_py() or 0.0)
 
 
-def make(root: Path, patch: pytest.MonkeyPatch, tolerance: Tolerance, batches: list[list[float]]) -> Stream:
+def make(root: Path, tolerance: Tolerance, batches: list[list[float]]) -> Stream:
     (root / "input").mkdir()
     for batch, items in enumerate(batches):
         # Four files a batch, two for each of two workers.
@@ -110,7 +111,7 @@ def make(root: Path, patch: pytest.MonkeyPatch, tolerance: Tolerance, batches: l
         return Pipeline(sources={SOURCE: source}, nodes=(node,))
 
     source = TextFiles(str(root / "input"), blocks=True)
-    rig = Rig(root, Hosts({"a": 1, "b": 1}), patch, pipeline=pipeline(source), batch_bytes=3200)
+    rig = Rig(root, Hosts({"a": 1, "b": 1}), pipeline=pipeline(source), batch_bytes=3200)
     return Stream(rig, batches)
 
 
@@ -131,9 +132,9 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_any_finite_time_will_do(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_finite_time_will_do(name: str, tmp_path: Path) -> None:
     tolerance = Nothing() if name.startswith("gaps") else Approximate(16.0)
-    stream = make(tmp_path, monkeypatch, tolerance, STREAMS[name])
+    stream = make(tmp_path, tolerance, STREAMS[name])
     for _ in stream.batches:
         stream.rig.go(1)
         assert stream.check() == pytest.approx(0.0, abs=1e-9)
@@ -148,11 +149,9 @@ def test_any_finite_time_will_do(name: str, tmp_path: Path, monkeypatch: pytest.
         ("gaps of minutes and years", MiniBatch()),
     ],
 )
-def test_lost_states_stay_inside_what_is_told(
-    name: str, tolerance: Tolerance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lost_states_stay_inside_what_is_told(name: str, tolerance: Tolerance, tmp_path: Path) -> None:
     """All state is lost after every batch, and every second time the driver with it."""
-    stream = make(tmp_path, monkeypatch, tolerance, STREAMS[name])
+    stream = make(tmp_path, tolerance, STREAMS[name])
     lost = 0.0
     for number in range(len(stream.batches)):
         if number:
@@ -168,18 +167,18 @@ def test_lost_states_stay_inside_what_is_told(
         assert lost > 0
 
 
-def test_a_backup_in_older_units_is_not_taken_for_one_in_newer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backup_in_older_units_is_not_taken_for_one_in_newer(tmp_path: Path) -> None:
     """Ten are durable for each worker and have faded away; as ten of today they would make sixteen near enough."""
-    stream = make(tmp_path, monkeypatch, Approximate(16.0), [[0.0] * 20, [1000.0] * 32, [1001.0] * 4])
+    stream = make(tmp_path, Approximate(16.0), [[0.0] * 20, [1000.0] * 32, [1001.0] * 4])
     stream.rig.go(2)
     stream.rig.lose()
     stream.rig.go(1)
     assert 0 < stream.check() <= stream.rig.bound() == 8.0
 
 
-def test_a_tick_that_has_ended_is_shown_as_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tick_that_has_ended_is_shown_as_it_is_now(tmp_path: Path) -> None:
     """In units of a tick long ago the newest items would weigh more than any number can express."""
-    stream = make(tmp_path, monkeypatch, MiniBatch(), [second(0), second(EPOCH), second(EPOCH + 20)])
+    stream = make(tmp_path, MiniBatch(), [second(0), second(EPOCH), second(EPOCH + 20)])
     stream.rig.go(2)
     before = stream.shown(math.floor(EPOCH) + 19)
     stream.rig.go(1)
@@ -224,7 +223,7 @@ class Pushed:
             if steps == die_after and phase is FaultPhase.APPLYING:
                 raise Died
 
-        feed = LaneFeed("", Intake(lane, seconds=3, clock=lambda: float(lane.empty)), _ingest, start={})
+        feed = LaneFeed("", Intake(lane, seconds=3, clock=LaneClock(lane)), _ingest, start={})
         try:
             return attend(self.config, replace(request, **changes), Sum(), feed, self.address, "a", probe)
         finally:
@@ -240,7 +239,6 @@ class Pushed:
             checkpoint="",
             store=open_store(str(self.root / "store")),
             epoch="00000001-0123456789abcdef",
-            driver_host="a",
             segments=None,
             emit=False,
             faults=FaultPlan(),

@@ -5,22 +5,24 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
 
 import afspark
 from afspark.algorithms import WordCount
+from afspark.cluster.local.local_environment import LocalEnvironment
 from afspark.errors import StoreNotWritable
 from afspark.model.operator import WorkerContext
 from afspark.policies import Approximate, MiniBatch
+from afspark.store import CompactionRule, ObjectRef, Store
 from afspark.store.itemlosses import Gap
-from afspark.task import backup
 from tests.unit.runtime.conftest import MakeRig
-from tests.unit.runtime.sparkless import die
+from tests.unit.runtime.sparkless import Rig, die
 
 
 def truncate(path: Path) -> None:
@@ -129,12 +131,23 @@ def test_damage_that_is_met_while_nothing_is_processed_is_told(make_rig: MakeRig
     assert rig.counts()["all"] == before["all"] + 80, "a chain with a hole in it was continued"
 
 
-def test_a_damaged_full_image_is_replaced_by_the_chain_before_it(
-    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Early(CompactionRule):
+    """Every third backup is a full image."""
+
+    def due(self, chain: Sequence[ObjectRef]) -> bool:
+        return len(chain) == 2
+
+
+def go_compacting_early(rig: Rig, batches: int) -> None:
+    rig.go(1)
+    group = rig.run_of().group
+    group.budget = replace(group.budget, compaction=Early())
+    rig.go(batches - 1)
+
+
+def test_a_damaged_full_image_is_replaced_by_the_chain_before_it(make_rig: MakeRig) -> None:
     rig, truth = make_rig(tolerance=MiniBatch())
-    monkeypatch.setattr("afspark.store.CompactionRule.due", lambda rule, chain: len(chain) == 2)
-    rig.go(4)
+    go_compacting_early(rig, 4)
     chain, previous = rig.members[0].chain, rig.members[0].previous
     assert chain[0].full and len(chain) == 2 and len(previous) == 2
     truncate(rig.checkpoint / "afspark" / chain[0].name)
@@ -145,10 +158,11 @@ def test_a_damaged_full_image_is_replaced_by_the_chain_before_it(
     assert rig.counts()["all"] == truth["all"] - 80
 
 
-def test_compaction_keeps_recovery_exact(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compaction_keeps_recovery_exact(make_rig: MakeRig) -> None:
     rig, truth = make_rig(batches=8, tolerance=MiniBatch())
-    monkeypatch.setattr("afspark.store.CompactionRule.due", lambda rule, chain: len(chain) == 2)
-    for _ in range(7):
+    go_compacting_early(rig, 1)
+    rig.lose()
+    for _ in range(6):
         rig.go(1)
         rig.lose()
     rig.go()
@@ -185,22 +199,24 @@ def test_a_damaged_record_with_lost_state_is_told(make_rig: MakeRig, damage: Cal
     assert [entry.recovery.covered for entry in rig.ledger] == [False, False]
 
 
-def test_a_store_that_breaks_in_the_middle_leaves_the_batch_to_be_applied_again(
-    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_breaks_in_the_middle_leaves_the_batch_to_be_applied_again(make_rig: MakeRig) -> None:
     rig, truth = make_rig(tolerance=MiniBatch())
     rig.go(2)
-    with monkeypatch.context() as broken:
-        broken.setattr(backup, "seal", _refuse)
-        with pytest.raises(StoreNotWritable):
-            rig.go()
+    sound = rig.hosts.on_host
+    rig.hosts.on_host = lambda host: Refusing(name=host)
+    with pytest.raises(StoreNotWritable):
+        rig.go()
+    rig.hosts.on_host = sound
     rig.go()
     assert rig.counts() == truth
     assert rig.ledger == []
 
 
-def _refuse(meta: object, images: object) -> bytes:
-    raise StoreNotWritable("full", path="x")
+class Refusing(LocalEnvironment):
+    """No backup can be written."""
+
+    def start_write(self, store: Store, name: str, data: bytes) -> NoReturn:
+        raise StoreNotWritable("full", path="x")
 
 
 @damages

@@ -14,7 +14,7 @@ from afspark.coordinator.ending import ENDING
 from afspark.errors import CheckpointError
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
 from afspark.resident import SegmentRoot
-from afspark.store import RecordLog
+from afspark.store.local import LocalStore
 from tests.unit.runtime.conftest import MakeRig, write_file, write_words
 from tests.unit.runtime.sparkless import Rig, die
 from tests.unit.runtime.test_engine_failures import worst
@@ -29,32 +29,34 @@ def _while_delivering(rig: Rig) -> None:
     rig.go(deliver=lambda batch: die() if batch == FATAL else None)
 
 
+class Fatal(LocalStore):
+    """The driver dies when the record of a batch is written: before that, or after."""
+
+    after = False
+
+    def put(self, name: str, data: bytes) -> None:
+        folder, _, last = name.rpartition("/")
+        fatal = folder.endswith("/records") and int(last.partition("-")[0]) == FATAL
+        if fatal and not self.after:
+            die()
+        super().put(name, data)
+        if fatal:
+            die()
+
+
+class FatalAfterwards(Fatal):
+    after = True
+
+
 def _before_record(rig: Rig) -> None:
-    _write_records(rig, lambda real, log, record: die())
+    rig.open_store = Fatal
+    rig.go()
 
 
 def after_record(rig: Rig) -> None:
     """Spark has not committed the batch that the record names."""
-
-    def write_and_die(real: Any, log: RecordLog, record: Any) -> None:
-        real(log, record)
-        die()
-
-    _write_records(rig, write_and_die)
-
-
-def _write_records(rig: Rig, fatal: Callable[..., None]) -> None:
-    real = RecordLog.write
-
-    def write(log: RecordLog, record: Any) -> None:
-        (fatal if record.batch == FATAL else _plainly)(real, log, record)
-
-    pytest.MonkeyPatch().setattr(RecordLog, "write", write)  # in a process that ends
+    rig.open_store = FatalAfterwards
     rig.go()
-
-
-def _plainly(real: Any, log: RecordLog, record: Any) -> None:
-    real(log, record)
 
 
 def _before_anything(rig: Rig) -> None:

@@ -16,7 +16,7 @@ from afspark.algorithms import WordCount
 from afspark.errors import InputError, OperatorFailed
 from afspark.policies import Approximate, MiniBatch, Tolerance
 from tests.unit.runtime.conftest import MakeRig
-from tests.unit.runtime.sparkless import die
+from tests.unit.runtime.sparkless import Rig, die
 from tests.unit.runtime.test_engine_failures import worst
 
 
@@ -66,32 +66,23 @@ def test_state_on_a_host_that_comes_back_too_late_is_not_used(make_rig: MakeRig)
     assert worst(truth, rig.counts()) <= rig.bound()
 
 
-def test_a_host_that_comes_back_in_time_loses_nothing(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_comes_back_in_time_loses_nothing(make_rig: MakeRig) -> None:
     rig, truth = make_rig(host_grace_seconds=60.0)
+    patience = Patience(rig, then=lambda: rig.hosts.slots.update(b=1), after=0.25)
     rig.go(3)
     rig.hosts.slots = {"a": 1}
-    naps = []
-
-    def nap(seconds: float) -> None:
-        naps.append(seconds)
-        if len(naps) == 3:
-            rig.hosts.slots = {"a": 1, "b": 1}
-
-    monkeypatch.setattr("afspark.coordinator.worker_group.time.sleep", nap)
     rig.go()
-    assert len(naps) >= 3
+    assert patience.now >= 0.25
     assert rig.counts() == truth
     assert rig.ledger == []
 
 
 class Patience:
-    """Stands for the clock of the workforce: naps take no time but count, and more of them than seconds are a hang."""
+    """The driver's clock: naps take no time but count, and more of them than a hundred seconds are a hang."""
 
-    def __init__(
-        self, patch: pytest.MonkeyPatch, *, then: Callable[[], None] | None = None, after: float = 0.0
-    ) -> None:
+    def __init__(self, rig: Rig, *, then: Callable[[], None] | None = None, after: float = 0.0) -> None:
         self.now, self.then, self.after = 0.0, then, after
-        patch.setattr("afspark.coordinator.worker_group.time", self)
+        rig.hosts.clock = self
 
     def time(self) -> float:
         return self.now
@@ -106,12 +97,10 @@ class Patience:
             self.then()
 
 
-def test_a_starting_driver_waits_for_the_hosts_of_its_workers(
-    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_starting_driver_waits_for_the_hosts_of_its_workers(make_rig: MakeRig) -> None:
     """The record names two hosts, and the executor of one of them registers later than the driver starts."""
     rig, truth = make_rig(host_grace_seconds=20.0)
-    patience = Patience(monkeypatch, then=lambda: rig.hosts.slots.update(b=1), after=19.5)
+    patience = Patience(rig, then=lambda: rig.hosts.slots.update(b=1), after=19.5)
     rig.go(3)
     assert patience.now == 0.0, "no record, nobody to wait for"
     del rig.hosts.slots["b"]
@@ -123,11 +112,9 @@ def test_a_starting_driver_waits_for_the_hosts_of_its_workers(
     assert [member.home for member in rig.members] == ["a", "b"]
 
 
-def test_a_starting_driver_gives_hosts_up_when_their_grace_ends(
-    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_starting_driver_gives_hosts_up_when_their_grace_ends(make_rig: MakeRig) -> None:
     rig, truth = make_rig(host_grace_seconds=20.0)
-    patience = Patience(monkeypatch)
+    patience = Patience(rig)
     rig.go(3)
     rig.hosts.slots = {"a": 2}
     rig.start()

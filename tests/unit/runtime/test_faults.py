@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from afspark.cluster.local.processes import KILLED, forked
 from afspark.errors import UsageError
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
 from afspark.task.fault_injection import inject_failure
-from tests.unit.runtime.sparkless import KILLED, forked
 
 
 @pytest.mark.parametrize("failures", [1, 5, 10, 54])
@@ -23,6 +23,10 @@ def test_a_seed_gives_that_many_failures(failures: int) -> None:
     assert len(plan.failures) == failures
     assert plan == FaultPlan.seeded(failures, batches=10, seed=7)
     assert {s.batch for s in plan.failures} <= set(range(1, 10))
+
+
+def strike(plan: FaultPlan, batch: int, phase: FaultPhase, segment: Path) -> None:
+    inject_failure(plan, batch, phase, segment, os.getpid())
 
 
 def test_failures_are_spread_over_batches_first() -> None:
@@ -60,13 +64,13 @@ def test_a_strike_destroys_and_kills_once(tmp_path: Path) -> None:
     segment = tmp_path / "count-0"
     plan = FaultPlan(frozenset({InjectedFailure(2, FaultPhase.APPLYING)}), "p")
     segment.mkdir()
-    inject_failure(plan, 1, FaultPhase.APPLYING, segment)
-    inject_failure(plan, 2, FaultPhase.BETWEEN, segment)
+    strike(plan, 1, FaultPhase.APPLYING, segment)
+    strike(plan, 2, FaultPhase.BETWEEN, segment)
     assert segment.exists()
-    assert forked(lambda: inject_failure(plan, 2, FaultPhase.APPLYING, segment)) == [(False, KILLED)]
+    assert forked(lambda: strike(plan, 2, FaultPhase.APPLYING, segment)) == [(False, KILLED)]
     assert not segment.exists()
     segment.mkdir()
-    inject_failure(plan, 2, FaultPhase.APPLYING, segment)
+    strike(plan, 2, FaultPhase.APPLYING, segment)
     assert segment.exists()
 
 
@@ -76,14 +80,14 @@ def test_every_worker_is_struck_and_plans_keep_apart(tmp_path: Path) -> None:
         segment = tmp_path / f"count-{worker}"
         segment.mkdir(exist_ok=True)
         plan = FaultPlan(failures, name)
-        assert forked(partial(inject_failure, plan, 1, FaultPhase.BETWEEN, segment)) == [(False, KILLED)]
+        assert forked(partial(strike, plan, 1, FaultPhase.BETWEEN, segment)) == [(False, KILLED)]
         assert not segment.exists()
 
 
 def test_the_kill_is_a_real_one(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
-        inject_failure(
+        strike(
             FaultPlan(frozenset({InjectedFailure(1, FaultPhase.BETWEEN)})),
             1,
             FaultPhase.BETWEEN,

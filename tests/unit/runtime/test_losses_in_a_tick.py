@@ -24,12 +24,13 @@ from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import CountedLoss, LossEvidence
 from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.parcels import Packet
 from afspark.protocol.reports import Status, TaskReport
 from afspark.resident import SegmentAddress, process_cache
 from afspark.store import Loss, open_store
 from afspark.store.naming import OBJECTS
-from afspark.task.batch_processor import BatchProcessor
 from afspark.task.intake import LaneAway
+from afspark.task.lane_feed import LaneFeed
 from afspark.task.pane_states import PaneStates
 from afspark.task.unnamed_backups import find_unnamed
 from tests.unit.runtime.test_steps import A, Bench, Died, FakeLane, GatedStore
@@ -321,29 +322,26 @@ def test_windows_by_count_do_not_move_because_items_were_lost(bench: Approximati
 
 
 @pytest.mark.parametrize("restored", [True, False])
-def test_what_comes_before_the_items_of_a_batch_comes_once(
-    bench: Approximating, restored: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_comes_before_the_items_of_a_batch_comes_once(bench: Approximating, restored: bool) -> None:
     """A state that was restored inside the batch has it already."""
-    seen: list[bool] = []
+    asked: list[bool] = []
 
-    class Noted(BatchProcessor):
-        def __init__(self, *args: Any, first: bool, **others: Any) -> None:
-            seen.append(first)
-            super().__init__(*args, first=first, **others)
+    class Noted(LaneFeed):
+        def feedback(self) -> Iterator[tuple[str, Packet]]:
+            asked.append(True)
+            return super().feedback()
 
-    monkeypatch.setattr("afspark.task.process.BatchProcessor", Noted)
-    bench.exact = True
+    bench.exact, bench.feed = True, Noted
     lane = FakeLane([[1, 2], [3], [4, 5]])
     if restored:
         with pytest.raises(Died):
             bench.run(lane, probe=dies_in_step(2))
         bench.lose()
-        seen.clear()
+        asked.clear()
         bench.run(lane, hint=Hint.RECOVER, incarnation=2)
     else:
         bench.run(lane)
-    assert seen[0] is not restored and not any(seen[1:])
+    assert len(asked) == (0 if restored else 1)
 
 
 def test_an_incarnation_is_struck_once_for_each_pane() -> None:

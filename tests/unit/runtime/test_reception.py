@@ -16,6 +16,7 @@ import pytest
 from pyarrow import flight
 
 import afspark as af
+from afspark.cluster.local.local_cluster import LocalCluster
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.receivers.receivers import Receivers
 from afspark.graph.pipeline import Pipeline
@@ -54,7 +55,7 @@ class Ticks:
         tolerance = af.Approximate(theta=0, items=items)
         pipeline = Pipeline.single(source=source, operator=Count(), name="count", workers=WORKERS, tolerance=tolerance)
         (self.name,) = pipeline.sources
-        self.receivers = Receivers(cast("Any", None), pipeline, {self.name: open_store(str(folder))})
+        self.receivers = Receivers(LocalCluster({"a": 1}), pipeline, {self.name: open_store(str(folder))})
         self.receivers.open()
         self.batch = 0
         self.items = 0

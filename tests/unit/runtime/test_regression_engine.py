@@ -18,9 +18,10 @@ from afspark.graph.pipeline import Pipeline
 from afspark.model.operator import Operator, Share
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
 from afspark.report.regression_text import Recount, relearn
-from afspark.resident.residents import Residents, segment_of
+from afspark.resident.residents import Residents, state_of
 from afspark.sources import Clicks, Higgs, Source, share
 from afspark.task.pane_states import PaneStates
+from afspark.task.task_environment import TaskEnvironment
 from tests.unit.runtime.sparkless import Hosts, Rig
 
 #: Two chunks, one for each worker.
@@ -61,11 +62,11 @@ Make = Callable[[str, Tolerance], Rig]
 
 
 @pytest.fixture
-def make(warm_kernels: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+def make(warm_kernels: None, tmp_path: Path) -> Make:
     def rig(kind: str, tolerance: Tolerance) -> Rig:
         truth(kind)  # in this process first, so that forked ones find compiled kernels
         made = pipeline(SOURCES[kind], tolerance)
-        return Rig(tmp_path, Hosts(), monkeypatch, pipeline=made, batch_bytes=BATCH_BYTES[kind])
+        return Rig(tmp_path, Hosts(), pipeline=made, batch_bytes=BATCH_BYTES[kind])
 
     return rig
 
@@ -75,8 +76,10 @@ def shares(rig: Rig, operator: str) -> list[Share]:
     return [Share(worker=worker, cells=cells, missing={}) for worker, cells in enumerate(found)]
 
 
-def _exported(operator: Operator, residents: Residents, worker: int) -> dict[str, pa.RecordBatch]:
-    panes = PaneStates(segment_of(residents, worker).columns, operator.states(), paned=False)
+def _exported(
+    operator: Operator, residents: Residents, here: TaskEnvironment, worker: int
+) -> dict[str, pa.RecordBatch]:
+    panes = PaneStates(state_of(here, residents, worker).columns, operator.states(), paned=False)
     return {name: state.export() for name, _, state in panes.named()}
 
 

@@ -17,7 +17,6 @@ from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
 from afspark.resident import Segment
 from afspark.store import Ledger, RecordLog, WorkerRecord
 from tests.unit.runtime.conftest import MakeRig
-from tests.unit.runtime.sparkless import die
 from tests.unit.runtime.test_engine_drivers import after_record
 from tests.unit.runtime.test_engine_failures import plan, worst
 from tests.unit.runtime.test_engine_placement import Half, one_reading, salted
@@ -79,10 +78,11 @@ def driver_restarts_after_a_loss(make_rig: MakeRig) -> None:
 
 def killed_after_the_backup(make_rig: MakeRig) -> None:
     """The process dies between writing its backup and ending the batch; a batch later the host is lost."""
-    rig, truth = make_rig(tolerance=Approximate(80.0), faults=plan(FaultPhase.BACKING_UP, 2))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("afspark.task.fault_injection.destroy", lambda segment: die())
-        rig.go(3)
+    rig, truth = make_rig(tolerance=Approximate(80.0))
+    rig.go(2)
+    for worker in range(2):
+        rig.hosts.kill("operator", worker, FaultPhase.BACKING_UP)
+    rig.go(1)
     assert rig.ledger == []
     rig.lose()
     rig.go()
@@ -135,7 +135,7 @@ def newest_record_wins(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_census(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("afspark.coordinator.worker_group.find_survivors", lambda sc, **where: [])
+    patch.setattr("afspark.coordinator.worker_group.find_survivors", lambda *where: [])
 
 
 def failures_do_not_count(patch: pytest.MonkeyPatch) -> None:

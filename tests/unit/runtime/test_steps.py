@@ -33,7 +33,7 @@ from afspark.task.intake import Intake
 from afspark.task.lane_feed import LaneFeed
 from afspark.task.step_progress import StepProgress
 from afspark.task.unnamed_backups import find_unnamed
-from afspark.task.worker import attend
+from tests.unit.runtime.environments import LaneClock, attend
 
 A = "a/1"
 
@@ -171,6 +171,7 @@ class Bench:
     store: GatedStore
     place: Path
     exact: bool = True
+    feed: type[LaneFeed] = LaneFeed
 
     @property
     def config(self) -> OperatorConfig:
@@ -182,7 +183,6 @@ class Bench:
             checkpoint="",
             store=self.store,
             epoch="00000001-0123456789abcdef",
-            driver_host="a",
             segments=None,
             emit=False,
             faults=FaultPlan(),
@@ -212,7 +212,7 @@ class Bench:
         def ingest(packets: Any) -> Ingest:
             return Ingest(list[Packet](packets), ())
 
-        feed = LaneFeed("", Intake(lane, seconds=3, clock=lambda: float(lane.empty)), ingest, start={})
+        feed = self.feed("", Intake(lane, seconds=3, clock=LaneClock(lane)), ingest, start={})
         request = self.request(**changes)
         return attend(self.config, request, Tally(), feed, SegmentAddress(self.place), "a", probe)
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import pytest
 
+from afspark.cluster.local.processes import answer, begin
 from afspark.errors import AnotherDriver
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
-from afspark.store import RecordLog
+from afspark.store import RecordLog, Store
+from afspark.store.lease import Lease
 from afspark.store.local import LocalStore
 from tests.unit.runtime.conftest import MakeRig
-from tests.unit.runtime.sparkless import Rig, answer, begin, die
+from tests.unit.runtime.sparkless import Rig, die
 from tests.unit.runtime.test_engine_failures import worst
 
 FROZEN = 3
@@ -73,11 +77,12 @@ def test_a_start_beside_a_living_driver_is_refused_or_takes_over(make_rig: MakeR
     assert rig.ledger == [], "nobody declared the other one's state gone"
 
 
-def test_a_killed_driver_is_followed_at_once(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_driver_is_followed_at_once(make_rig: MakeRig) -> None:
     rig, truth = make_rig()
     rig.drive_and_die(lambda: rig.go(deliver=lambda batch: die() if batch == FROZEN else None))
-    monkeypatch.setattr("afspark.store.lease.time.sleep", lambda seconds: pytest.fail("it waited"))
-    rig.start(takeover=False, lease_seconds=600.0)
+    started = time.monotonic()
+    rig.start(takeover=False, lease_seconds=600.0).take_lease()
+    assert time.monotonic() - started < 60.0, "it waited"
     rig.go()
     rig.driver.close()
     assert rig.counts() == truth
@@ -103,32 +108,58 @@ def test_no_batch_is_committed_that_no_record_names(make_rig: MakeRig, tolerance
     assert all(entry.recovery is not None and entry.recovery.covered for entry in rig.ledger)
 
 
+class FreezingStore(LocalStore):
+    """The driver freezes when ``armed`` says so and something is to be deleted."""
+
+    armed: Callable[[], bool] = staticmethod(lambda: False)
+
+    def delete(self, names: Iterable[str]) -> None:
+        listed = list(names)
+        if listed and self.armed():
+            freeze()
+        super().delete(listed)
+
+
+class FreezingLog(RecordLog):
+    """The driver freezes in ``what``, at one batch: when it has "looked" for others, or has "listed" names."""
+
+    def __init__(self, store: Store, rig: Rig, what: str, moment: str) -> None:
+        super().__init__(store)
+        self.rig, self.what, self.moment = rig, what, moment
+        self.acting: list[bool] = []
+
+    def sweep(self) -> list[str]:
+        self._begin("sweep")
+        return super().sweep()
+
+    def prune(self, keep: int = 8, slack: int = 8) -> list[str]:
+        self._begin("prune")
+        return super().prune(2, 0) if self.what == "prune" else super().prune(keep, slack)
+
+    def _begin(self, what: str) -> None:
+        if what == self.what:
+            self.acting.append(self.rig.committed == FROZEN - 1)
+
+    def refuse_if_superseded(self) -> None:
+        super().refuse_if_superseded()
+        if self.armed("looked"):
+            freeze()
+
+    def armed(self, moment: str) -> bool:
+        """Whether to freeze at this moment; once."""
+        return moment == self.moment and bool(self.acting) and self.acting.pop()
+
+
 def _frozen_while_deleting(rig: Rig, what: str, moment: str) -> FirstDriver:
     """A driver that freezes in ``what``: right after it has looked for newer ones, or with its list in hand."""
-    act, look, delete = getattr(RecordLog, what), RecordLog.refuse_if_superseded, LocalStore.delete
-    less = {"keep": 2, "slack": 0} if what == "prune" else {}
-    acting = []
-
-    def acts(log: RecordLog) -> Any:
-        acting.append(rig.committed == FROZEN - 1)
-        return act(log, **less)
-
-    def looks(log: RecordLog) -> None:
-        look(log)
-        if moment == "looked" and acting and acting.pop():
-            freeze()
-
-    def deletes(store: LocalStore, names: Iterable[str]) -> None:
-        listed = list(names)
-        if moment == "listed" and listed and acting and acting.pop():
-            freeze()
-        delete(store, listed)
 
     def script() -> None:
-        patch = pytest.MonkeyPatch()  # in a process that ends
-        patch.setattr(RecordLog, what, acts)
-        patch.setattr(RecordLog, "refuse_if_superseded", looks)
-        patch.setattr(LocalStore, "delete", deletes)
+        store = FreezingStore(str(rig.checkpoint))
+        rig.open_store = lambda place: store
+        engine = rig.start()
+        engine.log = log = FreezingLog(engine.store, rig, what, moment)
+        engine.lease = Lease(engine.store, log, seconds=engine.options.lease_seconds)
+        store.armed = partial(log.armed, "listed")  # type: ignore[method-assign]
         rig.go()
 
     if what == "sweep":

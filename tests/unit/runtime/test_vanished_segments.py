@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from afspark.algorithms import WordCount
+from afspark.cluster.local.local_environment import LocalEnvironment
 from afspark.errors import OperatorFailed, WorkerFailed
 from afspark.policies import Approximate, MiniBatch, Tolerance
 from afspark.protocol.fault_plan import FaultPhase
-from afspark.resident import Segment
+from afspark.protocol.lifecycle import Identity
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.resident import Segment, SegmentAddress
 from afspark.resident.mapped_columns import MappedColumns
-from afspark.task import worker
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Rig
 from tests.unit.runtime.test_engine_failures import worst
@@ -67,38 +71,64 @@ def test_between_two_batches(make_rig: MakeRig, vanish: Callable[[Path], None], 
 
 
 @pytest.mark.parametrize("phase", [FaultPhase.BETWEEN, FaultPhase.APPLYING, FaultPhase.BACKING_UP])
-def test_at_every_phase_of_a_batch(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch, phase: FaultPhase) -> None:
+def test_at_every_phase_of_a_batch(make_rig: MakeRig, phase: FaultPhase) -> None:
     rig, truth = make_rig(keyed=phase is FaultPhase.APPLYING)
     act = once(rig, all_of_it)
 
-    def inject_failure(faults: Any, batch: int, found: FaultPhase, directory: Path) -> None:
-        if found is phase:
-            act(directory)
+    class Unsafe(LocalEnvironment):
+        def probe(self, config: OperatorConfig, worker: int, batch: int, found: FaultPhase) -> None:
+            if found is phase:
+                act(self.address(config, worker).directory)
 
-    monkeypatch.setattr(worker, "inject_failure", inject_failure)
+    rig.hosts.on_host = lambda host: Unsafe(name=host)
     check(rig, truth, MiniBatch())
 
 
+@dataclass(frozen=True)
+class Address(SegmentAddress):
+    """Where segments of another class are."""
+
+    kind: type[Segment] = Segment
+
+    @contextmanager
+    def create(self, identity: Identity, incarnation: int) -> Iterator[Segment]:
+        with closing(self.kind.create(self.directory, identity, incarnation, restoring=True)) as segment:
+            yield segment
+
+    def open(self) -> Segment | None:
+        return self.kind.open(self.directory)
+
+
+def unsafe_segment(part: str, act: Callable[[Path], None]) -> type[Segment]:
+    """Segments that ``act`` is asked about before their method is used; "columns": before a column is opened."""
+
+    class Columns(MappedColumns):
+        def open(self, *arguments: Any) -> Any:
+            act(self._folder.path.parent)
+            return super().open(*arguments)
+
+    class WithColumns(Segment):
+        def __init__(self, directory: Path, meta: Any) -> None:
+            super().__init__(directory, meta)
+            self.columns.__class__ = Columns
+
+    def use(segment: Segment, *arguments: Any, **named: Any) -> Any:
+        act(segment.directory)
+        return getattr(Segment, part)(segment, *arguments, **named)
+
+    return WithColumns if part == "columns" else type("WithMethod", (Segment,), {part: use})
+
+
 @pytest.mark.parametrize("part", ["begin", "finish", "keep", "_write", "_sweep", "_store", "columns"])
-def test_before_every_use_of_its_files(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+def test_before_every_use_of_its_files(make_rig: MakeRig, part: str) -> None:
     rig, truth = make_rig(keyed=True, emits=True)
-    act = once(rig, all_of_it)
-    if part == "columns":
-        opened = MappedColumns.open
+    kind = unsafe_segment(part, once(rig, all_of_it))
 
-        def open_(columns: MappedColumns, *arguments: Any) -> Any:
-            act(columns._folder.path.parent)
-            return opened(columns, *arguments)
+    class Unsafe(LocalEnvironment):
+        def address(self, config: OperatorConfig, worker: int) -> SegmentAddress:
+            return Address(self._directory(config, worker), config.checkpoint, kind)
 
-        monkeypatch.setattr(MappedColumns, "open", open_)
-    else:
-        real = getattr(Segment, part)
-
-        def use(segment: Segment, *arguments: Any, **named: Any) -> Any:
-            act(segment.directory)
-            return real(segment, *arguments, **named)
-
-        monkeypatch.setattr(Segment, part, use)
+    rig.hosts.on_host = lambda host: Unsafe(name=host)
     check(rig, truth, MiniBatch())
 
 

@@ -24,7 +24,7 @@ from afspark.resident import SegmentAddress, process_cache
 from afspark.store import open_store
 from afspark.task.feed import Feed
 from afspark.task.ingest import Ingest
-from afspark.task.worker import attend
+from tests.unit.runtime.environments import attend
 
 
 class Sum(Operator):
@@ -61,7 +61,6 @@ def task(tmp_path: Path, place: Path) -> Iterator[Attend]:
         checkpoint="",
         store=open_store(str(tmp_path / "store")),
         epoch="00000001-0123456789abcdef",
-        driver_host="a",
         segments=None,
         emit=False,
         faults=FaultPlan(),

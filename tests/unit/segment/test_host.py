@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from afspark.resident.spark_host import alive_parents, executor_pid, spark_host
+from afspark.cluster.spark.spark_host import alive_parents, executor_pid, spark_host
 
 
 class FakeProc:

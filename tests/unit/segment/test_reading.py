@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from afspark.cluster.local.local_environment import LocalEnvironment
 from afspark.errors import SegmentError
 from afspark.protocol.fault_plan import FaultPlan
 from afspark.protocol.lifecycle import Identity
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.resident import Segment, SegmentRoot, process_cache
-from afspark.resident.residents import Residents, kept_by, segment_of
-from afspark.resident.spark_host import HOST_VARIABLE
+from afspark.resident.residents import Residents, kept_by, state_of
 from afspark.store import open_store
+
+HERE = LocalEnvironment(name="a")
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OperatorConfig]:
-    monkeypatch.setenv(HOST_VARIABLE, "a")
+def config(tmp_path: Path) -> Iterator[OperatorConfig]:
     yield OperatorConfig(
         query_id="q",
         fingerprint="f",
@@ -28,7 +30,6 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator
         checkpoint="",
         store=open_store(str(tmp_path / "store")),
         epoch="e",
-        driver_host="driver",
         segments=str(tmp_path / "segments"),
         emit=False,
         faults=FaultPlan(),
@@ -53,8 +54,8 @@ def test_only_the_incarnation_that_the_driver_knows_is_read(
 ) -> None:
     """A host that was away comes back with the segment of a worker that lives elsewhere by now."""
     settle(config, identity, 1, b"mine")
-    assert kept_by(Residents(config, {0: 1, 1: 0}), 0, 0, "rows") == b"mine"
-    for read in (segment_of, lambda residents, worker: kept_by(residents, worker, 0, "rows")):
+    assert kept_by(HERE, Residents(config, {0: 1, 1: 0}), 0, 0, "rows") == b"mine"
+    for read in (partial(state_of, HERE), lambda residents, worker: kept_by(HERE, residents, worker, 0, "rows")):
         with pytest.raises(SegmentError) as caught:
             read(Residents(config, {0: known, 1: 0}), 0)
         assert (caught.value.worker, caught.value.host) == (0, "a")
@@ -65,14 +66,14 @@ def test_a_segment_held_open_is_not_read_once_a_later_one_replaced_it(
 ) -> None:
     settle(config, identity, 0, b"old")
     first, second = Residents(config, {0: 0, 1: 0}), Residents(config, {0: 1, 1: 0})
-    assert kept_by(first, 0, 0, "rows") == b"old"
+    assert kept_by(HERE, first, 0, 0, "rows") == b"old"
     settle(config, identity, 1, b"new")
-    assert kept_by(second, 0, 0, "rows") == b"new"
+    assert kept_by(HERE, second, 0, 0, "rows") == b"new"
     with pytest.raises(SegmentError):
-        kept_by(first, 0, 0, "rows")
+        kept_by(HERE, first, 0, 0, "rows")
 
 
 def test_a_worker_without_a_segment_here(config: OperatorConfig) -> None:
     with pytest.raises(SegmentError) as caught:
-        segment_of(Residents(config, {0: 0, 1: 0}), 1)
+        state_of(HERE, Residents(config, {0: 0, 1: 0}), 1)
     assert (caught.value.worker, caught.value.host) == (1, "a")

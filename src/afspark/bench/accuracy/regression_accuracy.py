@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import afspark as af
 from afspark.algorithms.logistic_regression import LOCAL, LocalRegression
-from afspark.api.results import current_shares
+from afspark.api.result_shares import current_shares
 from afspark.bench.accuracy.prefixes import Prefixes
 from afspark.bench.accuracy.trial import BATCHES, FAILURES, Study
 from afspark.bounds.learning import Risk, average_regret_bound
@@ -52,7 +52,7 @@ class RegressionStudy(Study):
     def collect(self, frame: DataFrame, query: af.Query) -> pa.Table:
         # Past Spark: a million weights would take it longer than the batch.
         run = query._engine.run_of()
-        return run.node.operator.results(current_shares(frame.sparkSession, run))
+        return run.node.operator.results(current_shares(query._cluster, run))
 
     def score(self, results: pa.Table, batch: int) -> dict[str, float]:
         labels, cells = self._test

@@ -8,47 +8,47 @@ sent over Spark's shuffle; the receiving side is zipped with the anchor, which p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from pyspark import RDD, SparkContext
+import pyarrow as pa
+from pyspark import RDD, SparkContext, TaskContext
 
 from afspark.cluster.spark.anchors import anchor, mailed
-from afspark.numbers import Batch
-from afspark.protocol.fault_plan import FaultPhase
+from afspark.model.operator import Transform
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.parcels import Parcel
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.resident import SegmentRoot
-from afspark.resident.spark_host import spark_host
-from afspark.task.fault_injection import forget_injected, inject_failure
 from afspark.task.receiving import receive
-from afspark.task.sending import send_chunks, send_frame, send_kept
-from afspark.task.stage_inputs import Addressed, FrameInput, LaneInput, OutputInput, SourceInput, StageInput, UserCode
-
-#: What comes to the workers in parcels.
-SentInput = SourceInput | OutputInput | FrameInput
+from afspark.task.sending import send_batches, send_chunks, send_kept
+from afspark.task.stage_inputs import (
+    Addressed,
+    FrameInput,
+    OutputInput,
+    SentInput,
+    SourceInput,
+    StageInput,
+    UserCode,
+    split_inputs,
+)
+from afspark.task.task_environment import TaskEnvironment
 
 
 def run_stage(
     sc: SparkContext,
+    environment: TaskEnvironment,
     config: OperatorConfig,
     work: UserCode,
     requests: Sequence[TaskRequest],
     inputs: Sequence[StageInput],
 ) -> list[TaskReport]:
-    """Brings the items of all inlets to the workers, which apply them."""
-    read_directly = (LaneInput,) if work.keyed else (LaneInput, SourceInput)
-    direct = tuple(stage_input for stage_input in inputs if isinstance(stage_input, read_directly))
-    sent = [
-        _send(sc, config, work, requests, stage_input)
-        for stage_input in inputs
-        if not isinstance(stage_input, LaneInput) and stage_input not in direct
-    ]
+    """The reports of the workers, which were brought the items of all inputs. See `Cluster.run_stage`."""
+    direct, carried = split_inputs(inputs, keyed=work.keyed)
+    sent = [_send(sc, environment, config, work, requests, stage_input) for stage_input in carried]
     homes = _homes(sc, requests)
-    task = partial(receive, config, work, tuple(requests), direct)
+    task = partial(receive, environment, config, work, tuple(requests), direct)
     if not sent:
         return homes.map(_without_mail).mapPartitions(task).collect()
     items = sent[0] if len(sent) == 1 else sc.union(sent)
@@ -60,30 +60,6 @@ def run_stage(
     return mail.mapPartitions(task).collect()
 
 
-def run_requests(
-    sc: SparkContext, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest]
-) -> list[TaskReport]:
-    """Workers carry out orders that need no items."""
-    return run_stage(sc, config, work, requests, ())
-
-
-def inject_on_workers(
-    sc: SparkContext, config: OperatorConfig, homes: Sequence[str], batch: Batch, phase: FaultPhase
-) -> None:
-    """The driver's part in a system failure: every worker is struck where it lives."""
-    anchor(sc, homes).foreach(partial(_inject, config, batch, phase))
-
-
-def _inject(config: OperatorConfig, batch: Batch, phase: FaultPhase, worker: int) -> None:
-    root = SegmentRoot(config.segments, spark_host(config.driver_host))
-    inject_failure(config.faults, batch, phase, root.directory(config.query_id, config.operator_name, worker))
-
-
-def run_on_workers(sc: SparkContext, homes: Sequence[str], task: Callable[[int], Iterable[Any]]) -> list[Any]:
-    """Runs ``task(worker)`` once per entry of ``homes``, preferably there."""
-    return anchor(sc, homes).flatMap(task).collect()
-
-
 def _homes(sc: SparkContext, requests: Sequence[TaskRequest]) -> RDD[int]:
     return anchor(sc, [request.home for request in requests])
 
@@ -92,17 +68,43 @@ def _homes(sc: SparkContext, requests: Sequence[TaskRequest]) -> RDD[int]:
 
 
 def _send(
-    sc: SparkContext, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], stage_input: SentInput
+    sc: SparkContext,
+    environment: TaskEnvironment,
+    config: OperatorConfig,
+    work: UserCode,
+    requests: Sequence[TaskRequest],
+    stage_input: SentInput,
 ) -> RDD[Addressed]:
     now = requests[0].batch_time.now
     match stage_input:
         case SourceInput():
             return _homes(sc, requests).mapPartitions(partial(send_chunks, config, work, stage_input, now))
         case OutputInput():
-            return anchor(sc, stage_input.homes).mapPartitions(partial(send_kept, config, work, stage_input, now))
+            task = partial(send_kept, environment, config, work, stage_input, now)
+            return anchor(sc, stage_input.homes).mapPartitions(task)
         case FrameInput():
-            task = partial(send_frame, config, work, stage_input.name, stage_input.transforms, now)
-            return stage_input.frame.mapInArrow(task, "worker int, parcel binary").rdd.map(_addressed)
+            send = partial(_send_partition, config, work, stage_input.name, stage_input.transforms, now)
+            sent: RDD[Addressed] = stage_input.frame.mapInArrow(send, "worker int, parcel binary").rdd.map(_addressed)
+            return sent
+
+
+def _send_partition(
+    config: OperatorConfig,
+    work: UserCode,
+    name: str,
+    transforms: Sequence[Transform],
+    now: float,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    context = TaskContext.get()
+    assert context is not None
+    sent = send_batches(config, work, name, transforms, now, batches, context.partitionId())
+    yield pa.record_batch(
+        {
+            "worker": pa.array([worker for worker, _ in sent], pa.int32()),
+            "parcel": pa.array([parcel.to_bytes() for _, parcel in sent], pa.binary()),
+        }
+    )
 
 
 def _addressed(row: Any) -> Addressed:
@@ -129,14 +131,3 @@ def _collected(mail: Iterable[tuple[int, Addressed]]) -> Iterator[tuple[int, lis
 
 def _without_mail(worker: int) -> tuple[int, list[Parcel]]:
     return worker, []
-
-
-def release_segments(sc: SparkContext, config: OperatorConfig, homes: Sequence[str]) -> None:
-    """Removes the query's segments from all hosts."""
-    anchor(sc, sorted(set(homes))).foreach(partial(_release, config))
-
-
-def _release(config: OperatorConfig, _: int) -> None:
-    root = SegmentRoot(config.segments, spark_host(config.driver_host))
-    forget_injected(root.directory(config.query_id, config.operator_name, 0).parent)
-    root.release(config.query_id)

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pyspark import SparkContext
-
-from afspark.cluster.spark.anchors import anchor, driver_host, slots_by_host
+from afspark.cluster.cluster import Cluster
 from afspark.coordinator.placement import spread
 from afspark.errors import WorkerFailed
 from afspark.push.consumer.certificates import check_certificate, check_reachable
 from afspark.push.consumer.lane_client import LaneClient
 from afspark.push.receiver.directory import Directory
-from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.push.receiver.receiver_process import ReceiverPlan, ReceiverProcess, item_log
 from afspark.push.receiver.sessions import session_key
 from afspark.push.wire.announcements import Announced, announced
 from afspark.push.wire.messages import Allowance, Positions
 from afspark.push.wire.push_errors import PushError
 from afspark.push.wire.security import Access, is_wildcard
-from afspark.resident.spark_host import spark_host
 from afspark.store import Store, seal
+from afspark.task.task_environment import TaskEnvironment
 
 LOG = logging.getLogger("afspark")
 
@@ -46,16 +42,9 @@ class ReceiverHosts(ABC):
     """The receivers of one source. ``access``: what workers show them."""
 
     def __init__(
-        self,
-        sc: SparkContext,
-        plans: Sequence[ReceiverPlan],
-        store: Store,
-        access: Access,
-        listed: Listed,
-        environment: ReceiverEnvironment,
+        self, cluster: Cluster, plans: Sequence[ReceiverPlan], store: Store, access: Access, listed: Listed
     ) -> None:
-        self.sc, self.plans, self.store, self.access, self.listed = sc, plans, store, access, listed
-        self.environment = environment
+        self.cluster, self.plans, self.store, self.access, self.listed = cluster, plans, store, access, listed
 
     #: hosts on which they take task slots
     homes: list[str] = []  # noqa: RUF012 (each kind sets its own)
@@ -97,7 +86,8 @@ class DriverReceivers(ReceiverHosts):
     """In this process."""
 
     def open(self) -> None:
-        self._processes = [ReceiverProcess(self._plan(plan), self.store, self.environment) for plan in self.plans]
+        environment = self.cluster.receiver_environment
+        self._processes = [ReceiverProcess(self._plan(plan), self.store, environment) for plan in self.plans]
         try:
             for process in self._processes:
                 process.open()
@@ -106,7 +96,7 @@ class DriverReceivers(ReceiverHosts):
             raise
 
     def _plan(self, plan: ReceiverPlan) -> ReceiverPlan:
-        reached_at = driver_host(self.sc) if is_wildcard(plan.host) else ""
+        reached_at = self.cluster.driver_host if is_wildcard(plan.host) else ""
         return replace(plan, listed=self.listed(plan.lanes), reached_at=reached_at)
 
     def close(self) -> None:
@@ -127,15 +117,15 @@ class DriverReceivers(ReceiverHosts):
 
 
 class ExecutorReceivers(ReceiverHosts):
-    """As tasks of Spark jobs of their own, each pinned to a host, so that they leave room for workers elsewhere."""
+    """As tasks of jobs of their own, each pinned to a host, so that they leave room for workers elsewhere."""
 
     def open(self) -> None:
         # Made here: receivers that start at the same moment would make one each.
         session_key(item_log(self.store))
-        self._since = time.time()
-        self._closing = f"{_CLOSING}/{time.time_ns():020d}"
+        self._since = self.cluster.clock.time()
+        self._closing = f"{_CLOSING}/{round(self._since * 1e9):020d}"
         self._closed = threading.Event()
-        placed = spread(range(len(self.plans)), slots_by_host(self.sc))
+        placed = spread(range(len(self.plans)), self.cluster.slots_by_host())
         self.homes = [placed[number] for number in range(len(self.plans))]
         for plan, home in zip(self.plans, self.homes, strict=True):
             check_certificate(plan.security, home)
@@ -160,14 +150,14 @@ class ExecutorReceivers(ReceiverHosts):
             raise
 
     def _await_all(self) -> None:
-        deadline = time.monotonic() + START_SECONDS
+        deadline = self.cluster.clock.monotonic() + START_SECONDS
         while len(self.announced()) < len(self.plans):
-            if time.monotonic() >= deadline:
+            if self.cluster.clock.monotonic() >= deadline:
                 raise WorkerFailed(
                     f"{len(self.announced())} of {len(self.plans)} receivers came up.",
                     remedy="Receivers need a task slot each, besides those of the workers.",
                 )
-            time.sleep(0.1)
+            self.cluster.clock.sleep(0.1)
 
     def close(self) -> None:
         self._closed.set()
@@ -207,34 +197,36 @@ class ExecutorReceivers(ReceiverHosts):
         while not self._closed.is_set():
             home = self._home(number)
             plan = replace(self.plans[number], listed=self.listed(self.plans[number].lanes))
-            task = partial(_receive, driver_host(self.sc), home, self.store, self._closing, plan)
             try:
-                anchor(self.sc, [home]).foreachPartition(task)
+                self.cluster.run_on([home], partial(_receive, home, self.store, self._closing, plan))
             except Exception:
-                # Spark has tried it on several executors; what stops the whole application ends this thread as well.
-                if self.sc._jsc is None or self.sc._jsc.sc().isStopped():
+                # It was tried on several executors; what stops the whole cluster ends this thread as well.
+                if self.cluster.stopped:
                     return
                 LOG.warning("Receiver %d ended and is started again.", number, exc_info=True)
             self._closed.wait(_GLANCE_SECONDS)
 
     def _home(self, number: int) -> str:
         """Its host, once that has an executor; another one if it stays away."""
-        deadline = time.monotonic() + AWAY_SECONDS
-        while self.homes[number] not in (slots := slots_by_host(self.sc)):
-            if time.monotonic() >= deadline and slots:
+        deadline = self.cluster.clock.monotonic() + AWAY_SECONDS
+        while self.homes[number] not in (slots := self.cluster.slots_by_host()):
+            if self.cluster.clock.monotonic() >= deadline and slots:
                 others = [home for at, home in enumerate(self.homes) if at != number]
                 self.homes = [*self.homes[:number], spread([number], slots, others)[number], *self.homes[number + 1 :]]
             self._closed.wait(0.1)
         return self.homes[number]
 
 
-def _receive(driver: str, home: str, store: Store, closing: str, plan: ReceiverPlan, _: Iterator[int]) -> None:
-    host = spark_host(driver)
-    if host != home:
-        return  # its executor was away; here it would take the slot of a worker
-    process = ReceiverProcess(replace(plan, host=host, port=0), store)
+def _receive(
+    home: str, store: Store, closing: str, plan: ReceiverPlan, environment: TaskEnvironment, _: int
+) -> tuple[()]:
+    """Is a receiver until all are told to close; nothing comes of it."""
+    if environment.host != home:
+        return ()  # its executor was away; here it would take the slot of a worker
+    process = ReceiverProcess(replace(plan, host=home, port=0), store)
     process.open()
     folder = closing.partition("/")[0]
     while closing not in store.list(folder):
-        time.sleep(_GLANCE_SECONDS)
+        environment.clock.sleep(_GLANCE_SECONDS)
     process.close()
+    return ()

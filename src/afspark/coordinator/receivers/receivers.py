@@ -14,8 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pyspark import SparkContext
-
+from afspark.cluster.cluster import Cluster
 from afspark.coordinator.receivers.intensity import Intensity
 from afspark.coordinator.receivers.receiver_hosts import DriverReceivers, ExecutorReceivers, ReceiverHosts
 from afspark.graph.node import Node
@@ -24,7 +23,6 @@ from afspark.protocol.lane_ticket import LaneTicket
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.push.receiver.limits import Limits
-from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.push.receiver.receiver_process import ReceiverPlan
 from afspark.push.wire.security import Security, new_secret
 from afspark.sources import Pushed
@@ -38,20 +36,10 @@ Lanes = dict[int, dict[str, int]]
 
 
 class Receivers:
-    """All pushed sources of one query. ``positions``: by source and lane, as of the last committed batch.
+    """All pushed sources of one query. ``positions``: by source and lane, as of the last committed batch."""
 
-    ``environment``: of the receivers in this process, and how workers reach them.
-    """
-
-    def __init__(
-        self,
-        sc: SparkContext,
-        pipeline: Pipeline,
-        folders: Mapping[str, Store],
-        environment: ReceiverEnvironment | None = None,
-    ) -> None:
-        self._sc, self._pipeline, self._folders = sc, pipeline, folders
-        self._environment = environment or ReceiverEnvironment()
+    def __init__(self, cluster: Cluster, pipeline: Pipeline, folders: Mapping[str, Store]) -> None:
+        self._cluster, self._pipeline, self._folders = cluster, pipeline, folders
         self._hosts: dict[str, ReceiverHosts] = {}
         self._intensity = Intensity()
         self.positions: dict[str, Lanes] = {}
@@ -72,8 +60,8 @@ class Receivers:
             plans = receiver_plans(source, reader, self._pipeline, secret)
             kind = DriverReceivers if source.where == "driver" else ExecutorReceivers
             listed = partial(self._listed, name)
-            access = replace(source.access(secret), transport=self._environment.transport)
-            receiver_hosts = kind(self._sc, plans, self._folders[name], access, listed, self._environment)
+            access = replace(source.access(secret), transport=self._cluster.receiver_environment.transport)
+            receiver_hosts = kind(self._cluster, plans, self._folders[name], access, listed)
             try:
                 receiver_hosts.open()
             except BaseException:

@@ -4,41 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from pyspark import SparkContext
-
-from afspark.cluster.spark.stages import run_on_workers
+from afspark.cluster.cluster import Cluster
 from afspark.coordinator.placement import spread
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import WorkerState
 from afspark.numbers import FIRST_INCARNATION, Batch, Incarnation
 from afspark.protocol.lifecycle import Hint
-from afspark.resident import SegmentRoot, Survivor
-from afspark.resident.spark_host import spark_host
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.resident import Survivor
 from afspark.store import CountedFailure, Loss, WorkerRecord
+from afspark.task.task_environment import TaskEnvironment
 
 CENSUS_TRIES = 5
 
 
-def find_survivors(
-    sc: SparkContext, *, hosts: Sequence[str], query_id: str, segments: str | None, driver_host: str
-) -> list[Survivor]:
-    """The query's segments on all hosts; those that nobody can want any more are removed on the way."""
-
-    def look(_: int) -> list[tuple[str, list[Survivor]]]:
-        host = spark_host(driver_host)
-        root = SegmentRoot(segments, host)
-        root.clean()
-        return [(host, root.census(query_id))]
-
+def find_survivors(cluster: Cluster, hosts: Sequence[str], config: OperatorConfig) -> list[Survivor]:
+    """The query's states on all hosts; those that nobody can want any more are removed on the way."""
     heard: dict[str, list[Survivor]] = {}
     for _ in range(CENSUS_TRIES):
         # A task may end up on another host than it was meant for; what nobody has looked at is not empty.
         silent = [host for host in hosts if host not in heard]
         if not silent:
             break
-        heard |= dict(run_on_workers(sc, silent, look))
+        heard |= dict(cluster.run_on(silent, partial(_look, config)))
     return [survivor for survivors in heard.values() for survivor in survivors]
+
+
+def _look(config: OperatorConfig, environment: TaskEnvironment, _: int) -> list[tuple[str, list[Survivor]]]:
+    return [(environment.host, environment.survivors(config))]
 
 
 def restore_workers(

@@ -1,0 +1,74 @@
+"""What a user can ask a query about errors: bounds, thresholds, losses, bad items."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from afspark.coordinator.batch_loop import Coordinator
+from afspark.coordinator.told_bounds import in_force, told
+
+
+class Accounts:
+    """The part of a query that answers for its errors; its batches are run by ``_engine``."""
+
+    _engine: Coordinator
+
+    def bounds(self, operator: str | None = None) -> dict[str, float]:
+        """Per state: how far failures of this operator can have moved it at most. 0 before any.
+
+        That includes pushed items that it lost. What operators upstream have lost shows in what they send, and is in
+        their own bounds.
+        """
+        if not self._engine.runs:
+            return {}
+        return told(self._engine.operator(operator))
+
+    def tolerance(self) -> list[dict[str, Any]]:
+        """Thresholds θ, l and γ in force per worker, and why."""
+        return [entry for run in self._engine.runs if not run.node.internal for entry in in_force(run)]
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """Every loss of this query since its checkpoint was made, oldest first.
+
+        ``internal``: of a node that the runtime has put in front of operators to take pushed items.
+        """
+        internal = {node.name for node in self._engine.pipeline.nodes if node.internal}
+        return [
+            {
+                "operator": entry.loss.operator,
+                "internal": entry.loss.operator in internal,
+                "worker": entry.loss.worker,
+                "batch": entry.loss.batch,
+                "incarnation": entry.loss.incarnation,
+                "cause": entry.loss.cause,
+                "counted": entry.loss.counted,
+                "theta": dict(entry.loss.theta),
+                "failures": entry.loss.failures,
+                "taken": entry.loss.counted_failure.told() if entry.loss.counted_failure else {},
+                "items": entry.loss.items,
+                "thresholds": entry.loss.thresholds.to_json() if entry.loss.thresholds else {},
+                "at": entry.loss.at,
+                "recovery_seconds": entry.recovery.seconds if entry.recovery else None,
+                "restored_cells": entry.recovery.restored_cells if entry.recovery else None,
+                "damaged": list(entry.recovery.damaged) if entry.recovery else [],
+                "covered": entry.recovery.covered if entry.recovery else None,
+            }
+            for entry in self._engine.ledger.entries()
+        ]
+
+    def item_losses(self) -> list[dict[str, Any]]:
+        """Items that producers were promised to keep and that failures have taken, oldest first.
+
+        Those that several operators would have read are listed for each of them.
+        """
+        pipeline = self._engine.pipeline
+        return [
+            {**asdict(loss), "operator": reader.name, "items": loss.items}
+            for loss in self._engine.item_losses.entries()
+            for reader in pipeline.readers(pipeline.node(loss.operator))
+        ]
+
+    def bad_items(self, operator: str | None = None) -> list[dict[str, Any]]:
+        """Items that operators could not take and that are kept in quarantine, oldest first; default: of all."""
+        return [asdict(item) for item in self._engine.quarantine.items(operator)]

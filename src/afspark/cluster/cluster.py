@@ -1,0 +1,55 @@
+"""All that the coordinator asks of the place where tasks run. Spark is one such place, this process another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from afspark.clock import Clock
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.reports import TaskReport
+from afspark.protocol.requests import TaskRequest
+from afspark.push.receiver.receiver_environment import ReceiverEnvironment
+from afspark.task.stage_inputs import StageInput, UserCode
+from afspark.task.task_environment import TaskEnvironment
+
+#: What a task does, given where it runs and its number among the tasks of the job; it travels to other processes.
+HostTask = Callable[[TaskEnvironment, int], Iterable[Any]]
+
+
+class StageFailed(Exception):
+    """A task of a stage died each time it was tried; nothing is known of the workers of that stage."""
+
+
+class Cluster(Protocol):
+    """Hosts with task slots, and whatever runs there."""
+
+    @property
+    def clock(self) -> Clock:
+        """The driver's."""
+
+    @property
+    def receiver_environment(self) -> ReceiverEnvironment:
+        """That of receivers in the driver's process, and how workers reach receivers."""
+
+    @property
+    def driver_host(self) -> str: ...
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it will never run anything again."""
+
+    def slots_by_host(self) -> dict[str, int]:
+        """Task slots of every host that lives."""
+
+    def run_stage(
+        self, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], inputs: Sequence[StageInput]
+    ) -> list[TaskReport]:
+        """Brings the items of all inputs to the workers of one operator, which carry out their requests.
+
+        The reports of those that were heard of. A task may run several times, and elsewhere than at the worker's
+        home; `StageFailed` if one never came to its end.
+        """
+
+    def run_on(self, hosts: Sequence[str], task: HostTask) -> list[Any]:
+        """All that comes of ``task(environment, number)``, run once for each entry of ``hosts``, preferably there."""

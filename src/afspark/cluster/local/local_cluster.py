@@ -1,0 +1,228 @@
+"""A cluster in one process, without a JVM: hosts are folders, stages are function calls.
+
+Tasks are the ones that Spark runs, and meet what they meet there: they are tried again when their process dies, they
+end up on the wrong host, what was sent to them is kept until it is lost, and hosts come and go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from pyspark import cloudpickle
+
+from afspark.clock import Clock, SystemClock
+from afspark.cluster.cluster import HostTask, StageFailed
+from afspark.cluster.local.local_environment import LocalEnvironment
+from afspark.cluster.local.map_outputs import MapOutputs
+from afspark.cluster.local.processes import Answer, Processes, TaskDied, forked, in_process
+from afspark.errors import UsageError
+from afspark.protocol.fault_plan import FaultPhase
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.parcels import Parcel
+from afspark.protocol.reports import TaskReport
+from afspark.protocol.requests import TaskRequest
+from afspark.push.receiver.receiver_environment import ReceiverEnvironment
+from afspark.task.receiving import receive
+from afspark.task.sending import send_chunks, send_kept
+from afspark.task.stage_inputs import (
+    Addressed,
+    DirectInput,
+    FrameInput,
+    OutputInput,
+    SentInput,
+    SourceInput,
+    StageInput,
+    UserCode,
+    split_inputs,
+)
+from afspark.task.task_environment import TaskEnvironment
+
+#: How often a task is tried, as by Spark.
+TASK_TRIES = 4
+
+#: A task with everything it needs but the place where it runs.
+LocalTask = Callable[[TaskEnvironment], list[Any]]
+
+
+@dataclass(frozen=True)
+class LocalJob:
+    """Tasks that run side by side. ``kind``: "map" (they send), "reduce" (something was sent to them) or "job"."""
+
+    kind: str
+    homes: Sequence[str]
+    #: makes the task of a number, for every try anew
+    task: Callable[[int], LocalTask]
+
+
+@dataclass(frozen=True)
+class _Death:
+    """How a process will end."""
+
+    phase: FaultPhase
+    lose_state: bool
+
+
+class LocalCluster:
+    """Hosts with slots; change ``slots`` whenever hosts come or go."""
+
+    driver_host = "driver"
+    stopped = False
+
+    def __init__(
+        self, slots: Mapping[str, int], *, processes: Processes = in_process, clock: Clock | None = None
+    ) -> None:
+        self.slots = dict(slots)
+        self.clock: Clock = clock or SystemClock()
+        self.receiver_environment = ReceiverEnvironment()
+        #: called before each try of a task, in the driver: (kind of job, number of the task, number of the try)
+        self.before: Callable[[str, int, int], None] | None = None
+        #: where the next such task runs instead of its home: (kind of job, number of the task) -> host
+        self.astray: dict[tuple[str, int], str] = {}
+        self._processes = processes
+        self._outputs = MapOutputs(list)
+        self._doomed: dict[tuple[str, int], _Death] = {}
+
+    # --- what can go wrong ----------------------------------------------------------------------------------
+
+    def kill(self, operator: str, worker: int, phase: FaultPhase, *, lose_state: bool = False) -> None:
+        """The worker's next process is killed when it comes to ``phase``. Its state stays, unless it is lost too."""
+        self._doomed[operator, worker] = _Death(phase, lose_state)
+
+    def forget_outputs(self) -> None:
+        """Everything that tasks have sent in the stage at work is lost; whoever needs it has it sent again."""
+        self._outputs.forget()
+
+    # --- what the coordinator asks --------------------------------------------------------------------------
+
+    def slots_by_host(self) -> dict[str, int]:
+        return dict(self.slots)
+
+    def run_on(self, hosts: Sequence[str], task: HostTask) -> list[Any]:
+        return self._rows(LocalJob("job", hosts, lambda number: partial(_on_host, task, number)))
+
+    def run_stage(
+        self, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], inputs: Sequence[StageInput]
+    ) -> list[TaskReport]:
+        direct, sent = split_inputs(inputs, keyed=work.keyed)
+        senders = [sender for one in sent for sender in _senders(config, work, requests, one)]
+        homes = [home for home, _ in senders]
+        self._outputs = MapOutputs(lambda: self._rows(LocalJob("map", homes, lambda number: senders[number][1])))
+
+        def task(number: int) -> LocalTask:
+            inbox = self._outputs.of(number) if senders else []
+            made = partial(_receive, config, work, tuple(requests), direct, number, inbox)
+            death = self._doomed.pop((config.operator_name, number), None)
+            return made if death is None else partial(_killed, death, made)
+
+        kind = "reduce" if senders else "job"
+        return self._rows(LocalJob(kind, [request.home for request in requests], task))
+
+    # --- tasks ----------------------------------------------------------------------------------------------
+
+    def environment(self, host: str) -> TaskEnvironment:
+        """What tasks find on a host."""
+        return LocalEnvironment(name=host)
+
+    def run(self, job: LocalJob) -> list[list[Any]]:
+        """What came of each task. They run side by side, or one after the other if somebody interferes."""
+        answers: list[Answer] = [(False, "not tried")] * len(job.homes)
+        together = self.before is None
+        if together:
+            answers = self._tried(job, range(len(job.homes)))
+        for number in range(len(job.homes)):
+            for attempt in range(int(together), TASK_TRIES):
+                if answers[number][0]:
+                    break
+                if self.before is not None:
+                    self.before(job.kind, number, attempt)
+                answers[number : number + 1] = self._tried(job, [number])
+            ended, why = answers[number]
+            if not ended:
+                raise StageFailed(f"task {number} of a {job.kind} died {TASK_TRIES} times, the last one: {why}")
+        return [result for _, result in answers]
+
+    def _rows(self, job: LocalJob) -> list[Any]:
+        return [row for rows in self.run(job) for row in rows]
+
+    def _tried(self, job: LocalJob, numbers: Sequence[int]) -> list[Answer]:
+        tasks = [job.task(number) for number in numbers]
+        hosts = [self._host(job, number) for number in numbers]
+        return self._processes(
+            *(partial(task, self.environment(host)) for task, host in zip(tasks, hosts, strict=True))
+        )
+
+    def _host(self, job: LocalJob, number: int) -> str:
+        host = self.astray.pop((job.kind, number), job.homes[number])
+        return host if host in self.slots else min(self.slots)
+
+
+def _senders(
+    config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], stage_input: SentInput
+) -> list[tuple[str, LocalTask]]:
+    """The tasks that send what an input has, and the hosts where it is."""
+    now = requests[0].batch_time.now
+    match stage_input:
+        case SourceInput():
+            places = enumerate(request.home for request in requests)
+            return [(home, partial(_send_chunks, config, work, stage_input, now, number)) for number, home in places]
+        case OutputInput():
+            places = enumerate(stage_input.homes)
+            return [(home, partial(_send_kept, config, work, stage_input, now, number)) for number, home in places]
+        case FrameInput():
+            raise UsageError("A DataFrame can only be read by Spark.", remedy="Use a source, or a Spark session.")
+
+
+# --- in the tasks' processes --------------------------------------------------------------------------------
+
+
+def _on_host(task: HostTask, number: int, environment: TaskEnvironment) -> list[Any]:
+    return list(task(environment, number))
+
+
+def _send_chunks(
+    config: OperatorConfig,
+    work: UserCode,
+    stage_input: SourceInput,
+    now: float,
+    number: int,
+    _: TaskEnvironment,
+) -> list[Addressed]:
+    return list(send_chunks(config, work, stage_input, now, [number]))
+
+
+def _send_kept(
+    config: OperatorConfig,
+    work: UserCode,
+    stage_input: OutputInput,
+    now: float,
+    number: int,
+    environment: TaskEnvironment,
+) -> list[Addressed]:
+    return list(send_kept(environment, config, work, stage_input, now, [number]))
+
+
+def _receive(
+    config: OperatorConfig,
+    work: UserCode,
+    requests: Sequence[TaskRequest],
+    direct: Sequence[DirectInput],
+    number: int,
+    inbox: list[Parcel],
+    environment: TaskEnvironment,
+) -> list[TaskReport]:
+    # Every task has an operator of its own, as if it had come from another process.
+    own = replace(work, operator=cloudpickle.loads(config.pristine))
+    return list(receive(environment, config, own, requests, direct, iter([(number, inbox)])))
+
+
+def _killed(death: _Death, task: LocalTask, environment: TaskEnvironment) -> list[Any]:
+    """Runs the task in a process of its own, which is killed if it comes to that phase."""
+    assert isinstance(environment, LocalEnvironment)
+    fatal = replace(environment, dies_at=death.phase, loses_state=death.lose_state)
+    ((ended, result),) = forked(partial(task, fatal))
+    if not ended:
+        raise TaskDied(result)
+    return list(result)

@@ -1,0 +1,75 @@
+"""The place where a task runs, as the task sees it: a host with states, a clock, a way to write.
+
+A cluster hands it to every task. It travels to Spark's tasks by pickling, so it holds next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from afspark.clock import Clock, SystemClock
+from afspark.numbers import Batch
+from afspark.protocol.fault_plan import FaultPhase
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.resident import SegmentAddress, SegmentRoot, Survivor
+from afspark.resident.storage import StateHost
+from afspark.store import Store
+from afspark.task.backup_writes import BackgroundWrite, ThreadedWrite
+from afspark.task.fault_injection import forget_injected, inject_failure
+
+
+class TaskEnvironment(StateHost, Protocol):
+    """What a task needs of the place where it runs."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def probe(self, config: OperatorConfig, worker: int, batch: Batch, phase: FaultPhase) -> None:
+        """A moment at which a planned failure may strike the worker."""
+
+    def start_write(self, store: Store, name: str, data: bytes) -> BackgroundWrite:
+        """Begins to write an object while the worker goes on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentEnvironment(ABC):
+    """An environment whose states are segments: memory-mapped files of the host."""
+
+    clock: Clock = SystemClock()  # noqa: RUF009 (it has no state)
+
+    @property
+    @abstractmethod
+    def host(self) -> str: ...
+
+    @property
+    def process(self) -> int:
+        """The process that dies when a planned failure strikes."""
+        return os.getpid()
+
+    def address(self, config: OperatorConfig, worker: int) -> SegmentAddress:
+        return SegmentAddress(self._directory(config, worker), config.checkpoint)
+
+    def survivors(self, config: OperatorConfig) -> list[Survivor]:
+        root = self._root(config)
+        root.clean()
+        return root.census(config.query_id)
+
+    def release(self, config: OperatorConfig) -> None:
+        forget_injected(self._directory(config, 0).parent)
+        self._root(config).release(config.query_id)
+
+    def probe(self, config: OperatorConfig, worker: int, batch: Batch, phase: FaultPhase) -> None:
+        inject_failure(config.faults, batch, phase, self._directory(config, worker), self.process)
+
+    def start_write(self, store: Store, name: str, data: bytes) -> BackgroundWrite:
+        return ThreadedWrite(store, name, data)
+
+    def _root(self, config: OperatorConfig) -> SegmentRoot:
+        return SegmentRoot(config.segments, self.host)
+
+    def _directory(self, config: OperatorConfig, worker: int) -> Path:
+        return self._root(config).directory(config.query_id, config.operator_name, worker)

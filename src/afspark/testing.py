@@ -1,0 +1,250 @@
+"""Tests of your own pipelines, without Spark and without a JVM: batch by batch, with failures where you want them.
+
+::
+
+    from afspark import testing
+
+    def pipeline(lines):
+        return lines.apply(WordCount(), name="counts", workers=2, tolerance=Approximate(theta=10))
+
+    with testing.run(pipeline, pa.schema({"value": pa.large_string()})) as query:
+        query.batch({"value": ["to be or not to be"]})
+        query.lose_host()
+        query.batch({"value": ["that is the question"]})
+        assert query.bounds("counts")["counts"] <= 10
+
+What runs is what runs on Spark, apart from Spark: the same tasks on the same resident state, with real backups, records
+and recoveries, in a temporary folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from afspark.api.accounts import Accounts
+from afspark.api.arrow_results import items_table, results_table, rows_table, windows_table
+from afspark.api.assembly import assemble
+from afspark.api.result_shares import current_shares
+from afspark.api.stream import Inflow, StatefulStream, Stream
+from afspark.api.writer import StreamWriter
+from afspark.cluster.local.local_cluster import LocalCluster
+from afspark.coordinator.batch_loop import Coordinator
+from afspark.coordinator.batch_progress import BatchProgress
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.run_options import DEFAULT_BATCH_BYTES, RunOptions
+from afspark.errors import UsageError
+from afspark.graph.pipeline import Pipeline
+from afspark.model.operator import Share
+from afspark.numbers import Batch
+from afspark.protocol.fault_plan import FaultPhase
+from afspark.resident import process_cache
+from afspark.sources import Source
+from afspark.sources.given_items import GivenItems, Items
+from afspark.store import claim, open_store
+from afspark.store.naming import FOLDER
+
+Sinks = StatefulStream | StreamWriter | Sequence[StatefulStream | StreamWriter]
+
+
+@contextmanager
+def run(
+    pipeline: Callable[..., Sinks], schema: pa.Schema | Sequence[pa.Schema], *, hosts: int = 2
+) -> Iterator[LocalQuery]:
+    """Runs what ``pipeline(stream)`` gives, on as many hosts; with several schemas it is given a stream for each.
+
+    The pipeline returns its last operator, or several. To look at the rows that a batch changes or at the items that
+    it sends, return ``operator.writeStream.outputMode("update")`` or ``("append")``. Sinks are not called: what they
+    would get, the query shows.
+    """
+    schemas = [schema] if isinstance(schema, pa.Schema) else list(schema)
+    sources = [GivenItems(number, one) for number, one in enumerate(schemas)]
+    made = pipeline(*(Stream(None, (Inflow(source),)) for source in sources))
+    sinks = [made] if isinstance(made, StatefulStream | StreamWriter) else list(made)
+    modes = [(one.stateful, one.mode) if isinstance(one, StreamWriter) else (one, None) for one in sinks]
+    assembled = assemble(modes, batch_bytes=DEFAULT_BATCH_BYTES)
+    if assembled.pushed or not all(isinstance(source, Source) for source in assembled.sources.values()):
+        raise UsageError("A test gives all items itself.", remedy="Build the pipeline on the streams it is given.")
+    with tempfile.TemporaryDirectory(prefix="afspark-testing-", dir=_fast_folder()) as folder:
+        query = LocalQuery(Path(folder), assembled, sources, hosts)
+        try:
+            yield query
+        finally:
+            query.close()
+
+
+def _fast_folder() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else None
+
+
+class LocalQuery(Accounts):
+    """A query in a test. `bounds`, `tolerance`, `ledger` and `bad_items` are those of a query on Spark."""
+
+    def __init__(self, folder: Path, pipeline: Pipeline, sources: Sequence[GivenItems], hosts: int) -> None:
+        self._folder, self._pipeline, self._sources = folder, pipeline, sources
+        workers = max(node.workers for node in pipeline.nodes)
+        self._cluster = LocalCluster({f"host{number}": workers for number in range(hosts)})
+        self._checkpoint = open_store(folder / "checkpoint")
+        self._begun = self._committed = Batch(-1)
+        self._now, self._replaced = 0.0, 0
+        #: by batch: what each operator has given out, by kind
+        self._shown: dict[int, dict[tuple[str, str], pa.Table]] = {}
+        self._engine = self._driver()
+
+    # --- batches --------------------------------------------------------------------------------------------
+
+    def batch(self, *items: Items, at: float | None = None) -> dict[str, Any]:
+        """Runs one batch with these items, one argument for each stream; its progress, as ``lastProgress`` has it.
+
+        ``at``: the time of the batch in seconds, for windows by processing time; by default one second after the last.
+        """
+        for source, given in zip(self._sources, items, strict=True):
+            source.add(given)
+        if self._begun > self._committed:
+            # A batch that has failed runs again first, as it was.
+            self._run(self._begun)
+        self._now = self._now + 1.0 if at is None else at
+        self._begun = Batch(self._begun + 1)
+        head = json.dumps({"batchTimestampMs": round(self._now * 1000)})
+        offsets = [json.dumps(planner.discover()) for planner in self._engine.planners.values()]
+        self._checkpoint.put(f"offsets/{self._begun}", "\n".join(["v1", head, *offsets]).encode())
+        return self._run(self._begun).to_json()
+
+    def _run(self, batch: Batch) -> BatchProgress:
+        self._shown = {}
+        progress = self._engine.run(batch, None, self._deliver)
+        self._checkpoint.put(f"commits/{batch}", b"v1\n{}")
+        self._committed = batch
+        return progress
+
+    def end(self) -> None:
+        """Ends the stream: all windows close, and every operator is told."""
+        self._shown = {}
+        self._engine.end(self._deliver)
+
+    # --- what comes out -------------------------------------------------------------------------------------
+
+    def results(self, operator: str | None = None) -> pa.Table:
+        """An operator's results after the last batch, merged over all workers; default: the last one's.
+
+        With windows: what is still open.
+        """
+        self._engine.ready()
+        return results_table(self._cluster, self._engine.operator(operator))
+
+    def shares(self, operator: str | None = None) -> list[Share]:
+        """What ``Operator.results`` is made from: every worker's cells after the last batch."""
+        self._engine.ready()
+        return current_shares(self._cluster, self._engine.operator(operator))
+
+    def bounds(self, operator: str | None = None) -> dict[str, float]:
+        """Per state: how far failures of this operator can have moved it at most."""
+        self._open()
+        return super().bounds(operator)
+
+    def tolerance(self) -> list[dict[str, Any]]:
+        """Thresholds θ, l and γ in force per worker, and why."""
+        self._open()
+        return super().tolerance()
+
+    def _open(self) -> None:
+        """A driver that was restarted knows its workers once it has looked for them."""
+        if not self._engine.runs:
+            self._engine.ready()
+
+    def rows(self, operator: str | None = None) -> pa.Table | None:
+        """The rows that the last batch changed; needs ``outputMode("update")``."""
+        return self._output("rows", operator)
+
+    def items(self, operator: str | None = None) -> pa.Table | None:
+        """The items that the last batch sent, None if none; needs ``outputMode("append")``."""
+        return self._output("items", operator)
+
+    def windows(self, operator: str | None = None) -> pa.Table | None:
+        """The windows that the last batch, or the end of the stream, has closed; None if none."""
+        return self._output("windows", operator)
+
+    def _output(self, kind: str, operator: str | None) -> pa.Table | None:
+        name = operator or self._pipeline.operators[-1].name
+        tables = [shown[kind, name] for shown in self._shown.values() if (kind, name) in shown]
+        return pa.concat_tables(tables) if tables else None
+
+    def _deliver(self, batch: Batch) -> None:
+        """Reads what sinks would get; called again if a worker was lost meanwhile."""
+        self._shown[batch] = shown = {}
+        for run in self._engine.runs:
+            for kind, read in _readers(run).items():
+                table = read(self._cluster, run, batch)
+                if table is not None:
+                    shown[kind, run.name] = table
+
+    # --- failures -------------------------------------------------------------------------------------------
+
+    @property
+    def hosts(self) -> list[str]:
+        return sorted(self._cluster.slots)
+
+    def homes(self, operator: str | None = None) -> tuple[str, ...]:
+        """The hosts of an operator's workers."""
+        return self._engine.operator(operator).homes
+
+    def lose_host(self, host: str | None = None) -> str:
+        """A host is lost with all state on it, and a new one comes in its place; default: that of the last operator's
+        first worker. Its name.
+        """
+        lost = host or (self.homes() if self._engine.runs else self.hosts)[0]
+        slots = self._cluster.slots.pop(lost)
+        shutil.rmtree(self._segments / lost, ignore_errors=True)
+        self._replaced += 1
+        self._cluster.slots[f"{lost.partition('-')[0]}-{self._replaced}"] = slots
+        return lost
+
+    def kill_worker(self, operator: str, worker: int, phase: str = "applying", *, lose_state: bool = False) -> None:
+        """In the next batch the worker's process is killed: "between" (before anything), "applying" or "backing up".
+
+        Its state stays on its host and is rolled back, unless it is lost as well.
+        """
+        self._cluster.kill(operator, worker, FaultPhase(phase), lose_state=lose_state)
+
+    def restart_driver(self) -> None:
+        """The driver is gone, and another one goes on from the checkpoint."""
+        self._engine.close()
+        self._engine = self._driver()
+
+    @property
+    def _segments(self) -> Path:
+        return self._folder / "segments"
+
+    def _driver(self) -> Coordinator:
+        options = RunOptions(
+            checkpoint=str(self._folder / "checkpoint"),
+            segments=str(self._segments),
+            host_grace_seconds=0.0,
+            takeover=True,
+            lease_seconds=0.0,
+        )
+        identity = claim(self._checkpoint.below(FOLDER), self._pipeline.fingerprint(), self._pipeline.settings())
+        return Coordinator(self._cluster, self._pipeline, options, identity, self._checkpoint)
+
+    def close(self) -> None:
+        self._engine.close()
+        process_cache().clear()
+
+
+def _readers(run: OperatorRun) -> dict[str, Callable[[LocalCluster, OperatorRun, Batch], pa.Table | None]]:
+    found: dict[str, Callable[[LocalCluster, OperatorRun, Batch], pa.Table | None]] = {}
+    if run.node.emits:
+        found["rows"] = rows_table
+    if run.node.appends:
+        found["items"] = items_table
+    if run.node.window is not None:
+        found["windows"] = windows_table
+    return found
