@@ -23,7 +23,7 @@ from afspark.cluster.spark.stages import inject_on_workers, run_requests, run_st
 from afspark.coordinator.bad_items_noted import note_bad
 from afspark.coordinator.batch_progress import BatchProgress, summarise
 from afspark.coordinator.configuring import operator_config
-from afspark.coordinator.ending import ending_batch, intended, is_intended, refuse_if_unfinished
+from afspark.coordinator.ending import ending_batch, intended, is_intended, refuse_if_rewound, refuse_if_unfinished
 from afspark.coordinator.offsets import newest_of, time_of_batch
 from afspark.coordinator.operator_inputs import OperatorInputs, Slices
 from afspark.coordinator.operator_run import OperatorRun
@@ -55,7 +55,6 @@ from afspark.store import (
     StreamEnd,
     ThrottledStore,
 )
-from afspark.store.epochs import newest_batch
 from afspark.store.identity import attached
 from afspark.store.itemlosses import ItemLosses
 from afspark.store.lease import Lease
@@ -386,7 +385,7 @@ class Coordinator:
             self._open(batch)
 
     def _open(self, batch: Batch) -> None:
-        self._refuse_if_rewound(batch)
+        refuse_if_rewound(self.store, batch)
         record = self.log.open_epoch(batch - 1)
         passed_over = self._passed_over(batch, record)
         self.ledger.expect(record.ledger_heads if record else ())
@@ -431,17 +430,6 @@ class Coordinator:
             neighbours=self.receivers.homes(),
         )
         return OperatorRun(node, group)
-
-    def _refuse_if_rewound(self, batch: Batch) -> None:
-        """Spark's part of the checkpoint and ours must be of one age, or batches would be applied again."""
-        newest = newest_batch(self.store)
-        if newest is not None and newest > batch:
-            raise CheckpointError(
-                f"Spark wants to run batch {batch}, but the checkpoint has records up to batch {newest}.",
-                remedy="Restore the checkpoint folder as a whole, or start with a new one.",
-                batch=batch,
-                newest=newest,
-            )
 
     def _passed_over(self, batch: Batch, record: CommitRecord | None) -> list[str]:
         """What is missing between the record found and the batch before ``batch``."""

@@ -52,6 +52,10 @@ class TaskRequest:
     #: bytes of bad items that this worker may still keep
     quarantine_room: int = 0
 
+    def theta_of(self, state: str, pane: PaneNumber | None) -> float:
+        """The threshold of a state, in a pane that may have a history of failures of its own."""
+        return (self.theta if pane is None else self.pane_theta.get(pane, self.theta))[state]
+
     def losses_counted(self, *, exact: bool) -> bool:
         """Whether it is counted if items were confirmed that the state lacks; under an exact policy, whether another
         one that was in force before has let that happen.

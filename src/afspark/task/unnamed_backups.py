@@ -18,6 +18,14 @@ from afspark.task.backup_numbers import GENERATION, generation_after
 from afspark.task.step_progress import StepProgress
 
 
+class UncountedLossFound(Exception):
+    """The store has steps of an incarnation whose loss nobody has counted; only the driver can."""
+
+    def __init__(self, trace: LossEvidence) -> None:
+        super().__init__(trace)
+        self.trace = trace
+
+
 @dataclass(frozen=True)
 class UnnamedBackups:
     """What the store has of a batch that no record names yet: how far its steps have come, and who wrote them."""

@@ -23,7 +23,6 @@ from afspark.model.windows import Decaying, PaneReport
 from afspark.numbers import Batch
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.lifecycle import MOST_STEPS, Action, Identity, Wanted, decide
-from afspark.protocol.losses import LossEvidence
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.parcels import Packet, digest_of, pack_packets, pack_schema
 from afspark.protocol.ports import ROWS, WINDOWS
@@ -50,7 +49,7 @@ from afspark.task.pane_states import PaneStates
 from afspark.task.quarantined import take_items
 from afspark.task.step_progress import StepProgress
 from afspark.task.stopwatch import Stopwatch
-from afspark.task.unnamed_backups import find_unnamed
+from afspark.task.unnamed_backups import UncountedLossFound, find_unnamed
 from afspark.task.waiting_feedback import waiting_feedback
 
 LOCK_SECONDS = 10.0
@@ -82,7 +81,7 @@ def attend(
     """The same for any kind of residence. ``probe`` is called at every moment at which a failure can strike."""
     try:
         return _Task(config, request, operator, feed, address, host, probe).run()
-    except _Undeclared as found:
+    except UncountedLossFound as found:
         return TaskReport(
             worker=request.worker,
             status=Status.MISSING,
@@ -96,14 +95,6 @@ def attend(
         return TaskReport(worker=request.worker, status=Status.BUSY, host=host, detail=str(error))
     except Exception as error:  # noqa: BLE001 - user code may raise anything
         return TaskReport(worker=request.worker, status=Status.FAILED, host=host, error=as_failure(error, operator))
-
-
-class _Undeclared(Exception):
-    """The store has steps of an incarnation whose loss nobody has counted; only the driver can."""
-
-    def __init__(self, trace: LossEvidence) -> None:
-        super().__init__(trace)
-        self.trace = trace
 
 
 class _Task:
@@ -226,7 +217,7 @@ class _Task:
         if self.stepped:
             unnamed = find_unnamed(self.config, request)
             if (undeclared := unnamed.undeclared(request, self.config)) is not None:
-                raise _Undeclared(undeclared)
+                raise UncountedLossFound(undeclared)
             begin_generation(home, self.config, request, unnamed.generation, unnamed.progress)
             reached = unnamed.progress or StepProgress()
             rotten = (*unnamed.rotten, *reached.uncovered)
@@ -479,12 +470,8 @@ class _Task:
         self._named = seen or PaneReport(worker=self.request.worker)
 
     def _theta(self, state: str, pane: Pane, panes: PaneStates, tick: int | None) -> float:
-        request = self.request
-        if panes.fading is not None:
-            return panes.fading.threshold(request.theta[state], tick)
-        if pane is None:
-            return request.theta[state]
-        return request.pane_theta.get(pane, request.theta)[state]
+        theta = self.request.theta_of(state, pane)
+        return theta if panes.fading is None else panes.fading.threshold(theta, tick)
 
     def _tick(self, output: Output) -> int | None:
         """The tick of a decaying window that a loss of the present state would be counted at, or one before it."""
