@@ -15,7 +15,7 @@ from afspark.model.states import HashTable
 from afspark.model.states.cells import CellState
 from afspark.protocol import lifecycle
 from afspark.protocol.lifecycle import Action, Hint, Position
-from afspark.task import worker
+from afspark.task import backup_numbers, worker
 from afspark.task.pane_states import PaneStates
 from tests.simulation.simulation import Broken, simulate
 
@@ -58,7 +58,7 @@ def replayed_batch_applied_twice(patch: pytest.MonkeyPatch) -> None:
 def zombies_backup_accepted(patch: pytest.MonkeyPatch) -> None:
     """Backups are named by worker and batch alone, so that a late one replaces what a record names."""
     patch.setattr(
-        worker,
+        backup_numbers,
         "object_name",
         lambda epoch, operator, number, incarnation, batch, *token: f"objects/{operator}/{number:05d}-{batch:012d}",
     )
