@@ -30,10 +30,10 @@ PunctuationPlan = tuple[Step, ...]
 def punctuation_plans(
     inputs: Mapping[str, Sequence[str]], closings: Mapping[str, Sequence[Punctuation]]
 ) -> dict[str, PunctuationPlan]:
-    """The programme of every operator. ``inputs``: the operators each one reads from, in topological order.
+    """The punctuation plan of every operator. ``inputs``: the operators each one reads from, in topological order.
 
     >>> end = Punctuation(operator="a", window=7, start=70.0, end=80.0)
-    >>> made = programmes({"a": [], "b": ["a"]}, {"a": [end]})
+    >>> made = punctuation_plans({"a": [], "b": ["a"]}, {"a": [end]})
     >>> [(step.own, dict(step.after)) for step in made["a"] + made["b"]]
     [(True, {}), (False, {'a': 0})]
     """

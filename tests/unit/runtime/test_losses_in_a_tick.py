@@ -128,6 +128,18 @@ def dies_when_confirmed(lane: FakeLane, more: int) -> Callable[[FaultPhase], Non
     return probe
 
 
+def dies_ahead_of_its_backups(bench: Approximating, lane: FakeLane, more: int) -> Callable[[FaultPhase], None]:
+    """In the middle of a step, once so many items are confirmed and some of them are in no backup."""
+
+    def probe(phase: FaultPhase) -> None:
+        if phase is FaultPhase.APPLYING and lane.confirmed >= more:
+            durable = find_unnamed(bench.config, bench.request()).progress
+            if durable is None or durable.positions.get(A, 0) < lane.confirmed:
+                raise Died
+
+    return probe
+
+
 def same_key(count: int) -> list[list[int]]:
     """Portions of one item each, all of one key."""
     return [[7]] * count
@@ -302,7 +314,7 @@ def test_a_pane_opened_in_the_tick_is_struck_as_well(bench: Approximating) -> No
     bench.member = WorkerState.at("a", worker=0, completed=1, hint=Hint.CREATE)
     lane = FakeLane([[15]] * 400)
     with pytest.raises(Died):
-        bench.attempt(lane, dies_when_confirmed(lane, 30))
+        bench.attempt(lane, dies_ahead_of_its_backups(bench, lane, 30))
     bench.lose()
     bench.member = replace(bench.member, hint=Hint.RESUME)
     bench.batch(lane)
