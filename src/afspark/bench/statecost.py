@@ -67,7 +67,7 @@ class StageCost:
         self.batch = 0
 
     def run(self, items: pa.RecordBatch, hint: Hint = Hint.RESUME, **changes: Any) -> tuple[float, TaskReport]:
-        order = TaskRequest(
+        request = TaskRequest(
             worker=0,
             batch=Batch(self.batch),
             incarnation=FIRST_INCARNATION,
@@ -78,7 +78,7 @@ class StageCost:
         )
         feed = Feed([("", Ingest(batches_as_packets([items]), ()))])
         started = time.perf_counter()
-        report = serve(LocalEnvironment(name=HOST), self.config, replace(order, **changes), self.operator, feed)
+        report = serve(LocalEnvironment(name=HOST), self.config, replace(request, **changes), self.operator, feed)
         seconds = time.perf_counter() - started
         if report.status is not Status.APPLIED:
             raise RuntimeError(f"{report.status}: {report.detail} {report.error}")

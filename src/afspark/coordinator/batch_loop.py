@@ -177,7 +177,7 @@ class Coordinator:
         batch = self._next_batch()
         self._ready(batch)
         for run in self.runs:
-            # A loss found now strikes what the last batch left behind, not what it had found.
+            # A loss found now concerns what the last batch left behind, not what it had found.
             run.begin_batch(0.0)
         self._revive(batch, complete=True)
         return self.runs
@@ -469,13 +469,13 @@ class Coordinator:
             return
         self.receivers.crash()
         for run in self.runs:
-            self.cluster.run_on(run.homes, partial(_strike, run.config, batch, phase))
+            self.cluster.run_on(run.homes, partial(_inject_failure, run.config, batch, phase))
 
 
-def _strike(
+def _inject_failure(
     config: OperatorConfig, batch: Batch, phase: FaultPhase, environment: TaskEnvironment, worker: int
 ) -> tuple[()]:
-    """The driver's part in a failure of the whole system: a worker is struck where it lives."""
+    """The driver's part in a failure of the whole system: a worker fails where it lives."""
     environment.probe(config, worker, batch, phase)
     return ()
 

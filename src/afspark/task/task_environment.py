@@ -29,7 +29,7 @@ class TaskEnvironment(StateHost, Protocol):
     def clock(self) -> Clock: ...
 
     def probe(self, config: OperatorConfig, worker: int, batch: Batch, phase: FaultPhase) -> None:
-        """A moment at which a planned failure may strike the worker."""
+        """A moment at which a planned failure may hit the worker."""
 
     def start_write(self, store: Store, name: str, data: bytes) -> BackgroundWrite:
         """Begins to write an object while the worker goes on."""
