@@ -14,6 +14,7 @@ from afspark.coordinator.recovery.verdicts import Verdict, judge
 from afspark.model.states.cells import CellState
 from afspark.policies import Approximate
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
+from afspark.protocol.reports import Status, TaskReport
 from afspark.resident import Segment
 from afspark.store import Ledger, RecordLog, WorkerRecord
 from tests.unit.runtime.conftest import MakeRig
@@ -202,14 +203,7 @@ def loss_skips_the_batch(patch: pytest.MonkeyPatch) -> None:
     real = Segment.restored
 
     def restored(segment: Segment, version: int) -> None:
-        report = {
-            "worker": segment.identity.worker,
-            "status": "applied",
-            "host": "a",
-            "damaged": [],
-            "backups": [],
-            "panes": None,
-        }
+        report = TaskReport(worker=segment.identity.worker, status=Status.APPLIED, host="a").to_json()
         (segment.directory / f"report-{version + 1}.").write_text(json.dumps(report))
         real(segment, version + 1)
 
