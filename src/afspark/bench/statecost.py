@@ -17,7 +17,7 @@ from afspark.cluster.local.local_environment import LocalEnvironment
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
 from afspark.numbers import FIRST_INCARNATION, NO_FENCE, Batch
-from afspark.policies import ThresholdBackup
+from afspark.policies import RestoreChain, ThresholdBackup
 from afspark.protocol.fault_plan import FaultPlan
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.operator_config import OperatorConfig
@@ -130,7 +130,9 @@ def recovery(keys: int, *, rounds: int = 5) -> dict[str, float]:
         few = batch_of(np.arange(1000), "string")
         seconds, restoring = [], []
         for incarnation in range(1, rounds + 1):
-            took, report = stage.run(few, Hint.RECOVER, incarnation=incarnation, chain=tuple(backups))
+            took, report = stage.run(
+                few, Hint.RECOVER, incarnation=incarnation, recovery=RestoreChain(chain=tuple(backups))
+            )
             backups += report.backups
             seconds.append(took)
             restoring.append(report.seconds["recovery"])

@@ -19,8 +19,8 @@ from afspark.coordinator.bad_items_noted import note_bad
 from afspark.coordinator.batch_progress import BatchProgress, summarise
 from afspark.coordinator.configuring import operator_config
 from afspark.coordinator.digests import digests_agree
-from afspark.coordinator.ending import ending_batch, intended, is_intended, refuse_if_unfinished
-from afspark.coordinator.offsets import newest_of, refuse_if_rewound, time_of_batch
+from afspark.coordinator.ending import ending_batch, intended, is_intended, refuse_if_rewound, refuse_if_unfinished
+from afspark.coordinator.offsets import newest_of, time_of_batch
 from afspark.coordinator.operator_inputs import OperatorInputs, Slices
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.receivers.receivers import Receivers

@@ -50,3 +50,17 @@ def refuse_if_unfinished(checkpoint: Store) -> None:
             remedy="Start the query again, let it end, and then end the stream.",
             batch=begun,
         )
+
+
+def refuse_if_rewound(store: Store, batch: Batch) -> None:
+    """Raises CheckpointError unless Spark's part of the checkpoint and ours are of one age: or batches would be applied
+    again.
+    """
+    newest = newest_batch(store)
+    if newest is not None and newest > batch:
+        raise CheckpointError(
+            f"Spark wants to run batch {batch}, but the checkpoint has records up to batch {newest}.",
+            remedy="Restore the checkpoint folder as a whole, or start with a new one.",
+            batch=batch,
+            newest=newest,
+        )

@@ -9,7 +9,6 @@ from afspark.errors import CheckpointError, ObjectMissing
 from afspark.numbers import Batch
 from afspark.sources import Chunk, Planner
 from afspark.store import Store
-from afspark.store.epochs import newest_batch
 
 #: Lines before those of the sources: a version and the metadata.
 _HEAD = 2
@@ -49,15 +48,3 @@ def _line(checkpoint: Store, batch: Batch, number: int) -> Any:
             remedy="Restore the checkpoint folder, or start with a new one.",
             batch=batch,
         ) from error
-
-
-def refuse_if_rewound(store: Store, batch: Batch) -> None:
-    """Spark's part of the checkpoint and ours must be of one age, or batches would be applied again."""
-    newest = newest_batch(store)
-    if newest is not None and newest > batch:
-        raise CheckpointError(
-            f"Spark wants to run batch {batch}, but the checkpoint has records up to batch {newest}.",
-            remedy="Restore the checkpoint folder as a whole, or start with a new one.",
-            batch=batch,
-            newest=newest,
-        )
