@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from afspark.protocol.requests import TaskRequest
 from afspark.resident import Survivor
 from afspark.resident.residents import kept_by
 from afspark.store import Store
-from afspark.task.backup_writes import BackgroundWrite
+from afspark.task.backup_writes import BackgroundWrite, DoneAtOnce
 from afspark.task.stage_inputs import StageInput, UserCode
 from afspark.task.task_environment import TaskEnvironment
 from tests.simulation.memory import MemoryAddress, census
@@ -63,14 +63,35 @@ class SimulatedEnvironment:
         return WrittenAtOnce(store, name, data)
 
 
+class DelayedJob(DoneAtOnce):
+    """A job of the driver that nobody waits for: it is done after a few looks at it, or never if the driver dies."""
+
+    def __init__(self, job: Callable[[], None], looks: int) -> None:
+        self.failure = None
+        self._job: Callable[[], None] | None = job
+        self._looks = looks
+
+    def wait(self, seconds: float | None = None) -> bool:
+        self._looks -= 1
+        if self._job is not None and (seconds is None or self._looks < 0):
+            job, self._job = self._job, None
+            self._do(job)
+        return self._job is None
+
+
 class SimulatedCluster(LocalCluster):
-    def __init__(self, around: World, environment: TaskEnvironment | None = None) -> None:
-        self.world = around
+    """``lag``: how many looks the driver's writes take at most, so that batches end before their records are durable."""
+
+    def __init__(self, around: World, environment: TaskEnvironment | None = None, lag: int = 0) -> None:
+        self.world, self.lag = around, lag
         self._environment: TaskEnvironment = environment or SimulatedEnvironment()
         super().__init__(around.slots, clock=self._environment.clock)
 
     def slots_by_host(self) -> dict[str, int]:
         return dict(self.world.slots)
+
+    def in_background(self, job: Callable[[], None]) -> BackgroundWrite:
+        return DelayedJob(job, self.world.rng.randint(0, self.lag)) if self.lag else DoneAtOnce(job)
 
     def environment(self, host: str) -> TaskEnvironment:
         return self._environment

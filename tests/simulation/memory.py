@@ -12,6 +12,7 @@ from afspark.errors import SegmentError
 from afspark.model.states import HeapColumns
 from afspark.protocol.lifecycle import RESTORING, Absent, Found, Identity, Present
 from afspark.resident import Survivor
+from afspark.resident.segment import is_swept, kept_from
 from tests.simulation.world import world
 
 Place = tuple[str, str, int]
@@ -51,6 +52,7 @@ class MemorySegment:
         self.place, self.identity, self.incarnation = place, identity, incarnation
         self.version, self.marked, self.fence = RESTORING, False, 0
         self.step = self.backups = 0
+        self.kept_from = RESTORING
         self.columns = RiskyColumns()
         self.locked = False
         self._files: dict[str, bytes] = {}
@@ -60,7 +62,7 @@ class MemorySegment:
         """What a new process finds when the one at work has died."""
         twin = MemorySegment(self.place, self.identity, self.incarnation)
         twin.version, twin.marked, twin.fence = self.version, self.marked, self.fence
-        twin.step, twin.backups = self.step, self.backups
+        twin.step, twin.backups, twin.kept_from = self.step, self.backups, self.kept_from
         twin.columns, twin._files = self.columns.copy(), dict(self._files)
         return twin
 
@@ -73,7 +75,7 @@ class MemorySegment:
         return self._files
 
     def found(self) -> Present:
-        return Present(self.identity, self.incarnation, self.version, self.marked, self.fence)
+        return Present(self.identity, self.incarnation, self.version, self.marked, self.fence, self.kept_from)
 
     @contextmanager
     def lock(self, timeout_seconds: float) -> Iterator[MemorySegment]:
@@ -98,12 +100,13 @@ class MemorySegment:
 
     def restored(self, version: int) -> None:
         self._require(RESTORING, marked=False)
+        self.kept_from = version
         self._store(version, False, "restored")
 
-    def begin(self, batch: int) -> None:
+    def begin(self, batch: int, covered: int | None = None) -> None:
         self._require(batch - 1, marked=False)
         if self.step == 0:
-            self._sweep(batch - 1)
+            self._sweep(batch - 1, covered)
         self._store(batch - 1, True, "begin")
 
     def close_step(self, batch: int, note: bytes) -> None:
@@ -131,8 +134,8 @@ class MemorySegment:
         self._write(f"out-{batch}-{port}", data)
 
     def kept(self, batch: int, port: str) -> bytes | None:
-        if self.version not in (batch, batch + 1):
-            raise SegmentError(f"at version {self.version}, not {batch} or the one after")
+        if not self.kept_from <= batch <= self.version:
+            raise SegmentError(f"at version {self.version}, which keeps nothing of batch {batch}")
         return self.files.get(f"out-{batch}-{port}")
 
     def note(self, text: str | None) -> None:
@@ -145,11 +148,11 @@ class MemorySegment:
         found = self.files.get("note")
         return None if found is None else found.decode()
 
-    def finish(self, batch: int, report: bytes) -> None:
+    def finish(self, batch: int, report: bytes, covered: int | None = None) -> None:
         self._require(batch - 1, marked=True)
         self._write(f"report-{batch}.", report)
         self._store(batch, False, "finish")
-        self._sweep(batch)
+        self._sweep(batch, covered)
 
     def clear_mark(self) -> None:
         self._require(self.version, marked=True)
@@ -160,7 +163,8 @@ class MemorySegment:
         self._store(batch - 1, True, "step_back")
 
     def report(self, batch: int) -> bytes:
-        self._require(batch, marked=False)
+        if not self.kept_from < batch <= self.version:
+            raise SegmentError(f"at version {self.version}, which has no report of batch {batch}")
         return self.files[f"report-{batch}."]
 
     def _store(self, version: int, marked: bool, what: str) -> None:
@@ -177,10 +181,10 @@ class MemorySegment:
         if (self.version, self.marked) != (version, marked):
             raise SegmentError(f"at version {self.version}, mark {self.marked}; expected {version}, {marked}")
 
-    def _sweep(self, keep: int) -> None:
-        kept = (f"report-{keep}.", f"out-{keep}-", f"out-{keep - 1}-", f"step-{keep + 1}-", "note")
+    def _sweep(self, last: int, covered: int | None) -> None:
+        self.kept_from = kept_from(last, covered, self.kept_from)
         files = self.files
-        for name in [name for name in files if not name.startswith(kept)]:
+        for name in [name for name in files if is_swept(name, last, self.kept_from)]:
             del files[name]
 
 
@@ -231,6 +235,7 @@ def census(at: str) -> list[Survivor]:
             marked=segment.marked,
             host=host,
             directory="",
+            kept_from=segment.kept_from,
         )
         for (host, operator, worker), segment in sorted(world().memory.items())
         if host == at

@@ -78,6 +78,8 @@ class Schedule:
     factors: tuple[float, ...]
     #: cells of a table are by something else than the key that divides items among workers
     other_cells: bool
+    #: how far records may be behind batches: how often the driver looks for one in vain, at most
+    lag: int
 
     @cached_property
     def spec(self) -> StateSpec:
@@ -108,7 +110,7 @@ class Schedule:
             f"{self.combination}, {self.workers} workers{' keyed' if self.keyed else ''}, {self.window}, "
             f"{self.tolerance}, {len(self.batches)} batches, up to {self.failures} failures"
             f"{', relentless' if self.relentless else ''}{', corrupt objects' if self.corrupts else ''}"
-            f"{', ends' if self.ends else ''}"
+            f"{', ends' if self.ends else ''}{', records lag' if self.lag else ''}"
         )
 
 
@@ -147,6 +149,7 @@ def draw(seed: int) -> Schedule:
         relentless=rng.random() < 0.12,
         factors=tuple(rng.choice(FACTORS) for _ in range(7)),
         other_cells=combination.primitive in ("hashtable", "set") and rng.random() < 0.3,
+        lag=rng.choice((0, 0, 3, 8)),
     )
 
 

@@ -162,7 +162,9 @@ class Simulation:
             pipeline = self.assemble(replace(self.schedule, tolerance=self.had[-1]))
             with self.world.in_peace():
                 identity = claim(store, pipeline.fingerprint(), pipeline.settings())
-            self.engine = Coordinator(SimulatedCluster(self.world), pipeline, run_options(), identity, self.store)
+            self.engine = Coordinator(
+                SimulatedCluster(self.world, lag=self.schedule.lag), pipeline, run_options(), identity, self.store
+            )
         return self.engine
 
     def _excuse(self, error: CheckpointError) -> None:

@@ -10,6 +10,7 @@ from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.push.receiver.receiver_environment import ReceiverEnvironment
+from afspark.task.backup_writes import BackgroundWrite
 from afspark.task.stage_inputs import StageInput, UserCode
 from afspark.task.task_environment import TaskEnvironment
 
@@ -41,6 +42,9 @@ class Cluster(Protocol):
 
     def slots_by_host(self) -> dict[str, int]:
         """Task slots of every host that lives."""
+
+    def in_background(self, job: Callable[[], None]) -> BackgroundWrite:
+        """Begins a job of the driver that writes something, while the driver goes on."""
 
     def run_stage(
         self, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], inputs: Sequence[StageInput]

@@ -20,15 +20,18 @@ from afspark.coordinator.batch_progress import BatchProgress, summarise
 from afspark.coordinator.configuring import operator_config
 from afspark.coordinator.digests import digests_agree
 from afspark.coordinator.ending import ending_batch, intended, is_intended, refuse_if_rewound, refuse_if_unfinished
-from afspark.coordinator.offsets import newest_of, time_of_batch
+from afspark.coordinator.offsets import has_offsets, newest_of, time_of_batch
 from afspark.coordinator.operator_inputs import OperatorInputs, Slices
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.receivers.receivers import Receivers
+from afspark.coordinator.record_writer import RecordWriter
 from afspark.coordinator.recovery.coverage import declare_damaged_log, declare_unread_records
 from afspark.coordinator.recovery.error_budget import ErrorBudget
+from afspark.coordinator.recovery.replay import Replay
 from afspark.coordinator.run_options import RunOptions
 from afspark.coordinator.told_bounds import operator_record
 from afspark.coordinator.worker_group import WorkerGroup
+from afspark.coordinator.worker_state import Covered
 from afspark.errors import CheckpointError, UsageError, WorkerFailed
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
@@ -78,6 +81,8 @@ class Coordinator:
             self.store = ThrottledStore(self.store, options.throttle)
         self.ledger = Ledger(self.store)
         self.log = RecordLog(self.store)
+        self.records = RecordWriter(cluster, self.log)
+        self.replay = Replay(self._past_stage, cluster.clock)
         self.lease = Lease(self.store, self.log, seconds=options.lease_seconds)
         self.item_losses = ItemLosses(self.store)
         self.quarantine = Quarantine(self.store)
@@ -205,16 +210,13 @@ class Coordinator:
         if self.options.faults.fails_workers(batch):
             self.receivers.crash()
         self._begin_batch(now, ending=ending, last=last)
+        self.replay.remember(batch, slices, self.runs)
         watch = Stopwatch(self.cluster.clock)
         started = watch.start()
         apply = partial(self._apply, batch, frame, slices)
         tries, recovered = self._delivered(apply, deliver, batch, watch)
         self._inject(batch, FaultPhase.COMMITTING)
-        for run in self.runs:
-            run.group.advance(run.reports)
-        entrances = [run for run in self.runs if self.inputs.reads_source(run.node)]
-        self.items += sum(report.items for run in entrances for report in run.reports)
-        self.bytes += sum(report.bytes for run in entrances for report in run.reports)
+        entrances = self._count()
         committing = watch.start()
         self.told = self.told or last
         self._take_note(batch)
@@ -235,6 +237,30 @@ class Coordinator:
             parts=watch.seconds,
             receivers=self.receivers.watch(watch.start() - started),
         )
+
+    def _count(self) -> list[OperatorRun]:
+        """Takes up what the workers report of the batch at work; the operators whose items come from a source."""
+        for run in self.runs:
+            run.group.advance(run.reports)
+        entrances = [run for run in self.runs if self.inputs.reads_source(run.node)]
+        self.items += sum(report.items for run in entrances for report in run.reports)
+        self.bytes += sum(report.bytes for run in entrances for report in run.reports)
+        return entrances
+
+    def _run_again(self, batch: Batch) -> None:
+        """Brings a started driver, and workers that lack it, to the end of a batch that sinks have got before.
+
+        Workers that have applied it answer what they answered then.
+        """
+        slices = self.inputs.slices(batch, first=True)
+        self._begin_batch(time_of_batch(self.checkpoint, batch), ending=False, last=False)
+        self.replay.remember(batch, slices, self.runs)
+        self._apply(batch, None, slices, past=True)
+        for run in self.runs:
+            run.take_stock(batch)
+        self._count()
+        for run in self.runs:
+            run.end_batch()
 
     def _begin_batch(self, now: float, *, ending: bool, last: bool) -> None:
         """Which windows end, and what every operator meets in which order."""
@@ -276,10 +302,13 @@ class Coordinator:
             watch.lap("sinks", started)
             return tries, recovered
 
-    def _apply(self, batch: Batch, frame: Any, slices: Slices) -> int:
-        """Runs all stages until every worker has applied the batch; the number of tries."""
+    def _apply(self, batch: Batch, frame: Any, slices: Slices, *, past: bool = False) -> int:
+        """Runs all stages until every worker has applied the batch; the number of tries.
+
+        ``past``: workers may have applied it, and later ones, for an earlier driver.
+        """
         for attempt in range(1, BATCH_TRIES + 1):
-            if all(self._advance(run, batch, frame, slices) for run in self.runs):
+            if all(self._advance(run, batch, frame, slices, past=past) for run in self.runs):
                 return attempt
             if len(self.runs) > 1:
                 # An operator may have lost what another one waits for.
@@ -287,19 +316,32 @@ class Coordinator:
             self.cluster.clock.sleep(0.1 * (attempt - 1))
         raise self._gave_up(batch)
 
-    def _advance(self, run: OperatorRun, batch: Batch, frame: Any, slices: Slices) -> bool:
+    def _advance(self, run: OperatorRun, batch: Batch, frame: Any, slices: Slices, *, past: bool) -> bool:
         """One try of one operator's stage; True if all of its workers have applied the batch."""
-        requests = [replace(request, quarantine_room=run.quarantine_room) for request in run.group.requests(batch)]
-        inputs = self.inputs.of(run, self.runs, batch, frame, slices)
-        reports = self._reports(partial(self.cluster.run_stage, run.config, run.work, requests, inputs))
+        run.group.await_hosts(batch)
+        if not self.replay.catch_up(self.runs, batch):
+            return False
+        reports = self._stage(run, batch, frame, slices, past=past)
         if not run.group.act_on(batch, reports):
             return False
         run.reports = [reports[replica] for replica in sorted(reports)]
-        if digests_agree(run.reports, self.inputs.produced(run, self.runs)):
+        if past or digests_agree(run.reports, self.inputs.produced(run, self.runs)):
             return True
         for name in (run.name, *self.pipeline.downstream_of(run.name)):
             self._roll_back(self.run_of(name), batch)
         return False
+
+    def _stage(
+        self, run: OperatorRun, batch: Batch, frame: Any, slices: Slices, *, past: bool
+    ) -> dict[ReplicaId, TaskReport]:
+        requests = [
+            replace(request, quarantine_room=run.quarantine_room, replay=past) for request in run.group.requests(batch)
+        ]
+        inputs = self.inputs.of(run, self.runs, batch, frame, slices)
+        return self._reports(partial(self.cluster.run_stage, run.config, run.work, requests, inputs))
+
+    def _past_stage(self, run: OperatorRun, batch: Batch, slices: Slices) -> dict[ReplicaId, TaskReport]:
+        return self._stage(run, batch, None, slices, past=True)
 
     def _revive(self, batch: Batch, *, complete: bool = False) -> None:
         """Brings all workers to the batch before, or leaves them where they have applied it already."""
@@ -307,6 +349,9 @@ class Coordinator:
             for attempt in range(1, BATCH_TRIES + 1):
                 if run.config.stepped:
                     self._shut_out(run, batch)
+                run.group.await_hosts(batch)
+                if not self.replay.catch_up(self.runs, batch):
+                    continue
                 requests = [replace(request, apply=False) for request in run.group.requests(batch)]
                 reports = self._reports(partial(self.cluster.run_stage, run.config, run.work, requests, ()))
                 if run.group.act_on(batch, reports):
@@ -354,6 +399,7 @@ class Coordinator:
 
     def close(self) -> None:
         """Ends the receivers and the lease: no batch follows, or another driver will run it."""
+        self.records.wait()
         self.receivers.close()
         self.lease.release()
 
@@ -367,14 +413,17 @@ class Coordinator:
     def _open(self, batch: Batch) -> None:
         refuse_if_rewound(self.store, batch)
         record = self.log.open_epoch(batch - 1)
-        passed_over = self._passed_over(batch, record)
+        first = self._first_to_replay(batch, record)
+        passed_over = self._passed_over(first, record)
+        # What cannot be replayed is missing from the state that a lost worker is given, and was declared so.
+        self._cover(Covered(Batch(first - 1), record))
         self.ledger.expect(record.ledger_heads if record else ())
         operators = record.operators if record else {}
         runs = [self._make_run(node) for node in self.pipeline.nodes]
         for run in runs:
             run.restore(operators.get(run.name))
             run.begin_batch(0.0)
-            run.group.gather(batch, record, passed_over)
+            run.group.gather(first, record, passed_over, newest=batch)
             declare_unread_records(self.ledger, run, batch, passed_over)
         if record is not None:
             self.items, self.bytes = record.items, record.bytes
@@ -386,9 +435,25 @@ class Coordinator:
             # A batch that runs again finds its own once more.
             run.gaps = self.item_losses.by_batch_and_worker(run.name, before=batch)
             run.recount(operators.get(run.name))
+        for past in range(first, batch):
+            self._run_again(Batch(past))
         self._hear_of_receivers()
         for name, run in self._drained():
             declare_damaged_log(self.ledger, run, batch, self.receivers.damaged(name))
+
+    def _first_to_replay(self, batch: Batch, record: CommitRecord | None) -> Batch:
+        """The first batch that the records found do not cover, if all since then can be applied once more."""
+        first = Batch(0 if record is None else record.batch + 1)
+        if not self.pipeline.replayable or self.log.damaged or not has_offsets(self.checkpoint, first, batch):
+            return batch
+        return min(first, batch)
+
+    def _cover(self, covered: Covered) -> None:
+        """Takes up the newest durable record: nobody needs what came before it any more."""
+        self.records.covered = covered
+        self.replay.forget(covered.batch)
+        for run in self.runs:
+            run.group.covered = covered
 
     def _make_run(self, node: Node) -> OperatorRun:
         config = operator_config(
@@ -408,6 +473,7 @@ class Coordinator:
             fence=Fence(self.log.epoch_number << FENCE_BITS),
             neighbours=self.receivers.homes(),
         )
+        group.replays, group.covered = self.pipeline.replayable, self.records.covered
         return OperatorRun(node, group)
 
     def _passed_over(self, batch: Batch, record: CommitRecord | None) -> list[str]:
@@ -431,12 +497,16 @@ class Coordinator:
             lanes=self.receivers.recorded(),
             ledger_heads=tuple(self.ledger.heads),
         )
-        self.log.write(record)
-        if self._committed is None:
+        first = self._committed is None
+        if self.pipeline.replayable and not ending and not first:
+            self.records.offer(record)
+        else:
+            self.records.write(record)
+        if first:
             # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
             self.log.sweep()
             self.quarantine.tidy(batch)
-        self.log.prune()
+        self._cover(self.records.covered)
 
     def _take_note(self, batch: Batch) -> None:
         """How far receivers were drained, what was missing, and what operators could not take."""

@@ -38,6 +38,14 @@ def newest_of(checkpoint: Store, folder: str) -> int | None:
     return max((int(name) for name in names if name.isdigit()), default=None)
 
 
+def has_offsets(checkpoint: Store, first: Batch, end: Batch) -> bool:
+    """Whether Spark still knows what belonged to every batch from ``first`` to the one before ``end``."""
+    if first >= end:
+        return True
+    known = {name.rsplit("/", 1)[-1] for name in checkpoint.list("offsets")}
+    return all(str(batch) in known for batch in range(max(first - 1, 0), end))
+
+
 def _line(checkpoint: Store, batch: Batch, number: int) -> Any:
     try:
         line = checkpoint.get(f"offsets/{batch}").decode().splitlines()[number]

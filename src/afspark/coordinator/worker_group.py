@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from afspark.cluster.cluster import Cluster
@@ -11,8 +12,8 @@ from afspark.coordinator.recovery.discovery import find_survivors, restore_worke
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.recovery.recoveries import Recoveries
 from afspark.coordinator.recovery.verdicts import Verdict, judge
-from afspark.coordinator.worker_state import WorkerState
-from afspark.errors import CheckpointError
+from afspark.coordinator.worker_state import Covered, DurableState, WorkerState
+from afspark.errors import CheckpointError, WorkerFailed
 from afspark.numbers import Batch, Fence
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.lifecycle import Hint
@@ -49,6 +50,9 @@ class WorkerGroup:
         self.punctuation_plan: PunctuationPlan = ()
         self.recoveries = Recoveries(config, budget, ledger)
         self._fence = fence
+        #: whether lost workers apply again what no durable record covers
+        self.replays = False
+        self.covered = Covered()
 
     @property
     def members(self) -> list[WorkerState]:
@@ -62,8 +66,8 @@ class WorkerGroup:
     def homes(self) -> list[str]:
         return [member.home for member in self.members]
 
-    def gather(self, batch: Batch, record: CommitRecord | None, damaged: Sequence[str]) -> None:
-        """Finds the workers again, or makes new ones, so that ``batch`` can run next.
+    def gather(self, batch: Batch, record: CommitRecord | None, damaged: Sequence[str], newest: Batch) -> None:
+        """Finds the workers again, or makes new ones, so that ``batch`` can run next. They may have come to ``newest``.
 
         ``damaged`` names what was passed over to reach ``record``: what is recovered from an older record than
         the last one is not covered by any bound, and the ledger says so.
@@ -75,6 +79,7 @@ class WorkerGroup:
         survivors = find_survivors(self.cluster, sorted(slots), self.config)
         members, undeclared = restore_workers(
             batch=batch,
+            newest=newest,
             budget=self.budget,
             slots=slots,
             taken=self.neighbours,
@@ -98,10 +103,8 @@ class WorkerGroup:
             clock.sleep(0.1)
         return slots
 
-    def requests(self, batch: Batch) -> list[TaskRequest]:
-        """What the workers are asked to do in ``batch``. Waits for homes without executor; where none comes back, the
-        workers are declared lost.
-        """
+    def await_hosts(self, batch: Batch) -> None:
+        """Waits for homes without executor; where none comes back, the workers are declared lost."""
         deadline = self.cluster.clock.monotonic() + self.host_grace_seconds
         while away := [member for member in self.members if member.home not in self.cluster.slots_by_host()]:
             if self.cluster.clock.monotonic() >= deadline:
@@ -109,12 +112,48 @@ class WorkerGroup:
                     self._declare(member, batch, f"host {member.home} is gone")
                 break
             self.cluster.clock.sleep(0.1)
-        return [
-            replace(
-                member.request(batch, self.budget, self._fence, self.batch_time), punctuation_plan=self.punctuation_plan
+
+    def requests(self, batch: Batch) -> list[TaskRequest]:
+        """What the workers are asked to do in ``batch``."""
+        return [self._request(member, batch) for member in self.members]
+
+    def _request(self, member: WorkerState, batch: Batch) -> TaskRequest:
+        if member.hint in (Hint.CREATE, Hint.RECOVER) and member.version != batch - 1:
+            raise WorkerFailed(
+                f"Worker {member.worker} would be restored for batch {batch} from what it had after {member.version}.",
+                remedy="This is a defect of afspark; please report it.",
+                worker=member.worker,
+                batch=batch,
             )
-            for member in self.members
-        ]
+        return replace(
+            member.request(batch, self.budget, self._fence, self.batch_time),
+            punctuation_plan=self.punctuation_plan,
+            covered=self._covered(batch),
+        )
+
+    def _covered(self, batch: Batch) -> Batch | None:
+        """The newest batch with a durable record, if the one before ``batch`` has none."""
+        if not self.replays:
+            return None
+        return min(Batch(batch - 1), self.covered.batch)
+
+    @contextmanager
+    def meaning(self, batch_time: BatchTime, punctuation_plan: PunctuationPlan) -> Iterator[None]:
+        """Within it, requests are made for a batch that means something else for windows and punctuation."""
+        now = self.batch_time, self.punctuation_plan
+        self.batch_time, self.punctuation_plan = batch_time, punctuation_plan
+        try:
+            yield
+        finally:
+            self.batch_time, self.punctuation_plan = now
+
+    def replayed(self, batch: Batch, reports: Sequence[TaskReport], seconds: float) -> None:
+        """After the workers that lacked a past ``batch`` have applied it."""
+        for report in reports:
+            member = self.member(report.worker)
+            if member.version < batch:
+                self._members[report.worker] = member.applied(report, self.budget, self.batch_time)
+                self.recoveries.replayed(report, seconds)
 
     def raise_fence(self) -> None:
         """No task sent before may do anything any more."""
@@ -184,5 +223,11 @@ class WorkerGroup:
             staying = [replica.home for replica in replicas if replica.id != primary.id]
             home = spread([primary.id], slots, [*staying, *self.neighbours])[primary.id]
         self._members[member.worker] = self.recoveries.declare(
-            member, batch, cause, home=home, batch_time=self.batch_time, trace=trace
+            member, batch, cause, home=home, batch_time=self.batch_time, trace=trace, durable=self._durable(member)
         )
+
+    def _durable(self, member: WorkerState) -> DurableState | None:
+        """What a lost worker is given back, if it is not the state after the last batch."""
+        if not self.replays:
+            return None
+        return self.covered.state_of(self.config.operator_name, member.worker)

@@ -15,7 +15,37 @@ from afspark.protocol.losses import LossEvidence
 from afspark.protocol.replicas import Replica, ReplicaId
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.store import CountedFailure, ObjectRef, WorkerRecord, extend
+from afspark.store import CommitRecord, CountedFailure, ObjectRef, WorkerRecord, extend
+
+
+@dataclass(frozen=True)
+class DurableState:
+    """What a lost worker is given back: its state after batch ``version``."""
+
+    version: int
+    chain: tuple[ObjectRef, ...] = ()
+    previous: tuple[ObjectRef, ...] = ()
+    #: feedback items of that batch that are in no backup
+    waiting: int = 0
+
+
+@dataclass(frozen=True)
+class Covered:
+    """The newest batch whose effects are durable, and the record that says so; none before the first one."""
+
+    batch: Batch = Batch(-1)  # noqa: RUF009 (a number)
+    record: CommitRecord | None = None
+
+    @classmethod
+    def by(cls, record: CommitRecord) -> Covered:
+        return cls(record.batch, record)
+
+    def state_of(self, operator: str, worker: int) -> DurableState:
+        """What a worker that is lost now is given back."""
+        if self.record is None:
+            return DurableState(self.batch)
+        found = next(one for one in self.record.operators[operator].workers if one.worker == worker)
+        return DurableState(self.batch, found.chain, found.previous, found.waiting)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +60,8 @@ class WorkerState:
     #: batches this incarnation has completed
     completed: int = 0
     hint: Hint = Hint.CREATE
+    #: the last batch that it has applied, or that its backups hold: those since then it has to apply again
+    version: int = -1
     chain: tuple[ObjectRef, ...] = ()
     previous: tuple[ObjectRef, ...] = ()
     #: feedback items of the last batch that are in no backup
@@ -108,11 +140,17 @@ class WorkerState:
                 return KeepResident()
 
     def lost(
-        self, budget: ErrorBudget, home: str, batch_time: BatchTime | None = None, trace: LossEvidence | None = None
+        self,
+        budget: ErrorBudget,
+        home: str,
+        batch_time: BatchTime | None = None,
+        trace: LossEvidence | None = None,
+        durable: DurableState | None = None,
     ) -> WorkerState:
         """The next incarnation, after this one was declared lost; it will live at ``home``.
 
-        ``trace``: what it found of an incarnation that had made part of the batch final; then that one is counted.
+        ``durable``: what a durable record names, if that is not of the last batch. ``trace``: what it found of an
+        incarnation that had made part of the batch final; then that one is counted.
         """
         counted_failures = self.counted_failures
         if counts_as_failure(completed=self.completed, steps=trace is not None):
@@ -121,8 +159,12 @@ class WorkerState:
                 *counted_failures,
                 budget.count_failure(counted_failures, batch_time or BatchTime(), trace, self.older_theta),
             )
+        durable = durable or DurableState(self.version, self.chain, self.previous, self.waiting)
         return replace(
             self.moved(self.primary.id, home),
+            version=durable.version,
+            chain=durable.chain,
+            previous=durable.previous,
             incarnation=Incarnation(self.incarnation + 1),
             counted_failures=counted_failures,
             completed=0,
@@ -130,7 +172,7 @@ class WorkerState:
             older_theta=None,
             raised=False,
             # An incarnation that completed nothing was not told yet what the one before it had lost.
-            lost_items=self.waiting if self.completed else self.lost_items,
+            lost_items=durable.waiting if self.completed else self.lost_items,
             waiting=0,
         )
 
@@ -147,6 +189,7 @@ class WorkerState:
         return replace(
             self,
             completed=self.completed + 1,
+            version=self.version + 1,
             hint=Hint.RESUME,
             chain=chain,
             previous=previous,

@@ -66,6 +66,15 @@ class Pipeline(Graph):
             or any(node.tolerance.recovers or node.window is not None for node in self.nodes)
         )
 
+    @property
+    def replayable(self) -> bool:
+        """Whether a lost worker can apply batches again that no record covers: all items can be read once more, and
+        every operator is given a state back to begin with.
+        """
+        return all(isinstance(source, Source) and source.replayable for source in self.sources.values()) and all(
+            node.tolerance.recovers for node in self.nodes
+        )
+
     def _refuse_uneven_counts(self, node: Node) -> None:
         """A window by count ends when every worker has had its share, which only even shares can promise."""
         if node.window is None or node.window.by != "count" or node.workers == 1:

@@ -15,6 +15,7 @@ Positions of a segment relative to batch t, tested from top to bottom:
 - ``before``: version t-1, no mark
 - ``halfway``: version t-1, mark set: a process died while it applied t
 - ``applied``: version t, no mark
+- ``later``: version above t, or t+1 begun, and t is replayed: others have lost it
 - ``ahead``: version above t, or t+1 begun
 
 ========== ==================== ==================== ==================== ============
@@ -29,6 +30,7 @@ behind     behind               behind               behind               behind
 before     apply                apply                apply                nothing
 halfway    roll_back_then_apply roll_back_then_apply roll_back_then_apply roll_back
 applied    already_applied      already_applied      already_applied      step_back
+later      already_applied      already_applied      already_applied      ahead
 ahead      ahead                ahead                ahead                ahead
 ========== ==================== ==================== ==================== ============
 
@@ -44,7 +46,7 @@ from typing import TypeAlias
 
 from afspark.numbers import NO_FENCE, Batch, Fence, Incarnation
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Format of a segment's files. A segment of another format is foreign."""
 
 NONE_APPLIED = -1
@@ -92,7 +94,7 @@ class Present:
     """A readable segment.
 
     ``marked``: a batch, version + 1, was begun and not finished. ``fence``: the highest fence of a task that
-    worked on it.
+    worked on it. ``kept_from``: it can still say what it has reported of the batches after this one.
     """
 
     identity: Identity
@@ -100,6 +102,7 @@ class Present:
     version: int
     marked: bool
     fence: Fence = NO_FENCE
+    kept_from: Batch = Batch(NONE_APPLIED)  # noqa: RUF009 (a number)
 
 
 Found: TypeAlias = Absent | Foreign | Present
@@ -127,6 +130,8 @@ class Wanted:
     batch: Batch
     hint: Hint = Hint.RESUME
     fence: Fence = NO_FENCE
+    #: others have lost the batch, and apply it once more
+    replay: bool = False
 
 
 class Position(Enum):
@@ -141,6 +146,7 @@ class Position(Enum):
     BEFORE = "before"
     HALFWAY = "halfway"
     APPLIED = "applied"
+    LATER = "later"
     AHEAD = "ahead"
 
 
@@ -192,6 +198,12 @@ _ROWS: dict[Position, tuple[Action, Action, Action, Action]] = {
         Action.ALREADY_APPLIED,
         Action.STEP_BACK,
     ),
+    Position.LATER: (
+        Action.ALREADY_APPLIED,
+        Action.ALREADY_APPLIED,
+        Action.ALREADY_APPLIED,
+        Action.AHEAD,
+    ),
     Position.AHEAD: (Action.AHEAD,) * 4,
 }
 
@@ -216,10 +228,11 @@ def locate(found: Found, wanted: Wanted) -> Position:
         case Present() if found.incarnation < wanted.incarnation:
             return Position.OLDER
         case Present():
-            return _relative(found.version, found.marked, wanted.batch)
+            return _relative(found.version, found.marked, wanted)
 
 
-def _relative(version: int, marked: bool, batch: Batch) -> Position:
+def _relative(version: int, marked: bool, wanted: Wanted) -> Position:
+    batch = wanted.batch
     if version == RESTORING:
         return Position.RESTORING
     if version < batch - 1:
@@ -228,7 +241,7 @@ def _relative(version: int, marked: bool, batch: Batch) -> Position:
         return Position.HALFWAY if marked else Position.BEFORE
     if version == batch and not marked:
         return Position.APPLIED
-    return Position.AHEAD
+    return Position.LATER if wanted.replay else Position.AHEAD
 
 
 def decide(found: Found, wanted: Wanted) -> Action:

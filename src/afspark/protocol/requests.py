@@ -40,6 +40,11 @@ class TaskRequest:
     counts: bool = False
     #: counted losses by incarnation
     counted: Mapping[Incarnation, CountedLoss] = field(default_factory=dict)
+    #: the newest batch whose commit record is durable, if that is not the one before: what came of those after it is
+    #: kept
+    covered: Batch | None = None
+    #: others have lost the batch: whoever has applied it answers what it answered then
+    replay: bool = False
     #: False: only bring the state to the version before the batch
     apply: bool = True
     punctuation_plan: PunctuationPlan = ()

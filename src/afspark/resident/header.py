@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from afspark.errors import SegmentError
-from afspark.numbers import NO_STEP, Fence, Incarnation, Step
+from afspark.numbers import NO_STEP, Batch, Fence, Incarnation, Step
 from afspark.protocol.lifecycle import FORMAT_VERSION, MOST_STEPS, Absent, Foreign, Found, Identity, Present
 from afspark.resident.mapped_columns import reserve
 from afspark.resident.open_folder import OpenFolder
@@ -48,6 +48,8 @@ SLOT_FENCE = 7
 SLOT_COLUMNS = 8
 """When a column was made or removed last; 0 while that is being done."""
 SLOT_BACKUPS = 9
+SLOT_KEPT = 10
+"""The oldest batch whose outputs are kept; reports are kept of those after it."""
 
 Slots = npt.NDArray[np.int64]
 
@@ -126,6 +128,7 @@ def write_header(directory: Path, meta: Meta, incarnation: Incarnation, version:
     slots[SLOT_FORMAT] = FORMAT_VERSION
     slots[SLOT_INCARNATION] = incarnation
     slots[SLOT_WORD] = pack(version, marked=False)
+    slots[SLOT_KEPT] = version
     slots[SLOT_CREATION] = meta.creation
     slots[SLOT_USED] = int(meta.created)
     with path.open("r+b") as stream:
@@ -157,7 +160,12 @@ def describe(meta: Meta, slots: Slots) -> Present:
     """The segment's place in its life cycle."""
     version, marked = unpack(int(slots[SLOT_WORD]))
     return Present(
-        meta.identity, Incarnation(int(slots[SLOT_INCARNATION])), version, marked, Fence(int(slots[SLOT_FENCE]))
+        meta.identity,
+        Incarnation(int(slots[SLOT_INCARNATION])),
+        version,
+        marked,
+        Fence(int(slots[SLOT_FENCE])),
+        Batch(int(slots[SLOT_KEPT])),
     )
 
 

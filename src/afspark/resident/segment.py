@@ -6,11 +6,14 @@
         meta.json       whose state this is; written last
         header          one page: incarnation, version, mark; carries the lock
         columns/        one mapped file per column
-        report-<t>.     what the worker reported for its newest batch
-        out-<t>-<port>  what it keeps for others of its two newest batches
+        report-<t>.     what the worker reported for batch t
+        out-<t>-<port>  what it keeps for others of batch t
         step-<t>-<k>    how far batch t had come after its step k
         note            what has to be remembered until the next batch ends
         missed          since when the checkpoint is gone
+
+Reports and outputs are kept of every batch after the newest one whose commit record is durable (``covered``), because
+those may have to be replayed, and at least of the last one.
 
 A batch is applied in this order, under the lock; the states' journals make every kill between two steps
 recoverable::
@@ -211,16 +214,18 @@ class Segment:
     def restored(self, version: int) -> None:
         """Ends the restoring of a new segment: its contents are those of ``version``."""
         self._require(RESTORING, marked=False)
+        self._slots[header.SLOT_KEPT] = version
         self._store(version, marked=False)
 
-    def begin(self, batch: Batch) -> None:
+    def begin(self, batch: Batch, covered: Batch | None = None) -> None:
         """Sets the mark: from here on, and not before, a rollback of the states leads to version batch - 1.
 
-        All states must have begun their transaction already.
+        All states must have begun their transaction already. ``covered``: the newest batch with a durable record, if
+        that is not the last one.
         """
         self._require(max(batch - 1, NONE_APPLIED), marked=False)
         if self.step == 0:
-            self._sweep(keep=Batch(batch - 1))
+            self._sweep(Batch(batch - 1), covered)
         self._store(batch - 1, marked=True, step=self.step)
 
     def close_step(self, batch: Batch, note: bytes) -> None:
@@ -260,9 +265,9 @@ class Segment:
         self._write(_output_name(batch, port), data)
 
     def kept(self, batch: Batch, port: str) -> bytes | None:
-        """What the applied ``batch`` keeps for others, also while the next one is applied; None if nothing."""
-        if self.version not in (batch, batch + 1):
-            raise self._unexpected(f"version {batch} or {batch + 1}")
+        """What the applied ``batch`` keeps for others, also while later ones are applied; None if nothing."""
+        if not self._slots[header.SLOT_KEPT] <= batch <= self.version:
+            raise self._unexpected(f"a version that keeps what batch {batch} has sent")
         return self._read(_output_name(batch, port))
 
     def note(self, text: str | None) -> None:
@@ -277,12 +282,12 @@ class Segment:
         found = self._read(_NOTE)
         return None if found is None else found.decode()
 
-    def finish(self, batch: Batch, report: bytes | memoryview) -> None:
+    def finish(self, batch: Batch, report: bytes | memoryview, covered: Batch | None = None) -> None:
         """Keeps the report, then makes ``batch`` the version with one store."""
         self._require(batch - 1, marked=True)
         self._write(_report_name(batch), report)
         self._store(batch, marked=False)
-        self._sweep(keep=batch)
+        self._sweep(batch, covered)
 
     def clear_mark(self) -> None:
         """Ends the undoing of a batch: all states were rolled back to the version."""
@@ -299,9 +304,9 @@ class Segment:
         self._store(batch - 1, marked=True)
 
     def report(self, batch: Batch) -> bytes:
-        """The report kept for the applied ``batch``."""
-        if (self.version, self.marked) != (batch, False):
-            raise self._unexpected(f"version {batch} without mark")
+        """The report kept for the applied ``batch``, also while later ones are applied."""
+        if not self._slots[header.SLOT_KEPT] < batch <= self.version:
+            raise self._unexpected(f"a version that keeps the report of batch {batch}")
         data = self._read(_report_name(batch))
         if data is None:
             raise SegmentError(f"{self.directory} has lost its report of batch {batch}.", path=str(self.directory))
@@ -390,11 +395,34 @@ class Segment:
             raise self._gone()
         return data
 
-    def _sweep(self, keep: Batch) -> None:
-        kept = (_report_name(keep), f"{_OUT}{keep}-", f"{_OUT}{keep - 1}-", f"{_STEP}{keep + 1}-")
+    def _sweep(self, last: Batch, covered: Batch | None) -> None:
+        """Removes what nobody will ask for once ``last`` was applied."""
+        oldest = kept_from(last, covered, self._slots[header.SLOT_KEPT])
+        self._slots[header.SLOT_KEPT] = oldest
         for name in self._folder.names():
-            if name.startswith((_REPORT, _OUT, _STEP)) and not name.startswith(kept):
+            if is_swept(name, last, oldest):
                 self._folder.remove(name)
+
+
+def kept_from(last: Batch, covered: Batch | None, before: int) -> Batch:
+    """The oldest batch whose outputs are kept after ``last`` was applied, if those from ``before`` on were so far.
+
+    A batch that is applied once more needs the feedback of the one before it.
+    """
+    return Batch(max(int(before), min(last - 1, last if covered is None else covered)))
+
+
+def is_swept(name: str, last: Batch, oldest: Batch) -> bool:
+    """Whether the file of that name is of a batch that nobody will ask for.
+
+    >>> [is_swept(name, Batch(7), Batch(5)) for name in ("report-5.", "report-6.", "out-4-rows", "out-5-rows", "note")]
+    [True, False, True, False, False]
+    """
+    kind = next((one for one in (_REPORT, _OUT, _STEP) if name.startswith(one)), None)
+    if kind is None:
+        return False
+    number, _, _ = name.removeprefix(kind).replace(".", "-").partition("-")
+    return int(number) < {_REPORT: oldest + 1, _OUT: oldest, _STEP: last + 1}[kind]
 
 
 def _clear_place(directory: Path, identity: Identity, incarnation: Incarnation, timeout_seconds: float) -> None:

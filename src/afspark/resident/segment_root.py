@@ -161,6 +161,7 @@ def _survivor(found: Present, host: str, directory: Path) -> Survivor:
         marked=found.marked,
         host=host,
         directory=str(directory),
+        kept_from=found.kept_from,
     )
 
 

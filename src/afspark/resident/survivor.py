@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from afspark.numbers import Incarnation
+from afspark.numbers import Batch, Incarnation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,3 +20,5 @@ class Survivor:
     marked: bool
     host: str
     directory: str
+    #: what it has reported is kept of the batches after this one
+    kept_from: Batch

@@ -86,6 +86,9 @@ class Recovery:
     #: pushed items that were confirmed and that the restored state lacks
     items_behind: int = 0
     panes: tuple[PaneNumber | None, PaneNumber | None] = (None, None)
+    #: batches that were applied once more, because no record covered them, and how long that took
+    replayed: int = 0
+    replay_seconds: float = 0.0
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Recovery:

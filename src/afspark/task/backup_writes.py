@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from afspark.store import ObjectRef, Store
@@ -21,23 +22,39 @@ class BackgroundWrite(Protocol):
         """Whether it has ended, after so many seconds at most."""
 
 
-class ThreadedWrite:
-    """A write by a thread of this process."""
+class DoneAtOnce:
+    """A job that has ended when it was begun."""
 
-    def __init__(self, store: Store, name: str, data: bytes) -> None:
+    def __init__(self, job: Callable[[], None]) -> None:
         self.failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._put, args=(store, name, data), name="afspark-backup", daemon=True)
+        self._do(job)
+
+    def wait(self, seconds: float | None = None) -> bool:
+        return True
+
+    def _do(self, job: Callable[[], None]) -> None:
+        try:
+            job()
+        except BaseException as error:  # noqa: BLE001 (raised by whoever waits: only a put that returned is durable)
+            self.failure = error
+
+
+class ThreadedJob(DoneAtOnce):
+    """A job that a thread of this process does."""
+
+    def __init__(self, job: Callable[[], None]) -> None:
+        self.failure = None
+        self._thread = threading.Thread(target=self._do, args=(job,), name="afspark-writer", daemon=True)
         self._thread.start()
 
     def wait(self, seconds: float | None = None) -> bool:
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def _put(self, store: Store, name: str, data: bytes) -> None:
-        try:
-            store.put(name, data)
-        except BaseException as error:  # noqa: BLE001 (raised by whoever waits: only a put that returned is durable)
-            self.failure = error
+
+def threaded_write(store: Store, name: str, data: bytes) -> BackgroundWrite:
+    """A write by a thread of this process."""
+    return ThreadedJob(partial(store.put, name, data))
 
 
 StartWrite = Callable[[Store, str, bytes], BackgroundWrite]
@@ -46,7 +63,7 @@ StartWrite = Callable[[Store, str, bytes], BackgroundWrite]
 class BackupWrites:
     """The backups of one worker in one batch. ``durable``: those that a recovery can count on, in order."""
 
-    def __init__(self, store: Store, durable: tuple[ObjectRef, ...] = (), start: StartWrite = ThreadedWrite) -> None:
+    def __init__(self, store: Store, durable: tuple[ObjectRef, ...] = (), start: StartWrite = threaded_write) -> None:
         self._store, self._start = store, start
         self.durable = durable
         self._under_way: tuple[ObjectRef, BackgroundWrite] | None = None

@@ -70,13 +70,13 @@ class BatchApplication:
             self.backup.step_closed()
             panes.end()
         report = self._report(output, emitted=emitted, durable=durable)
-        home.finish(self.request.batch, json.dumps(report.to_json()).encode())
+        home.finish(self.request.batch, json.dumps(report.to_json()).encode(), self.request.covered)
         panes.end()
         return report
 
     def _begin(self) -> None:
         self.panes.begin()
-        self.home.begin(self.request.batch)
+        self.home.begin(self.request.batch, self.request.covered)
 
     def _undo(self) -> None:
         self.panes.rollback()

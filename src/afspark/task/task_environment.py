@@ -18,7 +18,7 @@ from afspark.protocol.operator_config import OperatorConfig
 from afspark.resident import SegmentAddress, SegmentRoot, Survivor
 from afspark.resident.storage import StateHost
 from afspark.store import Store
-from afspark.task.backup_writes import BackgroundWrite, ThreadedWrite
+from afspark.task.backup_writes import BackgroundWrite, threaded_write
 from afspark.task.fault_injection import forget_injected, inject_failure
 
 
@@ -66,7 +66,7 @@ class SegmentEnvironment(ABC):
         inject_failure(config.faults, batch, phase, self._directory(config, worker), self.process)
 
     def start_write(self, store: Store, name: str, data: bytes) -> BackgroundWrite:
-        return ThreadedWrite(store, name, data)
+        return threaded_write(store, name, data)
 
     def _root(self, config: OperatorConfig) -> SegmentRoot:
         return SegmentRoot(config.segments, self.host)

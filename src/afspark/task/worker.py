@@ -55,7 +55,9 @@ class _Task:
     def __init__(self, task: TaskContext) -> None:
         self.task, self.request = task, task.request
         request = self.request
-        self.wanted = Wanted(task.identity, request.incarnation, request.batch, request.hint, request.fence)
+        self.wanted = Wanted(
+            task.identity, request.incarnation, request.batch, request.hint, request.fence, request.replay
+        )
         self.damaged: tuple[str, ...] = ()
         self.restored: Restored | None = None
 

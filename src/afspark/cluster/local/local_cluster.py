@@ -25,6 +25,7 @@ from afspark.protocol.parcels import Parcel
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.push.receiver.receiver_environment import ReceiverEnvironment
+from afspark.task.backup_writes import BackgroundWrite, DoneAtOnce
 from afspark.task.receiving import receive
 from afspark.task.sending import send_chunks, send_kept
 from afspark.task.stage_inputs import (
@@ -99,6 +100,9 @@ class LocalCluster:
 
     def slots_by_host(self) -> dict[str, int]:
         return dict(self.slots)
+
+    def in_background(self, job: Callable[[], None]) -> BackgroundWrite:
+        return DoneAtOnce(job)
 
     def run_on(self, hosts: Sequence[str], task: HostTask) -> list[Any]:
         return self._rows(LocalJob("job", hosts, lambda number: partial(_on_host, task, number)))

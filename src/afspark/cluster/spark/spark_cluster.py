@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.push.receiver.receiver_environment import ReceiverEnvironment
+from afspark.task.backup_writes import BackgroundWrite, ThreadedJob
 from afspark.task.stage_inputs import StageInput, UserCode
 
 
@@ -38,6 +39,9 @@ class SparkCluster:
 
     def slots_by_host(self) -> dict[str, int]:
         return slots_by_host(self.session.sparkContext)
+
+    def in_background(self, job: Callable[[], None]) -> BackgroundWrite:
+        return ThreadedJob(job)
 
     def run_stage(
         self, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], inputs: Sequence[StageInput]

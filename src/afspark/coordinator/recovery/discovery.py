@@ -39,6 +39,7 @@ def _look(config: OperatorConfig, environment: TaskEnvironment, _: int) -> list[
 def restore_workers(
     *,
     batch: Batch,
+    newest: Batch | None = None,
     budget: ErrorBudget,
     slots: Mapping[str, int],
     taken: Sequence[str] = (),
@@ -48,7 +49,8 @@ def restore_workers(
 ) -> tuple[list[WorkerState], list[int]]:
     """The members for ``batch`` and the workers among them whose state is gone without having been declared.
 
-    Pure. A surviving segment is taken over if it is of the expected incarnation and one batch back at most.
+    Pure. A surviving segment is taken over if it is of the expected incarnation, not behind ``batch`` - 1 nor ahead of
+    ``newest``, and can say what it has reported since ``batch``.
     Without records (nothing is backed up) the newest survivor is the expected one.
     """
     by_worker = {record.worker: record for record in records or ()}
@@ -57,7 +59,13 @@ def restore_workers(
     for worker in range(budget.workers):
         record = by_worker.get(worker)
         own_losses = [loss for loss in losses if loss.worker == worker]
-        usable = [s for s in survivors if s.worker == worker and s.version in (batch - 1, batch)]
+        usable = [
+            s
+            for s in survivors
+            if s.worker == worker
+            and batch - 1 <= s.version <= max(batch, newest or batch)
+            and (s.version < batch or s.kept_from < batch)
+        ]
         expected = max([Incarnation(loss.incarnation + 1) for loss in own_losses], default=FIRST_INCARNATION)
         if record is not None:
             expected = max(expected, record.incarnation)
@@ -71,6 +79,7 @@ def restore_workers(
             worker=worker,
             incarnation=expected,
             counted_failures=counted_failures,
+            version=batch - 1,
             completed=_completed(batch, budget, record, own_losses, expected, usable),
             chain=record.chain if record else (),
             previous=record.previous if record else (),

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from afspark.coordinator.recovery.error_budget import ErrorBudget
-from afspark.coordinator.worker_state import WorkerState
+from afspark.coordinator.worker_state import DurableState, WorkerState
 from afspark.numbers import NO_INCARNATION, Batch
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.losses import LossEvidence
@@ -30,6 +30,8 @@ class Recoveries:
         self._under_way: dict[int, Loss] = {}
         self._restored: dict[int, Restored] = {}
         self._passed_over: dict[int, tuple[str, ...]] = {}
+        #: how many batches were applied again, and how long that took
+        self._replayed: dict[int, tuple[int, float]] = {}
 
     @property
     def losses(self) -> list[Loss]:
@@ -61,9 +63,10 @@ class Recoveries:
         home: str,
         batch_time: BatchTime,
         trace: LossEvidence | None = None,
+        durable: DurableState | None = None,
     ) -> WorkerState:
         """Makes the loss of a worker durable and returns its next incarnation, which will live at ``home``."""
-        successor = member.lost(self.budget, home, batch_time, trace)
+        successor = member.lost(self.budget, home, batch_time, trace, durable)
         counted = successor.failures > member.failures
         loss = Loss(
             batch=batch,
@@ -76,17 +79,26 @@ class Recoveries:
             failures=member.failures,
             counted_failure=successor.counted_failures[-1] if counted else None,
             # Items of an incarnation that completed nothing are in the entry of the one before it.
-            items=member.waiting if member.completed else 0,
+            items=successor.lost_items if member.completed else 0,
             thresholds=self.budget.thresholds(member.counted_failures),
         )
         self._under_way[member.worker] = self.ledger.declare(loss)
         self._restored.pop(member.worker, None)
+        self._replayed.pop(member.worker, None)
         self._passed_over[member.worker] = self.gap
         return successor
 
     def hear(self, reports: Iterable[TaskReport]) -> None:
         """Remembers who was restored: a state may be restored in one try, and the batch applied in a later one."""
         self._restored |= {report.worker: report.restored for report in reports if report.restored is not None}
+
+    def replayed(self, report: TaskReport, seconds: float) -> None:
+        """A worker has applied a batch once more; what it has met on the way is told when it has all of them."""
+        batches, before = self._replayed.get(report.worker, (0, 0.0))
+        self._replayed[report.worker] = (batches + 1, before + seconds)
+        if report.damaged:
+            known = self._passed_over.get(report.worker, ())
+            self._passed_over[report.worker] = tuple(dict.fromkeys((*known, *report.damaged)))
 
     def complete(
         self, batch: Batch, reports: Iterable[TaskReport], batch_time: BatchTime, *, now: float
@@ -130,6 +142,7 @@ class Recoveries:
 
     def _complete(self, loss: Loss, report: TaskReport, batch_time: BatchTime, now: float) -> LedgerEntry:
         damaged = (*self._passed_over.pop(report.worker, ()), *report.damaged)
+        batches, replaying = self._replayed.pop(report.worker, (0, 0.0))
         restored = self._restored.pop(report.worker, Restored(seconds=0.0, cells=0))
         if damaged:
             LOG.warning(
@@ -148,6 +161,8 @@ class Recoveries:
             gap_seconds=now - loss.at,
             host=report.host,
             items_behind=report.behind,
+            replayed=batches,
+            replay_seconds=replaying,
             panes=batch_time.panes_at_risk(known=known) if at_risk else (None, None),
         )
         return self.ledger.complete(loss.sequence, recovery)

@@ -1,0 +1,77 @@
+"""The batches that no durable record covers yet: lost workers apply them once more.
+
+A lost worker is given the state that the newest durable record names. It then applies the batches since that record
+again: its own share of them, and with what each of them meant for windows. Everybody else keeps its state; a worker
+that has applied such a batch answers what it answered then. Nothing is handed to a sink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from afspark.clock import Clock
+from afspark.coordinator.operator_inputs import Slices
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.numbers import Batch
+from afspark.protocol.batch_times import BatchTime
+from afspark.protocol.punctuation_plan import PunctuationPlan
+from afspark.protocol.replicas import ReplicaId
+from afspark.protocol.reports import TaskReport
+
+#: Runs the stage of an operator for a batch of the past, with what belonged to it.
+PastStage = Callable[[OperatorRun, Batch, Slices], Mapping[ReplicaId, TaskReport]]
+
+
+@dataclass(frozen=True)
+class PastBatch:
+    """What belonged to a batch, and what it meant for the windows of each operator."""
+
+    slices: Slices
+    batch_times: Mapping[str, BatchTime]
+    punctuation_plans: Mapping[str, PunctuationPlan]
+
+
+class Replay:
+    """Remembers the batches since the newest durable record, and has lost workers apply them again."""
+
+    def __init__(self, stage: PastStage, clock: Clock) -> None:
+        self._stage, self._clock = stage, clock
+        self._past: dict[Batch, PastBatch] = {}
+
+    def remember(self, batch: Batch, slices: Slices, runs: Sequence[OperatorRun]) -> None:
+        """Notes a batch that begins, until `forget` is called for it or a later one."""
+        self._past[batch] = PastBatch(
+            slices,
+            {run.name: run.group.batch_time for run in runs},
+            {run.name: run.group.punctuation_plan for run in runs},
+        )
+
+    def forget(self, covered: Batch) -> None:
+        """A durable record covers ``covered`` and all batches before it."""
+        self._past = {batch: past for batch, past in self._past.items() if batch > covered}
+
+    def catch_up(self, runs: Sequence[OperatorRun], batch: Batch) -> bool:
+        """Has every worker apply what it lacks of the batches before ``batch``; False if that has to be tried again.
+
+        Operators that are connected go through the past batch by batch: what one of them sends in a batch is there
+        when the next one asks for it.
+        """
+        lacking = [member.version for run in runs for member in run.group.members if member.version < batch - 1]
+        if not lacking:
+            return True
+        for past in range(min(lacking) + 1, batch):
+            for run in runs:
+                if any(member.version < past for member in run.group.members) and not self._replay(run, Batch(past)):
+                    return False
+        return True
+
+    def _replay(self, run: OperatorRun, batch: Batch) -> bool:
+        """One try of a past batch at one operator; whether all of its workers have applied it now."""
+        past, group, started = self._past[batch], run.group, self._clock.monotonic()
+        with group.meaning(past.batch_times[run.name], past.punctuation_plans[run.name]):
+            reports = self._stage(run, batch, past.slices)
+        if not group.act_on(batch, reports):
+            return False
+        group.replayed(batch, list(reports.values()), self._clock.monotonic() - started)
+        return True
