@@ -62,6 +62,18 @@ class SimulatedEnvironment:
     def start_write(self, store: Store, name: str, data: bytes) -> BackgroundWrite:
         return WrittenAtOnce(store, name, data)
 
+    def start_upload(self, config: OperatorConfig, worker: int) -> None:
+        """The process may end after any part of it."""
+        self._upload(config, worker, world().rng.randint(0, 2))
+
+    def upload(self, config: OperatorConfig, worker: int) -> None:
+        self._upload(config, worker, 1000)
+
+    def _upload(self, config: OperatorConfig, worker: int, count: int) -> None:
+        home = self.address(config, worker).open()
+        if home is not None and home.spooled():
+            home.upload(config.store, count)
+
 
 class DelayedJob(DoneAtOnce):
     """A job of the driver that nobody waits for: it is done after a few looks at it, or never if the driver dies."""

@@ -13,6 +13,8 @@ from afspark.model.states import HeapColumns
 from afspark.protocol.lifecycle import RESTORING, Absent, Found, Identity, Present
 from afspark.resident import Survivor
 from afspark.resident.segment import is_swept, kept_from
+from afspark.resident.spool import Spooled, next_spooled
+from afspark.store import Store
 from tests.simulation.world import world
 
 Place = tuple[str, str, int]
@@ -107,6 +109,9 @@ class MemorySegment:
         self._require(batch - 1, marked=False)
         if self.step == 0:
             self._sweep(batch - 1, covered)
+            for one in self._spooled():
+                if one.batch >= batch:
+                    del self.files[one.file]
         self._store(batch - 1, True, "begin")
 
     def close_step(self, batch: int, note: bytes) -> None:
@@ -137,6 +142,23 @@ class MemorySegment:
         if not self.kept_from <= batch <= self.version:
             raise SegmentError(f"at version {self.version}, which keeps nothing of batch {batch}")
         return self.files.get(f"out-{batch}-{port}")
+
+    def spool(self, batch: int, name: str, data: bytes) -> None:
+        self._require(batch - 1, marked=True)
+        self._write(next_spooled(self._spooled(), batch, name).file, data)
+
+    def spooled(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self._spooled())
+
+    def upload(self, store: Store, count: int) -> None:
+        """Writes the oldest of what waits to the store."""
+        for one in self._spooled()[:count]:
+            store.put(one.name, self.files[one.file])
+            world().point("before a spooled backup goes")
+            self.files.pop(one.file, None)
+
+    def _spooled(self) -> list[Spooled]:
+        return sorted(found for file in self.files if (found := Spooled.parse(file)))
 
     def note(self, text: str | None) -> None:
         if text is None:

@@ -183,7 +183,15 @@ class Simulation:
         rng = self.world.rng
         if not self.schedule.corrupts or self.engine is None or not self.engine.runs or rng.random() > 0.4:
             return
-        chains = [member.chain for member in self.operator_run.group.members if member.chain]
+        written = [
+            [
+                ref
+                for ref in member.chain
+                if f"afspark/{ref.name}" in self.store.objects or ref.name in self.world.destroyed
+            ]
+            for member in self.operator_run.group.members
+        ]
+        chains = [chain for chain in written if chain]
         if not chains:
             return
         chain = rng.choice(chains)

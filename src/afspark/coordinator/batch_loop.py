@@ -9,6 +9,7 @@ their state until the next batch, so that a stage can be run again for those tha
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -58,11 +59,17 @@ from afspark.store.itemlosses import ItemLosses
 from afspark.store.lease import Lease
 from afspark.store.naming import FOLDER
 from afspark.store.quarantine import Quarantine
+from afspark.task.backup_writes import BackgroundWrite
 from afspark.task.stopwatch import Stopwatch
 from afspark.task.task_environment import TaskEnvironment
 
+LOG = logging.getLogger("afspark")
+
 #: How often a batch is tried before the query gives up; Spark has retried its tasks before.
 BATCH_TRIES = 12
+
+#: How many batches a record may be behind: Spark forgets what belonged to older ones.
+MOST_BATCHES = 50
 
 #: Room for taken-back batches below the epoch's number in a fence.
 FENCE_BITS = 20
@@ -104,6 +111,13 @@ class Coordinator:
         #: every operator was told that the stream has ended
         self.told = False
         self._committed: Batch | None = None
+        self._superseded: BackgroundWrite | None = None
+        #: whether the batch at work may end before its backups and its record are durable
+        self._spools = False
+        #: how long the batches since the durable record took
+        self._spent: dict[Batch, float] = {}
+        #: how many losses the ledger had when a record was offered last
+        self._losses = 0
         #: what workers said last
         self._last: dict[ReplicaId, TaskReport] = {}
 
@@ -211,6 +225,7 @@ class Coordinator:
             self.receivers.crash()
         self._begin_batch(now, ending=ending, last=last)
         self.replay.remember(batch, slices, self.runs)
+        self._spools = self.pipeline.replayable and not ending and self._committed is not None
         watch = Stopwatch(self.cluster.clock)
         started = watch.start()
         apply = partial(self._apply, batch, frame, slices)
@@ -220,7 +235,9 @@ class Coordinator:
         committing = watch.start()
         self.told = self.told or last
         self._take_note(batch)
+        self._spent[batch] = committing - started
         self._commit(batch, ending=ending)
+        self._refuse_if_superseded()
         self._let_go(batch)
         watch.lap("record", committing)
         for run in self.runs:
@@ -335,7 +352,8 @@ class Coordinator:
         self, run: OperatorRun, batch: Batch, frame: Any, slices: Slices, *, past: bool
     ) -> dict[ReplicaId, TaskReport]:
         requests = [
-            replace(request, quarantine_room=run.quarantine_room, replay=past) for request in run.group.requests(batch)
+            replace(request, quarantine_room=run.quarantine_room, spools=self._spools, replay=past)
+            for request in run.group.requests(batch)
         ]
         inputs = self.inputs.of(run, self.runs, batch, frame, slices)
         return self._reports(partial(self.cluster.run_stage, run.config, run.work, requests, inputs))
@@ -345,22 +363,24 @@ class Coordinator:
 
     def _revive(self, batch: Batch, *, complete: bool = False) -> None:
         """Brings all workers to the batch before, or leaves them where they have applied it already."""
-        for run in self.runs:
-            for attempt in range(1, BATCH_TRIES + 1):
-                if run.config.stepped:
-                    self._shut_out(run, batch)
-                run.group.await_hosts(batch)
-                if not self.replay.catch_up(self.runs, batch):
-                    continue
-                requests = [replace(request, apply=False) for request in run.group.requests(batch)]
-                reports = self._reports(partial(self.cluster.run_stage, run.config, run.work, requests, ()))
-                if run.group.act_on(batch, reports):
-                    if complete:
-                        run.group.rest(batch, [reports[replica] for replica in sorted(reports)])
-                    break
-                self.cluster.clock.sleep(0.1 * (attempt - 1))
-            else:
-                raise self._gave_up(batch)
+        for attempt in range(1, BATCH_TRIES + 1):
+            found = [(run, self._look_after(run, batch)) for run in self.runs]
+            if all(reports is not None for _, reports in found) and self.replay.catch_up(self.runs, batch):
+                if complete:
+                    for run, reports in found:
+                        run.group.rest(batch, reports or ())
+                return
+            self.cluster.clock.sleep(0.1 * (attempt - 1))
+        raise self._gave_up(batch)
+
+    def _look_after(self, run: OperatorRun, batch: Batch) -> list[TaskReport] | None:
+        """One try to give every worker of an operator a state, wherever it stands; None if one has none yet."""
+        if run.config.stepped:
+            self._shut_out(run, batch)
+        run.group.await_hosts(batch)
+        requests = [replace(request, apply=False, replay=True) for request in self.replay.next_requests(run, batch)]
+        reports = self._reports(partial(self.cluster.run_stage, run.config, run.work, requests, ()))
+        return [reports[replica] for replica in sorted(reports)] if run.group.act_on(batch, reports) else None
 
     def _shut_out(self, run: OperatorRun, batch: Batch) -> None:
         """Takes the lanes of workers that may have to be restored: no task sent before confirms anything any more."""
@@ -405,10 +425,22 @@ class Coordinator:
 
     def _ready(self, batch: Batch) -> None:
         self.take_lease()
+        if self.runs and self.pipeline.replayable:
+            # Fences keep the state from an older driver; that nothing is handed back to Spark needs no earlier answer.
+            self._superseded = self.cluster.in_background(self.log.refuse_if_superseded)
+            return
         # Before anything is touched: what a newer driver does next may build on the last batch, not on this one.
         self.log.refuse_if_superseded()
         if not self.runs:
             self._open(batch)
+
+    def _refuse_if_superseded(self) -> None:
+        """Before a batch is handed back to Spark: hears whether another driver has opened the query."""
+        asked, self._superseded = self._superseded, None
+        if asked is not None:
+            asked.wait()
+            if asked.failure is not None:
+                raise asked.failure
 
     def _open(self, batch: Batch) -> None:
         refuse_if_rewound(self.store, batch)
@@ -444,14 +476,18 @@ class Coordinator:
     def _first_to_replay(self, batch: Batch, record: CommitRecord | None) -> Batch:
         """The first batch that the records found do not cover, if all since then can be applied once more."""
         first = Batch(0 if record is None else record.batch + 1)
-        if not self.pipeline.replayable or self.log.damaged or not has_offsets(self.checkpoint, first, batch):
+        if first >= batch or not self.pipeline.replayable or not has_offsets(self.checkpoint, first, batch):
             return batch
-        return min(first, batch)
+        if self.log.damaged:
+            unread = ", ".join(damage.name for damage in self.log.damaged)
+            LOG.warning("%s cannot be read: batches from %d on are replayed.", unread, first)
+        return first
 
     def _cover(self, covered: Covered) -> None:
         """Takes up the newest durable record: nobody needs what came before it any more."""
         self.records.covered = covered
         self.replay.forget(covered.batch)
+        self._spent = {batch: spent for batch, spent in self._spent.items() if batch > covered.batch}
         for run in self.runs:
             run.group.covered = covered
 
@@ -486,8 +522,53 @@ class Coordinator:
         if not self.pipeline.keeps_records:
             self.log.refuse_if_superseded()
             return
+        if self._pending and not self._spools:
+            # Applied for an earlier driver, which did not wait for the store.
+            self._revive(Batch(batch + 1))
+        record = self._record(batch, ending=ending)
+        if self._spools:
+            self._offer(record)
+        else:
+            self.records.write(record)
+        if self._committed is None:
+            # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
+            self.log.sweep()
+            self.quarantine.tidy(batch)
+        self._cover(self.records.covered)
+
+    def _offer(self, record: CommitRecord) -> None:
+        """Has a record written behind the batches, and waits only if a lost worker would have too much to replay."""
+        losses = len(self.ledger.entries())
+        if losses > self._losses:
+            self.records.withdraw()
+        self._losses = losses
+        self.records.offer(record, self._pending)
+        if self._behind(record.batch):
+            self._settle(record)
+
+    def _behind(self, batch: Batch) -> bool:
+        """Whether the durable record is so old that a lost worker would have too much to replay."""
+        covered = self.records.covered.batch
+        seconds = sum(spent for past, spent in self._spent.items() if past > covered)
+        return batch - covered > MOST_BATCHES or seconds > self.options.max_replay_seconds
+
+    def _settle(self, record: CommitRecord) -> None:
+        """Makes ``record``, which is of the last batch, durable before this returns."""
+        self.records.wait()
+        if self.records.covered.batch == record.batch:
+            return
+        self._revive(Batch(record.batch + 1))
+        if len(self.ledger.entries()) == self._losses:
+            self.records.write(record)
+
+    @property
+    def _pending(self) -> frozenset[str]:
+        """Backups that the store may not have yet, as the workers have said in the last batch."""
+        return frozenset(name for run in self.runs for report in run.reports for name in report.pending)
+
+    def _record(self, batch: Batch, *, ending: bool) -> CommitRecord:
         end = StreamEnd.CLOSING if ending else StreamEnd.OPEN
-        record = CommitRecord(
+        return CommitRecord(
             batch=batch,
             epoch=self.log.epoch,
             operators={run.name: operator_record(run) for run in self.runs},
@@ -497,16 +578,6 @@ class Coordinator:
             lanes=self.receivers.recorded(),
             ledger_heads=tuple(self.ledger.heads),
         )
-        first = self._committed is None
-        if self.pipeline.replayable and not ending and not first:
-            self.records.offer(record)
-        else:
-            self.records.write(record)
-        if first:
-            # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
-            self.log.sweep()
-            self.quarantine.tidy(batch)
-        self._cover(self.records.covered)
 
     def _take_note(self, batch: Batch) -> None:
         """How far receivers were drained, what was missing, and what operators could not take."""

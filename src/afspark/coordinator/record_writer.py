@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from afspark.cluster.cluster import Cluster
 from afspark.coordinator.worker_state import Covered
 from afspark.store import CommitRecord, RecordLog
@@ -9,32 +11,43 @@ from afspark.task.backup_writes import BackgroundWrite
 
 
 class RecordWriter:
-    """Writes one record at a time. ``covered``: the newest one that is known to be durable.
+    """Writes one record at a time. ``covered``: what is known to be durable.
 
-    While one is under way the newest of those that follow waits; the ones between are left out, because each record
-    says all that is known.
+    A record may be written when the store has all backups that it names. Of several the newest one is written, and the
+    older ones are left out: each says all that is known.
     """
 
     def __init__(self, cluster: Cluster, log: RecordLog) -> None:
         self._cluster, self._log = cluster, log
         self.covered = Covered()
         self._under_way: tuple[CommitRecord, BackgroundWrite] | None = None
-        self._next: CommitRecord | None = None
+        self._offered: list[CommitRecord] = []
+        self._pending: frozenset[str] = frozenset()
+
+    @property
+    def newest(self) -> CommitRecord | None:
+        """The newest record that was offered and is not known to be durable."""
+        return self._offered[-1] if self._offered else self._under_way[0] if self._under_way else None
 
     def write(self, record: CommitRecord) -> None:
-        """Makes a record durable before this returns."""
-        self._next = None
+        """Makes a record durable before this returns; the store has all backups that it names."""
+        self._offered = []
         self.wait()
         self._put(record)
         self.covered = Covered.by(record)
 
-    def offer(self, record: CommitRecord) -> None:
-        """Has a record written as soon as the one before it is durable."""
-        self._next = record
+    def offer(self, record: CommitRecord, pending: Iterable[str]) -> None:
+        """Has a record written when it can be. ``pending``: the backups that the store may not have yet."""
+        self._offered.append(record)
+        self._pending = frozenset(pending)
         self.go_on()
 
+    def withdraw(self) -> None:
+        """Forgets what was offered: a backup that it names was lost before the store had it."""
+        self._offered = []
+
     def go_on(self, seconds: float | None = 0.0) -> bool:
-        """Starts what waits, after so many seconds at most for what is under way; whether nothing is under way.
+        """Starts the next write, after so many seconds at most for the one under way; whether none is under way.
 
         Raises what a write has failed with.
         """
@@ -46,14 +59,16 @@ class RecordWriter:
             if write.failure is not None:
                 raise write.failure
             self.covered = Covered.by(record)
-        if self._next is not None:
-            record, self._next = self._next, None
-            self._under_way = (record, self._cluster.in_background(lambda: self._put(record)))
-            return self._under_way[1].wait(0.0) and self.go_on()
-        return True
+        complete = [record for record in self._offered if self._pending.isdisjoint(record.references())]
+        if not complete:
+            return True
+        record = complete[-1]
+        self._offered = [later for later in self._offered if later.batch > record.batch]
+        self._under_way = (record, self._cluster.in_background(lambda: self._put(record)))
+        return self._under_way[1].wait(0.0) and self.go_on()
 
     def wait(self) -> None:
-        """Until every record that was offered last is durable."""
+        """Until every record is durable that can be."""
         while not self.go_on(None):
             pass
 

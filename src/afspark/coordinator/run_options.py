@@ -33,11 +33,15 @@ class RunOptions:
     lease_seconds: float = LEASE_SECONDS
     #: how long the backup store may be away before the query gives up
     store_wait_seconds: float = WAIT_SECONDS
+    #: how much processing time a lost worker may have to repeat: commit records may be behind the batches by that
+    max_replay_seconds: float = 10.0
     #: how many bytes of bad items are kept, for each operator
     quarantine_bytes: int = QUARANTINE_BYTES
 
     def __post_init__(self) -> None:
         if self.quarantine_bytes < 0:
             raise UsageError(f"quarantineBytes must be at least 0, not {self.quarantine_bytes}.")
+        if not self.max_replay_seconds >= 0:
+            raise UsageError(f"maxReplaySeconds must be at least 0, not {self.max_replay_seconds}.")
         if self.batch_bytes < 1:
             raise UsageError(f"A batch needs a size of at least one byte, not {self.batch_bytes}.")

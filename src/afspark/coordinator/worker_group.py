@@ -115,9 +115,10 @@ class WorkerGroup:
 
     def requests(self, batch: Batch) -> list[TaskRequest]:
         """What the workers are asked to do in ``batch``."""
-        return [self._request(member, batch) for member in self.members]
+        return [self.request(member, batch) for member in self.members]
 
-    def _request(self, member: WorkerState, batch: Batch) -> TaskRequest:
+    def request(self, member: WorkerState, batch: Batch) -> TaskRequest:
+        """What one worker is asked to do in ``batch``."""
         if member.hint in (Hint.CREATE, Hint.RECOVER) and member.version != batch - 1:
             raise WorkerFailed(
                 f"Worker {member.worker} would be restored for batch {batch} from what it had after {member.version}.",

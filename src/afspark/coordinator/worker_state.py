@@ -20,9 +20,14 @@ from afspark.store import CommitRecord, CountedFailure, ObjectRef, WorkerRecord,
 
 @dataclass(frozen=True)
 class DurableState:
-    """What a lost worker is given back: its state after batch ``version``."""
+    """What a lost worker is given back: the state that an ``incarnation`` of it had after batch ``version``.
+
+    An incarnation that came after that one was built from the same backups. Its end takes nothing that was not taken
+    before, because it is replayed from there as well.
+    """
 
     version: int
+    incarnation: Incarnation | None = None
     chain: tuple[ObjectRef, ...] = ()
     previous: tuple[ObjectRef, ...] = ()
     #: feedback items of that batch that are in no backup
@@ -45,7 +50,7 @@ class Covered:
         if self.record is None:
             return DurableState(self.batch)
         found = next(one for one in self.record.operators[operator].workers if one.worker == worker)
-        return DurableState(self.batch, found.chain, found.previous, found.waiting)
+        return DurableState(self.batch, found.incarnation, found.chain, found.previous, found.waiting)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,13 +158,14 @@ class WorkerState:
         incarnation that had made part of the batch final; then that one is counted.
         """
         counted_failures = self.counted_failures
-        if counts_as_failure(completed=self.completed, steps=trace is not None):
+        durable = durable or DurableState(self.version, self.incarnation, self.chain, self.previous, self.waiting)
+        held = self.completed if durable.incarnation == self.incarnation else 0
+        if counts_as_failure(completed=held, steps=trace is not None):
             trace = trace or LossEvidence(self.incarnation)
             counted_failures = (
                 *counted_failures,
                 budget.count_failure(counted_failures, batch_time or BatchTime(), trace, self.older_theta),
             )
-        durable = durable or DurableState(self.version, self.chain, self.previous, self.waiting)
         return replace(
             self.moved(self.primary.id, home),
             version=durable.version,

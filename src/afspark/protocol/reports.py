@@ -48,6 +48,8 @@ class TaskReport:
     bytes: int = 0
     #: backups written, in order
     backups: tuple[ObjectRef, ...] = ()
+    #: names of backups, of this batch or earlier ones, that the store may not have yet
+    pending: tuple[str, ...] = ()
     #: what came from a receiver: how far its lane has been taken, and what was missing
     positions: Mapping[str, int] | None = None
     gaps: tuple[Gap, ...] = ()
@@ -112,6 +114,7 @@ class TaskReport:
                 **data,
                 "status": Status(data["status"]),
                 "damaged": tuple(data["damaged"]),
+                "pending": tuple(data["pending"]),
                 "gaps": tuple(Gap(**gap) for gap in data["gaps"]),
                 "restored": Restored(**data["restored"]) if data["restored"] else None,
                 "backups": tuple(ObjectRef(*ref) for ref in data["backups"]),

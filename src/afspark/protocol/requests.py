@@ -43,6 +43,8 @@ class TaskRequest:
     #: the newest batch whose commit record is durable, if that is not the one before: what came of those after it is
     #: kept
     covered: Batch | None = None
+    #: backups may reach the store after the batch has ended
+    spools: bool = False
     #: others have lost the batch: whoever has applied it answers what it answered then
     replay: bool = False
     #: False: only bring the state to the version before the batch

@@ -9,6 +9,7 @@
         report-<t>.     what the worker reported for batch t
         out-<t>-<port>  what it keeps for others of batch t
         step-<t>-<k>    how far batch t had come after its step k
+        spool-<t>-<k>-… the k-th backup of batch t, until the store has it
         note            what has to be remembered until the next batch ends
         missed          since when the checkpoint is gone
 
@@ -58,6 +59,7 @@ from afspark.resident.file_lock import FileLock
 from afspark.resident.folders import NEW, discard, locked_folder, own_files
 from afspark.resident.mapped_columns import MappedColumns, no_space_as_error
 from afspark.resident.open_folder import OpenFolder
+from afspark.resident.spool import next_spooled, spooled_in
 
 LOCK_SECONDS = 10.0
 """How long creating and destroying wait for a process that still works on the segment."""
@@ -226,6 +228,7 @@ class Segment:
         self._require(max(batch - 1, NONE_APPLIED), marked=False)
         if self.step == 0:
             self._sweep(Batch(batch - 1), covered)
+            self._unspool(batch)
         self._store(batch - 1, marked=True, step=self.step)
 
     def close_step(self, batch: Batch, note: bytes) -> None:
@@ -269,6 +272,21 @@ class Segment:
         if not self._slots[header.SLOT_KEPT] <= batch <= self.version:
             raise self._unexpected(f"a version that keeps what batch {batch} has sent")
         return self._read(_output_name(batch, port))
+
+    def spool(self, batch: Batch, name: str, data: bytes | memoryview) -> None:
+        """Keeps a backup of the batch being applied until the store has it under ``name``."""
+        self._require(batch - 1, marked=True)
+        self._write(next_spooled(spooled_in(self._folder), batch, name).file, data)
+
+    def spooled(self) -> tuple[str, ...]:
+        """The names of backups that the store may not have yet."""
+        return tuple(one.name for one in spooled_in(self._folder))
+
+    def _unspool(self, batch: Batch) -> None:
+        """Removes backups of an attempt to apply ``batch`` that was taken back."""
+        for one in spooled_in(self._folder):
+            if one.batch >= batch:
+                self._folder.remove(one.file)
 
     def note(self, text: str | None) -> None:
         """Remembers a text until it is replaced; None forgets it."""

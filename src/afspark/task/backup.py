@@ -139,7 +139,12 @@ class BackupTask:
         cells = sum(image.num_rows for image in images.values())
         name = backup_name(self.config, self.request, self.steps.number_backup(home))
         data = seal(self._header(full, cells, seen).to_json(), images)
-        self.steps.writes.begin(ObjectRef.of(name, data, cells=cells, full=full), data)
+        ref = ObjectRef.of(name, data, cells=cells, full=full)
+        if self.request.spools:
+            home.spool(self.request.batch, name, data)
+            self.steps.writes.spooled(ref)
+        else:
+            self.steps.writes.begin(ref, data)
         self.steps.backed_up(seen)
 
     def _header(self, full: bool, cells: int, seen: PaneReport | None) -> BackupHeader:

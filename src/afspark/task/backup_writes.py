@@ -78,6 +78,11 @@ class BackupWrites:
         self.wait()
         self._under_way = (ref, self._start(self._store, ref.name, data))
 
+    def spooled(self, ref: ObjectRef) -> None:
+        """A backup that waits beside the state, and will be durable if the state is not lost before."""
+        self.wait()
+        self.durable = (*self.durable, ref)
+
     def wait(self, seconds: float | None = None) -> bool:
         """Whether all are durable, after so many seconds at most. Raises what a write has failed with."""
         if self._under_way is None:

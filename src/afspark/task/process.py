@@ -46,6 +46,9 @@ class BatchApplication:
         started = clock.start()
         if self.request.batch_time.needed_from is not None:
             panes.drop_below(self.request.batch_time.needed_from)
+        if not self.request.spools and home.spooled():
+            # Whoever reads a backup reads those before it.
+            self.task.environment.upload(self.config, self.request.worker)
         steps.resume(home)
         self.backup.make_sure(home, panes)
         while True:
@@ -72,6 +75,8 @@ class BatchApplication:
         report = self._report(output, emitted=emitted, durable=durable)
         home.finish(self.request.batch, json.dumps(report.to_json()).encode(), self.request.covered)
         panes.end()
+        if report.pending:
+            self.task.environment.start_upload(self.config, self.request.worker)
         return report
 
     def _begin(self) -> None:
@@ -134,6 +139,7 @@ class BatchApplication:
             items=feed.items,
             bytes=feed.bytes,
             backups=self.steps.writes.durable,
+            pending=self.home.spooled() if self.request.covered is not None else (),
             positions=None if feed.replayable else dict(feed.positions),
             gaps=feed.gaps,
             bad=self.steps.progress.bad,

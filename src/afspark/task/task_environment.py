@@ -16,6 +16,7 @@ from afspark.numbers import Batch
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.resident import SegmentAddress, SegmentRoot, Survivor
+from afspark.resident.spool import upload, uploads
 from afspark.resident.storage import StateHost
 from afspark.store import Store
 from afspark.task.backup_writes import BackgroundWrite, threaded_write
@@ -33,6 +34,12 @@ class TaskEnvironment(StateHost, Protocol):
 
     def start_write(self, store: Store, name: str, data: bytes) -> BackgroundWrite:
         """Begins to write an object while the worker goes on."""
+
+    def start_upload(self, config: OperatorConfig, worker: int) -> None:
+        """Begins to write what is spooled beside the worker's state, while the worker goes on or ends."""
+
+    def upload(self, config: OperatorConfig, worker: int) -> None:
+        """Writes what is spooled beside the worker's state before it returns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +74,12 @@ class SegmentEnvironment(ABC):
 
     def start_write(self, store: Store, name: str, data: bytes) -> BackgroundWrite:
         return threaded_write(store, name, data)
+
+    def start_upload(self, config: OperatorConfig, worker: int) -> None:
+        uploads.start(self._directory(config, worker), config.store)
+
+    def upload(self, config: OperatorConfig, worker: int) -> None:
+        upload(self._directory(config, worker), config.store)
 
     def _root(self, config: OperatorConfig) -> SegmentRoot:
         return SegmentRoot(config.segments, self.host)

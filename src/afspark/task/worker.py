@@ -94,6 +94,8 @@ class _Task:
                 take_up(home, self.task.config, self.request)
             return BatchApplication(self.task, home, panes, damaged=self.damaged, restored=self.restored).run()
         if action not in (Action.CREATE, Action.RECOVER):
+            if not self.request.spools and home.spooled():
+                self.task.environment.upload(self.task.config, self.request.worker)
             # Whoever asked for the state alone may complete its recovery in the ledger.
             self.damaged = noted_damage(home, self.request.batch)
             return self._answer(Status.APPLIED, action.value)

@@ -79,7 +79,7 @@ class Recoveries:
             failures=member.failures,
             counted_failure=successor.counted_failures[-1] if counted else None,
             # Items of an incarnation that completed nothing are in the entry of the one before it.
-            items=successor.lost_items if member.completed else 0,
+            items=successor.lost_items if counted else 0,
             thresholds=self.budget.thresholds(member.counted_failures),
         )
         self._under_way[member.worker] = self.ledger.declare(loss)

@@ -8,7 +8,8 @@ that has applied such a batch answers what it answered then. Nothing is handed t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 
 from afspark.clock import Clock
 from afspark.coordinator.operator_inputs import Slices
@@ -18,6 +19,7 @@ from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.punctuation_plan import PunctuationPlan
 from afspark.protocol.replicas import ReplicaId
 from afspark.protocol.reports import TaskReport
+from afspark.protocol.requests import TaskRequest
 
 #: Runs the stage of an operator for a batch of the past, with what belonged to it.
 PastStage = Callable[[OperatorRun, Batch, Slices], Mapping[ReplicaId, TaskReport]]
@@ -51,6 +53,18 @@ class Replay:
         """A durable record covers ``covered`` and all batches before it."""
         self._past = {batch: past for batch, past in self._past.items() if batch > covered}
 
+    def next_requests(self, run: OperatorRun, batch: Batch) -> list[TaskRequest]:
+        """What each worker would be asked to do next, wherever it stands on its way to ``batch``."""
+        requests = []
+        for member in run.group.members:
+            past = self._past.get(Batch(member.version + 1)) if member.version < batch - 1 else None
+            if past is None:
+                requests.append(run.group.request(member, batch))
+                continue
+            with group_at(run, past):
+                requests.append(replace(run.group.request(member, Batch(member.version + 1)), replay=True))
+        return requests
+
     def catch_up(self, runs: Sequence[OperatorRun], batch: Batch) -> bool:
         """Has every worker apply what it lacks of the batches before ``batch``; False if that has to be tried again.
 
@@ -69,9 +83,14 @@ class Replay:
     def _replay(self, run: OperatorRun, batch: Batch) -> bool:
         """One try of a past batch at one operator; whether all of its workers have applied it now."""
         past, group, started = self._past[batch], run.group, self._clock.monotonic()
-        with group.meaning(past.batch_times[run.name], past.punctuation_plans[run.name]):
+        with group_at(run, past):
             reports = self._stage(run, batch, past.slices)
         if not group.act_on(batch, reports):
             return False
         group.replayed(batch, list(reports.values()), self._clock.monotonic() - started)
         return True
+
+
+def group_at(run: OperatorRun, past: PastBatch) -> AbstractContextManager[None]:
+    """Within it, the operator's workers are asked for what ``past`` meant."""
+    return run.group.meaning(past.batch_times[run.name], past.punctuation_plans[run.name])

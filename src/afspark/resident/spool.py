@@ -1,0 +1,121 @@
+"""Backups that wait beside a worker's state for their way to the store, so that nobody has to wait for it.
+
+They belong to the state: whoever loses it loses them as well, and whatever process works on it next takes them over.
+One process at a time uploads them, the oldest first; none is removed before the store has it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from afspark.errors import AfsparkError
+from afspark.numbers import Batch
+from afspark.resident.open_folder import OpenFolder
+from afspark.store import Store
+
+SPOOL = "spool-"
+_LOCK = "uploading"
+
+
+@dataclass(frozen=True, order=True)
+class Spooled:
+    """A backup that waits: of which batch, its number among those of the batch, and its name in the store.
+
+    >>> Spooled.parse(Spooled(7, 0, "objects/a b").file)
+    Spooled(batch=7, index=0, name='objects/a b')
+    """
+
+    batch: int
+    index: int
+    name: str
+
+    @property
+    def file(self) -> str:
+        return f"{SPOOL}{self.batch}-{self.index}-{quote(self.name, safe='')}"
+
+    @classmethod
+    def parse(cls, file: str) -> Spooled | None:
+        """The backup in a file; None if the file is something else."""
+        if not file.startswith(SPOOL) or file.endswith(".tmp"):
+            return None
+        batch, index, name = file.removeprefix(SPOOL).split("-", 2)
+        return cls(int(batch), int(index), unquote(name))
+
+
+def spooled_in(folder: OpenFolder) -> list[Spooled]:
+    """What waits in a folder, the oldest first."""
+    return sorted(found for file in folder.names() if (found := Spooled.parse(file)))
+
+
+def next_spooled(waiting: Sequence[Spooled], batch: Batch, name: str) -> Spooled:
+    """The place of another backup of ``batch``."""
+    return Spooled(batch, sum(one.batch == batch for one in waiting), name)
+
+
+class Uploads:
+    """The uploads of this process: at most one for each folder, by a thread of its own."""
+
+    def __init__(self) -> None:
+        self._running: dict[Path, threading.Thread] = {}
+        self._changing = threading.Lock()
+
+    def start(self, directory: Path, store: Store) -> None:
+        """Begins to write what waits in ``directory``, unless a thread is at it; returns at once."""
+        with self._changing:
+            if directory not in self._running or not self._running[directory].is_alive():
+                thread = threading.Thread(target=self._upload, args=(directory, store), daemon=True)
+                self._running[directory] = thread
+                thread.start()
+
+    def _upload(self, directory: Path, store: Store) -> None:
+        try:
+            while True:
+                upload(directory, store)
+                with self._changing:
+                    if not _waiting(directory):
+                        self._running.pop(directory, None)
+                        return
+        except (AfsparkError, OSError):
+            # What was not written stays where it is; whoever works on the state next, or has to wait, tries again.
+            with self._changing:
+                self._running.pop(directory, None)
+
+
+def upload(directory: Path, store: Store) -> None:
+    """Writes all that waits in ``directory`` to the store. Raises what the store has refused it with."""
+    try:
+        folder = OpenFolder(directory)
+    except FileNotFoundError:
+        return
+    lock = folder.open(_LOCK, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for one in spooled_in(folder):
+            data = folder.read(one.file)
+            if data is not None:
+                store.put(one.name, data)
+                folder.remove(one.file)
+    finally:
+        os.close(lock)
+        folder.close()
+
+
+def _waiting(directory: Path) -> bool:
+    try:
+        folder = OpenFolder(directory)
+    except OSError:
+        return False
+    try:
+        return bool(spooled_in(folder))
+    finally:
+        folder.close()
+
+
+uploads = Uploads()
+"""Those of this process."""
