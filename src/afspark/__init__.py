@@ -24,7 +24,7 @@ _NAMES = {
     "model.operator": ("Combiner", "Operator", "Outbox", "Share", "Transform", "WorkerContext"),
     "model.states": ("HashTable", "Matrix", "Numeric", "Own", "OwnState", "Set", "State", "StateSpec", "Vector"),
     "model.windows": ("Decaying", "Hopping", "Punctuation", "Sliding", "Window"),
-    "policies": ("Approximate", "MiniBatch", "Nothing", "Tolerance", "UpstreamBackup"),
+    "policies": ("Approximate", "BarrierSnapshot", "MiniBatch", "Nothing", "Tolerance", "UpstreamBackup"),
     "push.producer.producer": ("Producer",),
     "cluster.spark.session": ("register", "session"),
     "api.inspection": ("Inspection", "inspect"),

@@ -20,12 +20,13 @@ from afspark.errors import AfsparkError
 from afspark.model.operator import Combiner, Operator, Outbox, Share, Transform, WorkerContext
 from afspark.model.states import HashTable, Matrix, Numeric, Own, OwnState, Set, State, StateSpec, Vector
 from afspark.model.windows import Decaying, Hopping, Punctuation, Sliding, Window
-from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, UpstreamBackup
+from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance, UpstreamBackup
 from afspark.push.producer.producer import Producer
 
 __all__ = [
     "AfsparkError",
     "Approximate",
+    "BarrierSnapshot",
     "Combiner",
     "Decaying",
     "Features",

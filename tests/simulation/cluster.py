@@ -92,7 +92,7 @@ class DelayedJob(DoneAtOnce):
 
 
 class SimulatedCluster(LocalCluster):
-    """``lag``: how many looks the driver's writes take at most, so that batches end before their records are durable."""
+    """``lag``: how many looks at a write of the driver are in vain at most: records are behind batches."""
 
     def __init__(self, around: World, environment: TaskEnvironment | None = None, lag: int = 0) -> None:
         self.world, self.lag = around, lag

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from afspark.model.states import HashTable, Matrix, Numeric, Set, StateSpec, Vector
 from afspark.model.windows import Decaying, Hopping, Sliding, Window
-from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
+from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance
 
 PRIMITIVES: dict[str, tuple[str, ...]] = {
     "numeric": ("max",),
@@ -130,7 +130,7 @@ def draw(seed: int) -> Schedule:
     theta = float(rng.choice((1, 4, 16, 40)))
     number = rng.choice((3, 3, 4, 4, 5, 8))
     times, batches = _input(rng, combination, window, number)
-    return Schedule(
+    drawn = Schedule(
         seed=seed,
         combination=combination,
         workers=workers,
@@ -150,6 +150,15 @@ def draw(seed: int) -> Schedule:
         factors=tuple(rng.choice(FACTORS) for _ in range(7)),
         other_cells=combination.primitive in ("hashtable", "set") and rng.random() < 0.3,
         lag=rng.choice((0, 0, 3, 8)),
+    )
+    return replace(drawn, tolerance=_snapshots(rng)) if rng.random() < 0.25 else drawn
+
+
+def _snapshots(rng: random.Random) -> BarrierSnapshot:
+    return BarrierSnapshot(
+        batches=rng.choice((1, 2, 2, 3)),
+        asynchronous=rng.random() < 0.8,
+        recovery=rng.choice(("partial", "partial", "full")),
     )
 
 

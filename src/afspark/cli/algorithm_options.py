@@ -48,6 +48,8 @@ class CommandOptions:
     conf: tuple[tuple[str, str], ...] = ()
     checkpoint: str | None = None
     takeover: bool = False
+    #: seconds between two snapshots
+    interval: float | None = None
     output: str | None = None
     json: str | None = None
     quiet: bool = False

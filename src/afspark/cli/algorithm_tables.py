@@ -63,8 +63,15 @@ def _common(algorithm: str) -> tuple[Group, ...]:
                 Option(
                     "--tolerance",
                     "none: no backups; approximate: error of at most --theta; minibatch: exact; "
-                    "upstream: exact, and pushed items stay with their sender until then (default: approximate)",
-                    kind=("none", "approximate", "minibatch", "upstream"),
+                    "upstream: exact, and pushed items stay with their sender until then; "
+                    "snapshot: exact, a snapshot every --interval seconds and replay (default: approximate)",
+                    kind=("none", "approximate", "minibatch", "upstream", "snapshot"),
+                ),
+                Option(
+                    "--interval",
+                    "seconds between two snapshots with --tolerance snapshot (default: 1)",
+                    "S",
+                    values.positive_amount,
                 ),
                 Option(
                     "--theta",

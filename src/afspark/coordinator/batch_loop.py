@@ -17,6 +17,7 @@ from typing import Any
 
 from afspark.cluster.cluster import Cluster, StageFailed
 from afspark.coordinator.bad_items_noted import note_bad
+from afspark.coordinator.barriers import Barriers
 from afspark.coordinator.batch_progress import BatchProgress, summarise
 from afspark.coordinator.configuring import operator_config
 from afspark.coordinator.digests import digests_agree
@@ -111,7 +112,11 @@ class Coordinator:
         #: every operator was told that the stream has ended
         self.told = False
         self._committed: Batch | None = None
+        #: this driver has written a record
+        self._recorded = False
         self._superseded: BackgroundWrite | None = None
+        self.barriers = Barriers([node.tolerance for node in pipeline.nodes])
+        self._barrier = True
         #: whether the batch at work may end before its backups and its record are durable
         self._spools = False
         #: how long the batches since the durable record took
@@ -225,7 +230,7 @@ class Coordinator:
             self.receivers.crash()
         self._begin_batch(now, ending=ending, last=last)
         self.replay.remember(batch, slices, self.runs)
-        self._spools = self.pipeline.replayable and not ending and self._committed is not None
+        self._choose_barrier(batch, must=ending or not self._recorded)
         watch = Stopwatch(self.cluster.clock)
         started = watch.start()
         apply = partial(self._apply, batch, frame, slices)
@@ -336,6 +341,10 @@ class Coordinator:
     def _advance(self, run: OperatorRun, batch: Batch, frame: Any, slices: Slices, *, past: bool) -> bool:
         """One try of one operator's stage; True if all of its workers have applied the batch."""
         run.group.await_hosts(batch)
+        lost = any(member.version < batch - 1 for one in self.runs for member in one.group.members)
+        if lost and self.barriers.full_recovery:
+            for one in self.runs:
+                one.group.go_back(batch)
         if not self.replay.catch_up(self.runs, batch):
             return False
         reports = self._stage(run, batch, frame, slices, past=past)
@@ -525,32 +534,55 @@ class Coordinator:
         if self._pending and not self._spools:
             # Applied for an earlier driver, which did not wait for the store.
             self._revive(Batch(batch + 1))
-        record = self._record(batch, ending=ending)
-        if self._spools:
-            self._offer(record)
+        # A worker may have applied the batch for an earlier driver, for which it was no barrier.
+        if self._barrier and all(report.covers for run in self.runs for report in run.reports):
+            record = self._record(batch, ending=ending)
+            if self._spools:
+                self._offer(record)
+            else:
+                self.records.write(record)
+            self.barriers.passed(self.cluster.clock.monotonic(), batch, self.items)
+            if not self._recorded:
+                # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
+                self._recorded = True
+                self.log.sweep()
+                self.quarantine.tidy(batch)
         else:
-            self.records.write(record)
-        if self._committed is None:
-            # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
-            self.log.sweep()
-            self.quarantine.tidy(batch)
+            self._withdraw_if_lost()
+            self.records.hear(self._pending)
         self._cover(self.records.covered)
 
     def _offer(self, record: CommitRecord) -> None:
         """Has a record written behind the batches, and waits only if a lost worker would have too much to replay."""
+        self._withdraw_if_lost()
+        self.records.offer(record, self._pending)
+        if self._behind(record.batch):
+            self._settle(record)
+
+    def _withdraw_if_lost(self) -> None:
+        """Takes back records that may name what was lost with a worker before the store had it."""
         losses = len(self.ledger.entries())
         if losses > self._losses:
             self.records.withdraw()
         self._losses = losses
-        self.records.offer(record, self._pending)
-        if self._behind(record.batch):
-            self._settle(record)
+
+    def _choose_barrier(self, batch: Batch, *, must: bool) -> None:
+        """Whether the batch ends with a snapshot, and whether somebody has to wait for the store."""
+        self._barrier = self.barriers.is_barrier(
+            self.cluster.clock.monotonic(), batch, self.items, under_way=self.records.newest is not None
+        )
+        if must or self._behind(batch):
+            self._barrier = True
+        self._spools = self.pipeline.replayable and not must and (self.barriers.asynchronous or not self._barrier)
+        for run in self.runs:
+            run.group.barrier = self._barrier
 
     def _behind(self, batch: Batch) -> bool:
         """Whether the durable record is so old that a lost worker would have too much to replay."""
         covered = self.records.covered.batch
         seconds = sum(spent for past, spent in self._spent.items() if past > covered)
-        return batch - covered > MOST_BATCHES or seconds > self.options.max_replay_seconds
+        limit = max(self.options.max_replay_seconds, 2 * self.barriers.seconds)
+        return batch - covered > MOST_BATCHES or seconds > limit
 
     def _settle(self, record: CommitRecord) -> None:
         """Makes ``record``, which is of the last batch, durable before this returns."""

@@ -39,6 +39,10 @@ class RecordWriter:
     def offer(self, record: CommitRecord, pending: Iterable[str]) -> None:
         """Has a record written when it can be. ``pending``: the backups that the store may not have yet."""
         self._offered.append(record)
+        self.hear(pending)
+
+    def hear(self, pending: Iterable[str]) -> None:
+        """What of the backups the store may not have yet; starts what can be written."""
         self._pending = frozenset(pending)
         self.go_on()
 

@@ -53,6 +53,8 @@ class WorkerGroup:
         #: whether lost workers apply again what no durable record covers
         self.replays = False
         self.covered = Covered()
+        #: whether the batch at work ends with a state of the whole query that can be recovered
+        self.barrier = True
 
     @property
     def members(self) -> list[WorkerState]:
@@ -127,7 +129,7 @@ class WorkerGroup:
                 batch=batch,
             )
         return replace(
-            member.request(batch, self.budget, self._fence, self.batch_time),
+            member.request(batch, self.budget, self._fence, self.batch_time, barrier=self.barrier),
             punctuation_plan=self.punctuation_plan,
             covered=self._covered(batch),
         )
@@ -141,12 +143,19 @@ class WorkerGroup:
     @contextmanager
     def meaning(self, batch_time: BatchTime, punctuation_plan: PunctuationPlan) -> Iterator[None]:
         """Within it, requests are made for a batch that means something else for windows and punctuation."""
-        now = self.batch_time, self.punctuation_plan
-        self.batch_time, self.punctuation_plan = batch_time, punctuation_plan
+        now = self.batch_time, self.punctuation_plan, self.barrier
+        # A snapshot of the past would come too late for anybody.
+        self.batch_time, self.punctuation_plan, self.barrier = batch_time, punctuation_plan, False
         try:
             yield
         finally:
-            self.batch_time, self.punctuation_plan = now
+            self.batch_time, self.punctuation_plan, self.barrier = now
+
+    def go_back(self, batch: Batch) -> None:
+        """Takes all workers that lack nothing before ``batch`` back to what the durable record names."""
+        for member in self.members:
+            if member.version == batch - 1:
+                self._declare(member, batch, "everybody goes back to the last snapshot")
 
     def replayed(self, batch: Batch, reports: Sequence[TaskReport], seconds: float) -> None:
         """After the workers that lacked a past ``batch`` have applied it."""

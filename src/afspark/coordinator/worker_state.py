@@ -106,7 +106,13 @@ class WorkerState:
         return len(self.counted_failures)
 
     def request(
-        self, batch: Batch, budget: ErrorBudget, fence: Fence = NO_FENCE, batch_time: BatchTime | None = None
+        self,
+        batch: Batch,
+        budget: ErrorBudget,
+        fence: Fence = NO_FENCE,
+        batch_time: BatchTime | None = None,
+        *,
+        barrier: bool = True,
     ) -> TaskRequest:
         """What its primary is asked to do in a batch."""
         batch_time, replica = batch_time or BatchTime(), self.primary
@@ -124,6 +130,7 @@ class WorkerState:
                 self.counted_failures,
                 full=self.restart_chain or budget.compaction.due(self.chain),
                 recheck=self.recheck,
+                barrier=barrier,
             ),
             recovery=self._recovery_plan(budget),
             missing=budget.missing(self.counted_failures),

@@ -20,7 +20,7 @@ from afspark.graph.node import SOURCE, Edge, Node
 from afspark.model.onbad import SKIP, STOP, OnBad
 from afspark.model.operator import Operator
 from afspark.model.windows import Decaying
-from afspark.policies import ItemLimits, item_limits
+from afspark.policies import BarrierSnapshot, ItemLimits, item_limits
 from afspark.sources import Pushed, Source
 from afspark.sources.pushed_source import PLACE_OF_RECEIVER
 
@@ -44,6 +44,7 @@ class Pipeline(Graph):
                         f"{node.name!r} sends feedback to {target!r}, which is not upstream of it.",
                         remedy="Feedback goes to an operator whose items reach the sender.",
                     )
+        self._refuse_snapshots()
         if len(self.sources) > 1 and any(isinstance(source, DataFrame) for source in self.sources.values()):
             raise UsageError(
                 "A pipeline reads either one DataFrame or any number of files and generators.",
@@ -74,6 +75,17 @@ class Pipeline(Graph):
         return all(isinstance(source, Source) and source.replayable for source in self.sources.values()) and all(
             node.tolerance.recovers for node in self.nodes
         )
+
+    def _refuse_snapshots(self) -> None:
+        """Between two snapshots nothing is durable but the source's items."""
+        asking = [node.name for node in self.nodes if isinstance(node.tolerance, BarrierSnapshot)]
+        if asking and not self.replayable:
+            raise UsageError(
+                f"{asking[0]!r} asks for barrier snapshots, which are replayed from the source, and not all of this"
+                " pipeline can be replayed.",
+                remedy="Read files or generators, and give every operator a tolerance that recovers; or use MiniBatch().",
+                operator=asking[0],
+            )
 
     def _refuse_uneven_counts(self, node: Node) -> None:
         """A window by count ends when every worker has had its share, which only even shares can promise."""

@@ -13,12 +13,14 @@ from afspark.policies.plans import (
     ThresholdBackup,
 )
 from afspark.policies.pushed import ItemLimits, item_limits
+from afspark.policies.snapshot import BarrierSnapshot
 from afspark.policies.tolerance import Approximate, MiniBatch, Nothing, Tolerance, UpstreamBackup, counts_as_failure
 
 __all__ = [
     "Approximate",
     "BackupNeed",
     "BackupPlan",
+    "BarrierSnapshot",
     "ItemLimits",
     "KeepResident",
     "MiniBatch",

@@ -29,6 +29,8 @@ class BackupNeed:
     full: bool = False
     #: what the tolerance allows was lowered since the last batch
     recheck: bool = False
+    #: the end of the batch is a state of the whole query that can be recovered
+    barrier: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,8 @@ class BackupPlan:
     """What a worker writes before a batch, or a step of one, is final. Base of all kinds."""
 
     kind: ClassVar[str] = ""
+    #: whether a lost worker can be restored at the end of the batch, as far as its tolerance promises
+    covers: ClassVar[bool] = True
     #: how many feedback items may wait without a backup
     items: float = 0.0
 
@@ -49,7 +53,7 @@ class BackupPlan:
 
     def described(self, states: Iterable[str]) -> dict[str, Any]:
         """What reports say of the plan that a batch was applied under."""
-        return {"kind": self.kind, "allows": self.allows(states)}
+        return {"kind": self.kind, "covers": self.covers, "allows": self.allows(states)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +64,17 @@ class NoBackup(BackupPlan):
     items: float = math.inf
     #: write what is durable already once more, as a full image, so that the chain of backups starts anew
     full: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AwaitBarrier(NoBackup):
+    """Nothing is written before the next barrier: a state that is lost until then is made again by replay."""
+
+    kind: ClassVar[str] = "barrier"
+    covers: ClassVar[bool] = False
+
+    def allows(self, states: Iterable[str]) -> dict[str, float]:
+        return dict.fromkeys(states, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,6 +96,11 @@ class TaskReport:
         allowed: Mapping[str, float] = self.plan.get("allows", {})
         return allowed
 
+    @property
+    def covers(self) -> bool:
+        """Whether its backups hold the state after the batch, as far as the tolerance promises."""
+        return bool(self.plan.get("covers", True))
+
     def to_json(self) -> dict[str, Any]:
         """Everything a retried task needs to answer the same."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("error", "trace")}

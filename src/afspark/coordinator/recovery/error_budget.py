@@ -83,7 +83,9 @@ class ErrorBudget:
         """l: how many feedback items may wait without a backup."""
         return self.tolerance.items_allowance(failures=len(counted_failures), place=self.place, decaying=self.decaying)
 
-    def backup_plan(self, batch: Batch, counted_failures: CountedFailures, *, full: bool, recheck: bool) -> BackupPlan:
+    def backup_plan(
+        self, batch: Batch, counted_failures: CountedFailures, *, full: bool, recheck: bool, barrier: bool = True
+    ) -> BackupPlan:
         """What a worker with these failures has to write in a batch."""
         need = BackupNeed(
             batch=batch,
@@ -92,6 +94,7 @@ class ErrorBudget:
             items=self.items(counted_failures),
             full=full,
             recheck=recheck,
+            barrier=barrier,
         )
         return self.tolerance.backup_plan(need)
 

@@ -1,0 +1,96 @@
+"""Exact recovery by barrier snapshots: the state of all workers at the end of one batch, and replay from there.
+
+After Carbone et al., "Lightweight Asynchronous Snapshots for Distributed Dataflows". The end of a batch is a barrier:
+every operator has applied it, and nothing is in transit but feedback, which goes into the snapshot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, ClassVar
+
+from afspark.bounds.thresholds import Place
+from afspark.errors import UsageError
+from afspark.policies.plans import AwaitBarrier, BackupNeed, BackupPlan
+from afspark.policies.tolerance import Tolerance
+
+DEFAULT_INTERVAL = 1.0
+"""Seconds between two barriers."""
+
+
+@dataclass(frozen=True)
+class BarrierSnapshot(Tolerance):
+    """Exact: at every barrier the workers copy what has changed since the last one, and go on.
+
+    The copies reach the store behind the next batches; a snapshot counts once all of it is durable. A worker that is
+    lost is restored from the newest such snapshot, and applies the batches since then once more, while all others keep
+    their state. A barrier is the end of the first batch after ``interval`` seconds; or of every so many ``batches``; or
+    after so many ``items``. While a snapshot is on its way to the store no other one is begun.
+
+    With ``asynchronous=False`` everybody waits at a barrier until the snapshot is durable. With ``recovery="full"``
+    a loss takes everybody back to the last snapshot. Both are for comparison.
+
+    >>> BarrierSnapshot().interval
+    1.0
+    >>> BarrierSnapshot(batches=5).is_due(seconds=60.0, batches=4, items=10**6)
+    False
+    """
+
+    interval: float | None = None
+    batches: int | None = None
+    items: int | None = None
+    asynchronous: bool = True
+    recovery: str = "partial"
+
+    name: ClassVar[str] = "snapshot"
+    reason: ClassVar[str] = "every change is backed up at the next barrier, and replayed until then"
+
+    def __post_init__(self) -> None:
+        given = {"interval": self.interval, "batches": self.batches, "items": self.items}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        if not chosen:
+            object.__setattr__(self, "interval", DEFAULT_INTERVAL)
+        if len(chosen) > 1:
+            raise UsageError(
+                f"A barrier snapshot has one interval, not {len(chosen)}: {', '.join(chosen)}.",
+                remedy="Give interval (seconds), batches or items.",
+            )
+        for name, value in chosen.items():
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
+                raise UsageError(
+                    f"{name} must be a number above 0, not {value!r}.",
+                    remedy="It says how far apart barriers are: interval in seconds, batches, or items.",
+                    **{name: value},
+                )
+        if self.recovery not in ("partial", "full"):
+            raise UsageError(
+                f"Unknown recovery {self.recovery!r}.",
+                remedy='Use "partial" (the lost worker is replayed) or "full" (everybody goes back).',
+            )
+
+    @property
+    def exact(self) -> bool:
+        return True
+
+    def is_due(self, *, seconds: float, batches: int, items: int) -> bool:
+        """Whether a batch that ends so long after the last barrier is one."""
+        if self.batches is not None:
+            return batches >= self.batches
+        if self.items is not None:
+            return items >= self.items
+        return seconds >= (self.interval or DEFAULT_INTERVAL)
+
+    def backup_plan(self, need: BackupNeed) -> BackupPlan:
+        return super().backup_plan(need) if need.barrier else AwaitBarrier()
+
+    def allowance(self, *, failures: int, place: Place, divergence: str, exact: bool, decaying: bool = False) -> float:
+        return 0.0
+
+    def promise(self, alpha: float | None = None) -> float | None:
+        return 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        given = {"interval": self.interval, "batches": self.batches, "items": self.items}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return {"name": self.name, **chosen, "asynchronous": self.asynchronous, "recovery": self.recovery}
