@@ -121,8 +121,6 @@ class Coordinator:
         self._spools = False
         #: how long the batches since the durable record took
         self._spent: dict[Batch, float] = {}
-        #: how many losses the ledger had when a record was offered last
-        self._losses = 0
         #: what workers said last
         self._last: dict[ReplicaId, TaskReport] = {}
 
@@ -229,7 +227,8 @@ class Coordinator:
         if self.options.faults.fails_workers(batch):
             self.receivers.crash()
         self._begin_batch(now, ending=ending, last=last)
-        self.replay.remember(batch, slices, self.runs)
+        if self.pipeline.replayable:
+            self.replay.remember(batch, slices, self.runs)
         self._choose_barrier(batch, must=ending or not self._recorded)
         watch = Stopwatch(self.cluster.clock)
         started = watch.start()
@@ -498,7 +497,7 @@ class Coordinator:
         self.replay.forget(covered.batch)
         self._spent = {batch: spent for batch, spent in self._spent.items() if batch > covered.batch}
         for run in self.runs:
-            run.group.covered = covered
+            run.group.cover(covered)
 
     def _make_run(self, node: Node) -> OperatorRun:
         config = operator_config(
@@ -518,7 +517,8 @@ class Coordinator:
             fence=Fence(self.log.epoch_number << FENCE_BITS),
             neighbours=self.receivers.homes(),
         )
-        group.replays, group.covered = self.pipeline.replayable, self.records.covered
+        group.replays, group.before_loss = self.pipeline.replayable, self._before_loss
+        group.cover(self.records.covered)
         return OperatorRun(node, group)
 
     def _passed_over(self, batch: Batch, record: CommitRecord | None) -> list[str]:
@@ -548,23 +548,18 @@ class Coordinator:
                 self.log.sweep()
                 self.quarantine.tidy(batch)
         else:
-            self._withdraw_if_lost()
             self.records.hear(self._pending)
         self._cover(self.records.covered)
 
     def _offer(self, record: CommitRecord) -> None:
         """Has a record written behind the batches, and waits only if a lost worker would have too much to replay."""
-        self._withdraw_if_lost()
         self.records.offer(record, self._pending)
         if self._behind(record.batch):
             self._settle(record)
 
-    def _withdraw_if_lost(self) -> None:
-        """Takes back records that may name what was lost with a worker before the store had it."""
-        losses = len(self.ledger.entries())
-        if losses > self._losses:
-            self.records.withdraw()
-        self._losses = losses
+    def _before_loss(self) -> None:
+        self.records.stop()
+        self._cover(self.records.covered)
 
     def _choose_barrier(self, batch: Batch, *, must: bool) -> None:
         """Whether the batch ends with a snapshot, and whether somebody has to wait for the store."""
@@ -589,8 +584,10 @@ class Coordinator:
         self.records.wait()
         if self.records.covered.batch == record.batch:
             return
+        losses = len(self.ledger.entries())
         self._revive(Batch(record.batch + 1))
-        if len(self.ledger.entries()) == self._losses:
+        # Whoever was lost meanwhile has other backups now.
+        if len(self.ledger.entries()) == losses:
             self.records.write(record)
 
     @property

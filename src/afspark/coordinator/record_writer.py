@@ -46,9 +46,14 @@ class RecordWriter:
         self._pending = frozenset(pending)
         self.go_on()
 
-    def withdraw(self) -> None:
-        """Forgets what was offered: a backup that it names was lost before the store had it."""
+    def stop(self) -> None:
+        """Before a loss is declared: ends the write under way, and forgets what was offered after it.
+
+        A backup that those name may be lost before the store has it. And what becomes durable later must not name a
+        state from before the loss: it would be counted with another one than it is restored from.
+        """
         self._offered = []
+        self.wait()
 
     def go_on(self, seconds: float | None = 0.0) -> bool:
         """Starts the next write, after so many seconds at most for the one under way; whether none is under way.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -50,6 +50,9 @@ class WorkerGroup:
         self.punctuation_plan: PunctuationPlan = ()
         self.recoveries = Recoveries(config, budget, ledger)
         self._fence = fence
+        self._meanings: dict[Batch, tuple[BatchTime, PunctuationPlan]] = {}
+        #: called before a loss is declared
+        self.before_loss: Callable[[], None] = lambda: None
         #: whether lost workers apply again what no durable record covers
         self.replays = False
         self.covered = Covered()
@@ -140,12 +143,22 @@ class WorkerGroup:
             return None
         return min(Batch(batch - 1), self.covered.batch)
 
+    def remember(self, batch: Batch) -> None:
+        """Notes what ``batch``, which begins, means for windows and punctuation: it may be replayed."""
+        self._meanings[batch] = (self.batch_time, self.punctuation_plan)
+
+    def cover(self, covered: Covered) -> None:
+        """A lost worker will be given back what ``covered`` names."""
+        self.covered = covered
+        self._meanings = {batch: meaning for batch, meaning in self._meanings.items() if batch > covered.batch}
+
     @contextmanager
-    def meaning(self, batch_time: BatchTime, punctuation_plan: PunctuationPlan) -> Iterator[None]:
-        """Within it, requests are made for a batch that means something else for windows and punctuation."""
+    def at(self, batch: Batch) -> Iterator[None]:
+        """Within it, requests are made for a batch of the past."""
         now = self.batch_time, self.punctuation_plan, self.barrier
+        self.batch_time, self.punctuation_plan = self._meanings[batch]
         # A snapshot of the past would come too late for anybody.
-        self.batch_time, self.punctuation_plan, self.barrier = batch_time, punctuation_plan, False
+        self.barrier = False
         try:
             yield
         finally:
@@ -225,6 +238,7 @@ class WorkerGroup:
 
     def _declare(self, member: WorkerState, batch: Batch, cause: str, trace: LossEvidence | None = None) -> None:
         """Declares a loss; the worker's next incarnation stays where it was if there is still an executor."""
+        self.before_loss()
         slots = self.cluster.slots_by_host()
         primary = member.primary
         home = primary.home
@@ -233,8 +247,14 @@ class WorkerGroup:
             staying = [replica.home for replica in replicas if replica.id != primary.id]
             home = spread([primary.id], slots, [*staying, *self.neighbours])[primary.id]
         self._members[member.worker] = self.recoveries.declare(
-            member, batch, cause, home=home, batch_time=self.batch_time, trace=trace, durable=self._durable(member)
+            member, batch, cause, home=home, batch_time=self._time_of_loss, trace=trace, durable=self._durable(member)
         )
+
+    @property
+    def _time_of_loss(self) -> BatchTime:
+        """What a lost worker lacks for good it lacked when its durable state was backed up: the rest is replayed."""
+        batch_time, _ = self._meanings.get(Batch(self.covered.batch + 1), (self.batch_time, ()))
+        return batch_time
 
     def _durable(self, member: WorkerState) -> DurableState | None:
         """What a lost worker is given back, if it is not the state after the last batch."""

@@ -32,6 +32,8 @@ class DurableState:
     previous: tuple[ObjectRef, ...] = ()
     #: feedback items of that batch that are in no backup
     waiting: int = 0
+    #: the thresholds that its backups were made under, where they may be higher than those in force
+    older_theta: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Covered:
         if self.record is None:
             return DurableState(self.batch)
         found = next(one for one in self.record.operators[operator].workers if one.worker == worker)
-        return DurableState(self.batch, found.incarnation, found.chain, found.previous, found.waiting)
+        return DurableState(self.batch, found.incarnation, found.chain, found.previous, found.waiting, found.theta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,13 +167,15 @@ class WorkerState:
         incarnation that had made part of the batch final; then that one is counted.
         """
         counted_failures = self.counted_failures
-        durable = durable or DurableState(self.version, self.incarnation, self.chain, self.previous, self.waiting)
+        durable = durable or DurableState(
+            self.version, self.incarnation, self.chain, self.previous, self.waiting, self.older_theta
+        )
         held = self.completed if durable.incarnation == self.incarnation else 0
         if counts_as_failure(completed=held, steps=trace is not None):
             trace = trace or LossEvidence(self.incarnation)
             counted_failures = (
                 *counted_failures,
-                budget.count_failure(counted_failures, batch_time or BatchTime(), trace, self.older_theta),
+                budget.count_failure(counted_failures, batch_time or BatchTime(), trace, durable.older_theta),
             )
         return replace(
             self.moved(self.primary.id, home),

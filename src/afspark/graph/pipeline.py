@@ -83,7 +83,7 @@ class Pipeline(Graph):
             raise UsageError(
                 f"{asking[0]!r} asks for barrier snapshots, which are replayed from the source, and not all of this"
                 " pipeline can be replayed.",
-                remedy="Read files or generators, and give every operator a tolerance that recovers; or use MiniBatch().",
+                remedy="Read files or generators, with a tolerance that recovers for every operator; or use MiniBatch()",
                 operator=asking[0],
             )
 

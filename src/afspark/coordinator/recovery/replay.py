@@ -8,15 +8,12 @@ that has applied such a batch answers what it answered then. Nothing is handed t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from afspark.clock import Clock
 from afspark.coordinator.operator_inputs import Slices
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.numbers import Batch
-from afspark.protocol.batch_times import BatchTime
-from afspark.protocol.punctuation_plan import PunctuationPlan
 from afspark.protocol.replicas import ReplicaId
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
@@ -25,44 +22,34 @@ from afspark.protocol.requests import TaskRequest
 PastStage = Callable[[OperatorRun, Batch, Slices], Mapping[ReplicaId, TaskReport]]
 
 
-@dataclass(frozen=True)
-class PastBatch:
-    """What belonged to a batch, and what it meant for the windows of each operator."""
-
-    slices: Slices
-    batch_times: Mapping[str, BatchTime]
-    punctuation_plans: Mapping[str, PunctuationPlan]
-
-
 class Replay:
     """Remembers the batches since the newest durable record, and has lost workers apply them again."""
 
     def __init__(self, stage: PastStage, clock: Clock) -> None:
         self._stage, self._clock = stage, clock
-        self._past: dict[Batch, PastBatch] = {}
+        #: what belonged to each batch; what it meant, its operators' workers know
+        self._past: dict[Batch, Slices] = {}
 
     def remember(self, batch: Batch, slices: Slices, runs: Sequence[OperatorRun]) -> None:
         """Notes a batch that begins, until `forget` is called for it or a later one."""
-        self._past[batch] = PastBatch(
-            slices,
-            {run.name: run.group.batch_time for run in runs},
-            {run.name: run.group.punctuation_plan for run in runs},
-        )
+        self._past[batch] = slices
+        for run in runs:
+            run.group.remember(batch)
 
     def forget(self, covered: Batch) -> None:
         """A durable record covers ``covered`` and all batches before it."""
-        self._past = {batch: past for batch, past in self._past.items() if batch > covered}
+        self._past = {batch: slices for batch, slices in self._past.items() if batch > covered}
 
     def next_requests(self, run: OperatorRun, batch: Batch) -> list[TaskRequest]:
         """What each worker would be asked to do next, wherever it stands on its way to ``batch``."""
         requests = []
         for member in run.group.members:
-            past = self._past.get(Batch(member.version + 1)) if member.version < batch - 1 else None
-            if past is None:
+            following = Batch(member.version + 1)
+            if following == batch:
                 requests.append(run.group.request(member, batch))
                 continue
-            with group_at(run, past):
-                requests.append(replace(run.group.request(member, Batch(member.version + 1)), replay=True))
+            with run.group.at(following):
+                requests.append(replace(run.group.request(member, following), replay=True))
         return requests
 
     def catch_up(self, runs: Sequence[OperatorRun], batch: Batch) -> bool:
@@ -82,15 +69,10 @@ class Replay:
 
     def _replay(self, run: OperatorRun, batch: Batch) -> bool:
         """One try of a past batch at one operator; whether all of its workers have applied it now."""
-        past, group, started = self._past[batch], run.group, self._clock.monotonic()
-        with group_at(run, past):
-            reports = self._stage(run, batch, past.slices)
+        group, started = run.group, self._clock.monotonic()
+        with group.at(batch):
+            reports = self._stage(run, batch, self._past[batch])
         if not group.act_on(batch, reports):
             return False
         group.replayed(batch, list(reports.values()), self._clock.monotonic() - started)
         return True
-
-
-def group_at(run: OperatorRun, past: PastBatch) -> AbstractContextManager[None]:
-    """Within it, the operator's workers are asked for what ``past`` meant."""
-    return run.group.meaning(past.batch_times[run.name], past.punctuation_plans[run.name])
