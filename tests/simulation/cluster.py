@@ -20,7 +20,7 @@ from afspark.store import Store
 from afspark.task.backup_writes import BackgroundWrite
 from afspark.task.stage_inputs import StageInput, UserCode
 from afspark.task.task_environment import TaskEnvironment
-from tests.simulation.memory import MemoryAddress, census
+from tests.simulation.memory import MemoryAddress, survivors_on
 from tests.simulation.storage import WrittenAtOnce
 from tests.simulation.world import World, world
 
@@ -50,7 +50,7 @@ class SimulatedEnvironment:
         return MemoryAddress((self.host, config.operator_name, worker))
 
     def survivors(self, config: OperatorConfig) -> list[Survivor]:
-        return census(self.host)
+        return survivors_on(self.host)
 
     def release(self, config: OperatorConfig) -> None:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""What a failure-free run gives, in plain Python: one model of all workers, without states, panes or agendas."""
+"""What a failure-free run gives, in plain Python: one model of all workers, without states or panes."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ class _Share:
             operator.process(batch, self.states)
         operator.finish(self.states)
         for state in self.states.values():
-            state.settle()
+            state.update_drift()
         self.batch += 1
         return count
 

@@ -2,7 +2,7 @@
 
 A task for batch *t* looks at the segment of its worker (`Found`), compares it with what the driver told it
 to expect (`Wanted`) and reads one `Action` from the table below. Only the driver declares a loss: a task
-never recovers unless its hint says so, and every row that a task cannot settle alone is reported back.
+never recovers unless its hint says so, and every row that a task cannot decide alone is reported back.
 
 Positions of a segment relative to batch t, tested from top to bottom:
 

@@ -71,7 +71,7 @@ def peek(
     """The segment in ``directory`` as of its version; None if there is none.
 
     In the private copy only, a batch that a dead process left half applied is taken back, and backups of a batch
-    up to ``committed`` count as durable, although the worker will hear of it with its next order.
+    up to ``committed`` count as durable, although the worker hears of it only with its next request.
     """
     try:
         file = os.open(directory / HEADER, os.O_RDONLY)

@@ -29,7 +29,7 @@ TROUBLES = (
     "store",  # a write fails, or is cut short by a death
 )
 
-#: Names of moments at which some schedules strike again and again.
+#: Names of moments at which some schedules fail again and again.
 HUNTED = ("answer get", "after close_step", "phase backing up", "after put objects", "call settle", "after restored")
 
 #: Policies that a restart may bring.

@@ -52,7 +52,7 @@ class Alone:
             self.operator.process(packet.items, self.states)
         self.operator.finish(self.states)
         for name, state in self.states.items():
-            state.settle()
+            state.update_drift()
             pairs = state.issue(self.theta(name))
             if pairs is not None:
                 self.backups[name].append(pairs)

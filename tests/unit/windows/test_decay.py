@@ -78,7 +78,7 @@ def test_tables() -> None:
     assert view.export().to_pydict() == {"key": [b"a", b"b", b"c"], "value": [2, 2, 5]}
     assert view.changed().schema.equals(table.spec.pairs_schema)
     assert len(view) == 3 and view.spec == table.spec
-    table.settle()
+    table.update_drift()
     assert view.divergence() == view.drift() == 5
     with pytest.raises(UsageError):
         view.add(["a"], ["x"])

@@ -17,13 +17,13 @@ from afspark.resident import Survivor
 from afspark.store import CountedFailure, Loss, WorkerRecord
 from afspark.task.task_environment import TaskEnvironment
 
-CENSUS_TRIES = 5
+SEARCH_TRIES = 5
 
 
 def find_survivors(cluster: Cluster, hosts: Sequence[str], config: OperatorConfig) -> list[Survivor]:
     """The query's states on all hosts; those that nobody can want any more are removed on the way."""
     heard: dict[str, list[Survivor]] = {}
-    for _ in range(CENSUS_TRIES):
+    for _ in range(SEARCH_TRIES):
         # A task may end up on another host than it was meant for; what nobody has looked at is not empty.
         silent = [host for host in hosts if host not in heard]
         if not silent:

@@ -101,7 +101,7 @@ class State(ABC):
     """One worker's share of a state, updated in transactions of one batch each.
 
     Order of calls for batch t: ``acknowledge`` (if the driver has committed batch t-1), ``begin``, updates,
-    ``settle``, ``issue``. A process may be killed at any store; a new one opens the state again, and
+    ``update_drift``, ``issue``. A process may be killed at any store; a new one opens the state again, and
     ``rollback`` gives exactly the state before ``begin``. The journal stays valid after ``issue``, until
     ``acknowledge`` or the next ``begin`` closes the transaction; from then on ``rollback`` does nothing.
 
@@ -122,7 +122,7 @@ class State(ABC):
         """
 
     @abstractmethod
-    def settle(self) -> None:
+    def update_drift(self) -> None:
         """Ends the updates: folds the journal into the running divergence. Can be repeated after further
         updates.
         """
@@ -162,7 +162,7 @@ class State(ABC):
 
     @abstractmethod
     def drift(self) -> float:
-        """The divergence as of the last ``settle`` or ``acknowledge``, from the incremental books, at no
+        """The divergence as of the last ``update_drift`` or ``acknowledge``, from the incremental books, at no
         cost.
 
         Equal to ``divergence()`` up to rounding for sums; for the maximum an upper bound.

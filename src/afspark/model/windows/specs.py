@@ -114,7 +114,7 @@ class Window(ABC):
     def _parameters(cls) -> list[str]:
         return [entry.name for entry in dataclasses.fields(cast(Any, cls)) if entry.init]
 
-    def _settle(self, **amounts: float) -> None:
+    def _check_fields(self, **amounts: float) -> None:
         """Checks what all kinds have in common; ``amounts`` replace the fields of the same names."""
         one_of("measure of a window", self.by, BY)
         amounts["delay"] = amount("delay", self.delay, positive=False)
@@ -158,7 +158,7 @@ class Hopping(Window):
     delay: float | timedelta = 0
 
     def __post_init__(self) -> None:
-        self._settle(length=amount("length", self.length))
+        self._check_fields(length=amount("length", self.length))
 
     @property
     def size(self) -> float:
@@ -182,7 +182,7 @@ class Sliding(Window):
     delay: float | timedelta = 0
 
     def __post_init__(self) -> None:
-        self._settle(length=amount("length", self.length), slide=amount("slide", self.slide))
+        self._check_fields(length=amount("length", self.length), slide=amount("slide", self.slide))
         if (exact(cast(float, self.length)) / exact(self.size)).denominator != 1:
             raise UsageError(
                 f"The length {self.length} is no whole multiple of the slide {self.slide}.",
@@ -224,7 +224,7 @@ class Decaying(Window):
                 remedy="Use a number such as 0.9: the weight an item keeps from one tick to the next.",
                 got=self.decay,
             )
-        self._settle(decay=decay, every=amount("every", self.every))
+        self._check_fields(decay=decay, every=amount("every", self.every))
 
     @property
     def size(self) -> float:

@@ -19,7 +19,7 @@ from afspark.push.wire.push_errors import UnknownSession, Unproven
 from afspark.store import Store, seal, unseal
 from afspark.store.claims import ClaimId, Claims
 
-#: folders in the store
+#: folders in the store, whose names are part of its format
 _KEY, _STARTS = "session-key", "tenures"
 _KEY_BYTES, _CODE_DIGITS, _RECEIPT_DIGITS, _NUMBER_DIGITS = 32, 16, 32, 8
 
