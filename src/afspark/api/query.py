@@ -210,7 +210,7 @@ class Query(Accounts):
             self._watching.join()
 
     def _watch(self) -> None:
-        """Until the query ends: stops it if another driver has taken over, which an idle one would not notice.
+        """Watches until the query ends, and stops it if another driver has taken over: an idle one would not notice.
 
         Then producers must not be acknowledged by a query that will never process anything again, and the next
         driver need not wait.

@@ -175,7 +175,7 @@ class _Share:
         return count
 
     def recovered(self, lossy: _Share) -> _Share:
-        """As after a failure: exact states are those of this share, the others those of ``lossy``."""
+        """The states after a failure: exact ones are those of this share, the others those of ``lossy``."""
         twin = _Share(self.specs)
         twin.batch = self.batch
         for name, state in twin.states.items():

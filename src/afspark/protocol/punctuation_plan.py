@@ -1,4 +1,4 @@
-"""In which order an operator meets punctuation and items within a batch. Pure.
+"""The order in which an operator meets punctuation and items within a batch. Pure.
 
 Every operator has a *punctuation plan* for a batch: the punctuations it will meet, one step each. First come the
 ends of its own windows, which the batches before have fixed; then the punctuations of the operators it reads from, in

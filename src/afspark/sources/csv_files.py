@@ -56,11 +56,11 @@ class CsvFiles(Source, kind="csv"):
             raise UsageError(f"chunk_bytes must be positive, not {self.chunk_bytes}.", chunk_bytes=self.chunk_bytes)
 
     def schema(self) -> pa.Schema:
-        """From the header of the first file. UsageError if it lacks a column."""
+        """The schema that the header of the first file gives. UsageError if it lacks a column."""
         return self._schema(self._header(require_files(self.path)[0].path))
 
     def validate(self, needs: Mapping[str, str] | None = None) -> None:
-        """Also that no numeric column holds nothing but text in the first rows."""
+        """Checks also that no numeric column holds nothing but text in the first rows."""
         schema = self.schema()
         first = require_files(self.path)[0]
         header = self._header(first.path)

@@ -41,7 +41,7 @@ class LibsvmFiles(Source, kind="libsvm"):
         return ROWS
 
     def validate(self, needs: Mapping[str, str] | None = None) -> None:
-        """Also that the first lines of the first file are of this format at all."""
+        """Checks also that the first lines of the first file are of this format at all."""
         from afspark.model.kernels.libsvm import parse_libsvm
 
         first = require_files(self.path)[0]

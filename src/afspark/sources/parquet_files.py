@@ -38,7 +38,7 @@ class ParquetFiles(Source, kind="parquet"):
             raise UsageError(f"chunk_bytes must be positive, not {self.chunk_bytes}.", chunk_bytes=self.chunk_bytes)
 
     def schema(self) -> pa.Schema:
-        """From the first readable file, projected. UsageError if there is none or it lacks a column."""
+        """The schema of the first readable file, projected. UsageError if there is none or it lacks a column."""
         found = require_files(self.path)
         for file in found:
             try:

@@ -172,7 +172,7 @@ class BatchProcessor:
         self._begun.clear()
 
     def _each_open(self, act: Callable[[Mapping[str, Any]], pa.RecordBatch | None]) -> None:
-        """For what is not bound to a pane: every open one, or the only set of states.
+        """Every open pane, or the only set of states, for calls that are not bound to a pane.
 
         Where no pane is open the operator is told all the same, with empty states that nobody keeps.
         """

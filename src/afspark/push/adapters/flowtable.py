@@ -105,7 +105,7 @@ def packed(host: str) -> bytes:
 
 @lru_cache(maxsize=65_536)
 def address_text(address: bytes) -> str:
-    """As people write it.
+    """The address as people write it.
 
     >>> address_text(packed("10.0.0.1")), address_text(packed("2001:db8::1"))
     ('10.0.0.1', '2001:db8::1')
@@ -159,7 +159,7 @@ def _sixteen(group: _Group, four: int, six: int) -> Bytes | None:
 
 
 def _addresses(found: Bytes | None, length: int, kind: pa.DataType) -> pa.Array:
-    """Of the column's type; addresses that are no number stay 16 bytes, for `_fit` to see."""
+    """The addresses in the column's type; those that are no number stay 16 bytes, for `_fit` to see."""
     as_text = types.is_string(kind) or types.is_large_string(kind)
     if found is None:
         return pa.nulls(length, pa.string() if as_text else pa.binary(16))

@@ -382,7 +382,7 @@ class Producer:
         return True
 
     def _connected(self) -> None:
-        """From hello to good-bye on one connection; returns when the producer is over, else raises."""
+        """Sends from hello to good-bye on one connection; returns when the producer is over, else raises."""
         with found_by(self._dial, self._header.producer).open() as connection:
             self._resume(connection.act(HELLO, Hello(*self._standing()), Welcome, seconds=CALL_SECONDS))
             take, header = partial(self._take, self._unacked), PutHeader(*self._standing())
