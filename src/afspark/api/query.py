@@ -178,7 +178,8 @@ class Query(Accounts):
             # It may be another driver's by now.
             self._engine.log.refuse_if_superseded()
         for run in self._engine.runs:
-            self._cluster.run_on(sorted(set(run.homes)), partial(_release, run.config))
+            hosts = sorted(set(run.homes.values()))
+            self._cluster.run_on(dict(enumerate(hosts)), partial(_release, run.config))
 
     @contextmanager
     def _at_rest(self) -> Iterator[None]:

@@ -116,14 +116,16 @@ def read_stream(spark: SparkSession) -> StreamReader:
 class Inflow:
     """Where items of a stream come from, and the stateless steps they have passed."""
 
-    origin: Source | DataFrame | StatefulStream
+    #: a source, or the operator that sends them
+    source: Source | DataFrame | None = None
+    sender: StatefulStream | None = None
     transforms: tuple[Transform, ...] = ()
 
     def schema(self) -> pa.Schema | None:
         """The columns, where they are known before anything runs."""
-        if self.transforms or isinstance(self.origin, StatefulStream):
+        if self.transforms or self.source is None:
             return None
-        return to_arrow_schema(self.origin.schema) if isinstance(self.origin, DataFrame) else self.origin.schema()
+        return to_arrow_schema(self.source.schema) if isinstance(self.source, DataFrame) else self.source.schema()
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +137,8 @@ class Stream:
 
     def map(self, transform: Transform) -> Stream:
         """Adds a stateless step, fused into the read: a RecordBatch in, a RecordBatch or None out."""
-        return replace(self, inflows=tuple(Inflow(one.origin, (*one.transforms, transform)) for one in self.inflows))
+        inflows = (replace(one, transforms=(*one.transforms, transform)) for one in self.inflows)
+        return replace(self, inflows=tuple(inflows))
 
     def union(self, *others: Stream | StatefulStream) -> Stream:
         """Items of several streams for one operator, which tells them apart by ``context.input``."""
@@ -210,7 +213,7 @@ class StatefulStream:
 
     def stream(self) -> Stream:
         """What the operator sends."""
-        return Stream(self.spark, (Inflow(self),))
+        return Stream(self.spark, (Inflow(sender=self),))
 
     def map(self, transform: Transform) -> Stream:
         """A stateless step on what the operator sends."""

@@ -22,7 +22,7 @@ from afspark.model.states import HeapColumns
 from afspark.protocol.parcels import Packet
 from afspark.sources import Chunk, Source
 from afspark.store import open_store
-from afspark.task.ingest import Ingest
+from afspark.task.ingest import GivenPackets, Ingest
 
 WORKERS = 2
 #: How long a measurement lasts at least, after a pass that warms up.
@@ -112,7 +112,7 @@ class Kernel:
             state.begin()
         self.operator.context = WorkerContext(worker=0, workers=WORKERS, batch=0)
         self.operator.begin(self.states, self.operator.context)
-        for packet in Ingest(map(Packet, batches), (), self.operator.combiner):
+        for packet in Ingest(GivenPackets(map(Packet, batches)), (), self.operator.combiner):
             self.operator.process(packet.items, self.states)
         self.operator.finish(self.states)
 

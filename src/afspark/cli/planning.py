@@ -65,7 +65,7 @@ def _plan(sources: Sequence[Source], batch_bytes: int, workers: int) -> Plan:
 
 def _plan_one(source: Source, batch_bytes: int, workers: int) -> Plan:
     # The same chunks as the query will make of it.
-    sized = source.sized_for(batch_bytes // (2 * workers))
+    sized = source.divided(batch_bytes, workers)
     planner = sized.planner(MemoryLog())
     start, end = planner.initial(), planner.discover()
     chunks = planner.chunks(start, end)

@@ -39,7 +39,7 @@ from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.punctuation_plan import punctuation_plans
 from afspark.protocol.replicas import ReplicaId
 from afspark.protocol.reports import TaskReport
-from afspark.sources import Planner, Source
+from afspark.sources import Planner
 from afspark.store import (
     CommitRecord,
     Ledger,
@@ -82,9 +82,7 @@ class Coordinator:
         self.item_losses = ItemLosses(self.store)
         self.quarantine = Quarantine(self.store)
         self.planners = {
-            name: source.planner(self.store.below(source_folder(name)))
-            for name, source in pipeline.sources.items()
-            if isinstance(source, Source)
+            name: source.planner(self.store.below(source_folder(name))) for name, source in pipeline.planned.items()
         }
         self.receivers = Receivers(
             cluster, pipeline, {name: self.store.below(source_folder(name)) for name in pipeline.sources}

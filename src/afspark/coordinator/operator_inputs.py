@@ -31,9 +31,10 @@ class Slice:
     chunks: Sequence[Chunk]
     gone: Sequence[Chunk] = ()
 
-    def shares(self, workers: int) -> list[list[Chunk]]:
+    def shares(self, workers: int) -> dict[int, list[Chunk]]:
+        """The chunks of each worker."""
         shares = self.planner.shares(self.chunks, workers)
-        return [[chunk for chunk in part if chunk not in self.gone] for part in shares]
+        return {worker: [chunk for chunk in part if chunk not in self.gone] for worker, part in enumerate(shares)}
 
 
 Slices = Mapping[str, Slice]
@@ -64,12 +65,12 @@ class OperatorInputs:
         by_name = {one.name: one for one in runs}
         inputs: list[StageInput] = []
         for edge in run.node.inputs:
-            source = self.pipeline.sources.get(edge.origin)
-            if edge.origin not in self.pipeline.sources:
+            if edge.origin in by_name:
                 origin = by_name[edge.origin]
                 inputs.append(OutputInput(origin.residents, origin.homes, batch, run.name, edge.transforms))
-            elif isinstance(source, Source):
+            elif edge.origin in self.planners:
                 if edge.origin in slices:
+                    source = self.pipeline.planned[edge.origin]
                     inputs.append(self._from_source(run, edge, source, slices[edge.origin]))
             elif frame is not None:
                 inputs.append(FrameInput(edge.origin, frame, edge.transforms))
@@ -100,7 +101,7 @@ class OperatorInputs:
         if not source.replayable:
             tickets = {
                 worker: self.receivers.ticket(edge.origin, chunk["lane"])
-                for worker, share in enumerate(shares)
+                for worker, share in shares.items()
                 for chunk in share
             }
             return LaneInput(edge.origin, edge.transforms, tickets)

@@ -58,8 +58,9 @@ class OperatorRun:
         return UserCode(self.node.operator, self.node.keyed, self.node.window)
 
     @property
-    def homes(self) -> tuple[str, ...]:
-        return tuple(self.group.homes)
+    def homes(self) -> dict[int, str]:
+        """The host of each worker."""
+        return self.group.homes
 
     # --- pushed items ---------------------------------------------------------------------------------------
 

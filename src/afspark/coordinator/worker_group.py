@@ -59,8 +59,8 @@ class WorkerGroup:
         return self._members[worker]
 
     @property
-    def homes(self) -> list[str]:
-        return [member.home for member in self.members]
+    def homes(self) -> dict[int, str]:
+        return {member.worker: member.home for member in self.members}
 
     def gather(self, batch: Batch, record: CommitRecord | None, damaged: Sequence[str]) -> None:
         """Finds the workers again, or makes new ones, so that ``batch`` can run next.

@@ -132,7 +132,7 @@ class Operator:
         """Items that an operator downstream has sent back in the batch before."""
 
     def on_recover(self, states: Mapping[str, Any], context: WorkerContext) -> None:
-        """The engine calls it once after a loss, with the restored states; ``context.lost``: how much may be missing."""
+        """The engine calls it once after a loss, with the restored states; ``context.lost``: what may be missing."""
 
     def changed(self, states: Mapping[str, Any]) -> pa.RecordBatch | None:
         """Rows to emit in update mode: by default the cells of the only state that this batch touched."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -20,22 +20,6 @@ from afspark.sources.source import Chunk, LogStore, Offset, Planner, Source, req
 
 if TYPE_CHECKING:
     from afspark.push.consumer.waiting import Watch
-
-#: Settings that may change from one start of a query to the next.
-PLACE_OF_RECEIVER = (
-    "host",
-    "port",
-    "tick_seconds",
-    "where",
-    "token_file",
-    "certificate_file",
-    "key_file",
-    "buffer_bytes",
-    "max_message_bytes",
-    "max_producers",
-    "max_rows_per_second",
-    "on_bad",
-)
 
 
 @dataclass(frozen=True)
@@ -49,6 +33,23 @@ class Pushed(Source, kind="pushed"):
     """
 
     replayable: ClassVar[bool] = False
+    #: where a receiver listens and what it takes binds nobody
+    changeable: ClassVar[frozenset[str]] = frozenset(
+        {
+            "host",
+            "port",
+            "tick_seconds",
+            "where",
+            "token_file",
+            "certificate_file",
+            "key_file",
+            "buffer_bytes",
+            "max_message_bytes",
+            "max_producers",
+            "max_rows_per_second",
+            "on_bad",
+        }
+    )
 
     columns: str
     lanes: int = 0
@@ -99,6 +100,10 @@ class Pushed(Source, kind="pushed"):
 
     def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
         raise UsageError("Pushed items are taken off their lane by its worker, once.")
+
+    def divided(self, batch_bytes: int, workers: int) -> Pushed:
+        """Every worker has a lane of its own."""
+        return replace(self, lanes=workers)
 
     def validate(self, needs: Mapping[str, str] | None = None) -> None:
         require_columns(self.schema(), needs or {})

@@ -90,6 +90,8 @@ class Source(ABC):
     kind: ClassVar[str]
     #: whether chunks can be read again; else items come off lanes, and a batch of them cannot be applied anew
     replayable: ClassVar[bool] = True
+    #: fields that may change from one start of a query to the next; chunks found so far keep the size they had
+    changeable: ClassVar[frozenset[str]] = frozenset({"chunk_bytes"})
 
     def __init_subclass__(cls, *, kind: str = "", **rest: Any) -> None:
         super().__init_subclass__(**rest)
@@ -121,6 +123,16 @@ class Source(ABC):
     def sized_for(self, share_bytes: int) -> Source:
         """The same source with chunks small enough that shares of ``share_bytes`` can be made of them."""
         return self
+
+    def divided(self, batch_bytes: int, workers: int) -> Source:
+        """The same source, such that so many workers can share batches of ``batch_bytes``."""
+        return self.sized_for(batch_bytes // (2 * workers))
+
+    def settings(self) -> dict[str, Any]:
+        """What a checkpoint is bound to: other values need another checkpoint."""
+        settings = {name: value for name, value in self.to_json().items() if name not in self.changeable}
+        # It may change as well; the word is the one that checkpoints have had here from the beginning.
+        return settings | ({"on_bad": "keep"} if "on_bad" in settings else {})
 
     def to_json(self) -> dict[str, Any]:
         """Plain values from which ``source_from_json`` rebuilds an equal source."""

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from afspark.model.operator import Operator, WorkerContext
 from afspark.model.state_label import Pane
-from afspark.model.states import HashTableState
 from afspark.model.windows import PaneReport, Part, Punctuation, Split, Window, late, split
 from afspark.numbers import PaneNumber
 from afspark.protocol.operator_config import OperatorConfig
@@ -194,7 +193,7 @@ class BatchProcessor:
         """A table that was declared to have the operator's key must have it: its threshold relies on that."""
         if self.keyed and self.workers > 1:
             for _, _, state in self.panes.named():
-                if isinstance(state, HashTableState) and state.spec.operator_key:
+                if state.spec.disjoint:
                     state.refuse_foreign_keys(self.request.worker, self.workers)
 
     # --- punctuation ----------------------------------------------------------------------------------------

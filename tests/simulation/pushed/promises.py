@@ -105,7 +105,7 @@ class Promise:
 
     @property
     def recovers(self) -> bool:
-        return self.schedule.tolerance.recovers
+        return self.schedule.tolerance.needs_records
 
     @property
     def items(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -216,9 +216,9 @@ class Wandering(LocalCluster):
         super().__init__({"a": 1, "b": 1})
         self.rounds: list[list[str]] = []
 
-    def run_on(self, hosts: Sequence[str], task: HostTask) -> list[Any]:
-        self.rounds.append(list(hosts))
-        for number, home in enumerate(hosts):
+    def run_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
+        self.rounds.append(list(hosts.values()))
+        for number, home in hosts.items():
             self.astray["job", number] = "a" if home == "nowhere" or len(self.rounds) < 3 else home
         return super().run_on(hosts, task)
 

@@ -12,7 +12,8 @@ import pytest
 
 from afspark.errors import UsageError
 from afspark.model.states import HashTable, HeapColumns, Matrix
-from afspark.model.windows import Decayed, Decaying, check_decayable, needs_rebase, scale
+from afspark.model.windows import Decayed, Decaying, needs_rebase, scale
+from afspark.model.windows.specs import check_decayable
 
 HALF = Decaying(0.5, 1, by="processing")
 

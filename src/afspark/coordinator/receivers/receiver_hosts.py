@@ -198,7 +198,7 @@ class ExecutorReceivers(ReceiverHosts):
             home = self._home(number)
             plan = replace(self.plans[number], listed=self.listed(self.plans[number].lanes))
             try:
-                self.cluster.run_on([home], partial(_receive, home, self.store, self._closing, plan))
+                self.cluster.run_on({0: home}, partial(_receive, home, self.store, self._closing, plan))
             except Exception:
                 # It was tried on several executors; what stops the whole cluster ends this thread as well.
                 if self.cluster.stopped:

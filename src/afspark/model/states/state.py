@@ -180,6 +180,9 @@ class State(ABC):
     def merge_from(self, cells: pa.RecordBatch) -> None:
         """Takes what another share exported into the open transaction: numbers are added, sets united."""
 
+    def refuse_foreign_keys(self, worker: int, workers: int) -> None:  # noqa: B027 - most kinds have no keys
+        """``UsageError`` if a key that this transaction has brought belongs to another worker."""
+
     @property
     def wants_rebuild(self) -> bool:
         """Whether ``rebuild`` is worth its time; costs nothing to ask."""

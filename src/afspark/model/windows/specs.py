@@ -12,7 +12,8 @@ from typing import Any, ClassVar, cast
 import pyarrow as pa
 
 from afspark.errors import UsageError
-from afspark.model.states.state import one_of
+from afspark.model.divergence import Divergence
+from afspark.model.states.state import StateSpec, one_of
 from afspark.model.windows.amounts import amount, exact
 from afspark.model.windows.times import check_type, pane_of
 from afspark.numbers import PaneNumber
@@ -94,6 +95,9 @@ class Window(ABC):
                 column=self.column,
             )
         check_type(self.column, schema.field(self.column).type)
+
+    def check_state(self, name: str, spec: StateSpec) -> None:  # noqa: B027 - most windows take every state
+        """Raises UsageError if an operator with such windows cannot have the state."""
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that names the kind and all parameters."""
@@ -199,6 +203,13 @@ class Sliding(Window):
     def panes(self) -> int:
         return int(exact(cast(float, self.length)) / exact(self.size))
 
+    def check_state(self, name: str, spec: StateSpec) -> None:
+        if not spec.mergeable:
+            raise UsageError(
+                f"The panes of a sliding window cannot be added up for the state {name!r}.",
+                remedy="Use one of the primitives, or a hopping window.",
+            )
+
 
 @dataclass(frozen=True)
 class Decaying(Window):
@@ -233,3 +244,26 @@ class Decaying(Window):
     @property
     def kept_per_tick(self) -> float:
         return self.decay
+
+    def check_state(self, name: str, spec: StateSpec) -> None:
+        check_decayable(spec)
+
+
+def check_decayable(spec: StateSpec) -> None:
+    """``UsageError`` unless a state of this kind can fade: its values must be real numbers."""
+    value = getattr(spec, "value", None)
+    if value != "float64":
+        held = f"holds {value} values" if value else "does not hold numbers"
+        raise UsageError(
+            f"A {spec.kind} that {held} cannot decay.",
+            remedy="Declare the state with value='float64'.",
+            kind=spec.kind,
+            value=value,
+        )
+    if spec.distance is Divergence.KEYS:
+        raise UsageError(
+            f"A {spec.kind} whose divergence counts keys cannot decay: a missing key stays missing.",
+            remedy="Use the divergence 'max', 'manhattan' or 'euclidean'.",
+            kind=spec.kind,
+            divergence=spec.distance.value,
+        )
