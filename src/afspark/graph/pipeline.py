@@ -201,6 +201,11 @@ class Pipeline(Graph):
             written += self._written_origins(inserted) if inserted else [edge.origin]
         return written
 
+    def input_names(self, node: Node) -> dict[str, str]:
+        """What the user calls the inputs of a node that come through internal nodes."""
+        inserted = [edge.origin for edge in node.inputs if edge.origin in self._internal]
+        return {origin: self._written_origins(self._internal[origin])[0] for origin in inserted}
+
     def fingerprint(self) -> str:
         text = json.dumps(self.settings(), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

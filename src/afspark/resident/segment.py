@@ -138,7 +138,7 @@ class Segment:
         return int(self._slots[header.SLOT_INCARNATION])
 
     @property
-    def version(self) -> int:
+    def version(self) -> Batch:
         """The last batch fully applied; -1 before the first one."""
         return header.unpack(int(self._slots[header.SLOT_WORD]))[0]
 
@@ -208,7 +208,7 @@ class Segment:
         self._require_lock()
         self._slots[header.SLOT_FENCE] = max(int(self._slots[header.SLOT_FENCE]), fence)
 
-    def restored(self, version: int) -> None:
+    def restored(self, version: Batch) -> None:
         """Ends the restoring of a new segment: its contents are those of ``version``."""
         self._require(RESTORING, marked=False)
         self._store(version, marked=False)
@@ -345,10 +345,10 @@ class Segment:
         self._lock.close()
         self._folder.close()
 
-    def _store(self, version: int, marked: bool, step: Step = NO_STEP) -> None:
+    def _store(self, version: Batch, marked: bool, step: Step = NO_STEP) -> None:
         self._slots[header.SLOT_WORD] = header.pack(version, marked, step)
 
-    def _require(self, version: int, marked: bool) -> None:
+    def _require(self, version: Batch, marked: bool) -> None:
         self._require_lock()
         if (self.version, self.marked) != (version, marked):
             raise self._unexpected(f"version {version}{' with' if marked else ' without'} mark")
@@ -418,7 +418,7 @@ def _clear_place(directory: Path, identity: Identity, incarnation: Incarnation, 
         old.close()
 
 
-def _build(directory: Path, identity: Identity, incarnation: Incarnation, version: int) -> None:
+def _build(directory: Path, identity: Identity, incarnation: Incarnation, version: Batch) -> None:
     building = Path(tempfile.mkdtemp(prefix=f"{NEW}{directory.name}-", dir=directory.parent))
     try:
         meta = header.Meta.new(identity)

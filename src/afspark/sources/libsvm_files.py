@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from afspark.errors import InputError, UsageError
 from afspark.model.onbad import SKIP, STOP, check_on_bad
-from afspark.sources.file_log import FilePlanner
-from afspark.sources.file_source import absolute, byte_ranges, find_files, open_file, require_files
-from afspark.sources.source import Chunk, LogStore, Planner, Source, require_columns
+from afspark.sources.chunked_files import ChunkedFiles
+from afspark.sources.file_source import open_file, require_files
+from afspark.sources.source import Chunk, require_columns
 from afspark.sources.text_files import read_lines
 
 ROWS = pa.schema([("label", pa.float64()), ("index", pa.list_(pa.int32())), ("value", pa.list_(pa.float64()))])
 
 
 @dataclass(frozen=True)
-class LibsvmFiles(Source, kind="libsvm"):
+class LibsvmFiles(ChunkedFiles, kind="libsvm"):
     """Files of lines ``label index:value …``: a folder, a file, or a glob; new files are picked up. What follows ``#``
     is a comment, and lines without items are none.
 
@@ -32,10 +32,8 @@ class LibsvmFiles(Source, kind="libsvm"):
     chunk_bytes: int = 4 << 20
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", absolute(self.path))
+        super().__post_init__()
         check_on_bad(self.on_bad)
-        if self.chunk_bytes < 1:
-            raise UsageError(f"chunk_bytes must be positive, not {self.chunk_bytes}.", chunk_bytes=self.chunk_bytes)
 
     def schema(self) -> pa.Schema:
         return ROWS
@@ -55,12 +53,6 @@ class LibsvmFiles(Source, kind="libsvm"):
                 path=first.path,
             )
         require_columns(self.schema(), needs or {})
-
-    def sized_for(self, share_bytes: int) -> Source:
-        return replace(self, chunk_bytes=max(1, min(self.chunk_bytes, share_bytes)))
-
-    def planner(self, log: LogStore) -> Planner:
-        return FilePlanner(log, lambda: find_files(self.path), lambda file: byte_ranges(file, self.chunk_bytes))
 
     def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
         from afspark.model.kernels.libsvm import parse_libsvm

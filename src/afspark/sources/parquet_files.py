@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from afspark.errors import InputError, UsageError
-from afspark.sources.file_log import FilePlanner
-from afspark.sources.file_source import FoundFile, absolute, changed, find_files, open_file, require_files
-from afspark.sources.source import Chunk, LogStore, Planner, Source, require_columns
+from afspark.sources.chunked_files import ChunkedFiles
+from afspark.sources.file_source import FoundFile, changed, open_file, require_files
+from afspark.sources.source import Chunk, require_columns
 
 BATCH_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
-class ParquetFiles(Source, kind="parquet"):
+class ParquetFiles(ChunkedFiles, kind="parquet"):
     """Parquet files in a folder (with subfolders), a single file, or a glob.
 
     ``columns`` are the only ones read, in that order; None reads all. A chunk is one or several row groups of
@@ -31,11 +31,9 @@ class ParquetFiles(Source, kind="parquet"):
     chunk_bytes: int = 1 << 20
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", absolute(self.path))
+        super().__post_init__()
         if self.columns is not None:
             object.__setattr__(self, "columns", tuple(self.columns))
-        if self.chunk_bytes < 1:
-            raise UsageError(f"chunk_bytes must be positive, not {self.chunk_bytes}.", chunk_bytes=self.chunk_bytes)
 
     def schema(self) -> pa.Schema:
         """The schema of the first readable file, projected. UsageError if there is none or it lacks a column."""
@@ -58,12 +56,6 @@ class ParquetFiles(Source, kind="parquet"):
 
     def validate(self, needs: Mapping[str, str] | None = None) -> None:
         require_columns(self.schema(), needs or {})
-
-    def sized_for(self, share_bytes: int) -> Source:
-        return replace(self, chunk_bytes=max(1, min(self.chunk_bytes, share_bytes)))
-
-    def planner(self, log: LogStore) -> Planner:
-        return FilePlanner(log, lambda: find_files(self.path), self._split)
 
     def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
         path = chunk["path"]

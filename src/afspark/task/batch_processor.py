@@ -45,7 +45,7 @@ class BatchProcessor:
     ) -> None:
         self.operator, self.specs, self.panes, self.request = operator, operator.states(), panes, request
         self.window, self.batch_time, self.workers = config.window, request.batch_time, config.workers
-        self.keyed = config.keyed
+        self.keyed, self.input_names = config.keyed, config.input_names
         self.paned = self.window is not None and self.window.has_panes
         self.keeps_items = config.appends or bool(config.successors)
         self.probe = probe
@@ -101,7 +101,7 @@ class BatchProcessor:
     # --- items ----------------------------------------------------------------------------------------------
 
     def _take(self, origin: str, packet: Packet) -> None:
-        self.context.input = origin
+        self.context.input = self.input_names.get(origin, origin)
         for pane, items in self._placed(packet):
             self.outbox.put(self.operator.process(items, self._states(pane)))
         self.probe()

@@ -186,7 +186,7 @@ def astray_means_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def digests_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("afspark.coordinator.batch_loop.digests_agree", lambda reports, produced: True)
+    patch.setattr("afspark.coordinator.stage_runner.digests_agree", lambda reports, produced: True)
 
 
 def backups_never_arrive(patch: pytest.MonkeyPatch) -> None:

@@ -20,19 +20,6 @@ from pyspark.sql.types import StructType
 from afspark.errors import UsageError
 
 FORMAT = "afspark"
-OPTIONS = {
-    "port": "where to listen (required)",
-    "host": "address to listen at; default 127.0.0.1",
-    "logLocation": "folder of the item log (required unless items is 'any')",
-    "items": "how many items a failure may take; default 0: none, 'any': nothing is backed up",
-    "itemsSeconds": "the same as a time",
-    "unacked": "how many items a producer may have under way unacknowledged; default 1000000",
-    "lanes": "partitions of a batch; default 2",
-    "tokenFile": "file with the token that producers must show",
-    "certificateFile": "TLS certificate",
-    "keyFile": "its key",
-    "bufferBytes": "memory for items that wait; default 256000000",
-}
 
 
 class LaneRange(InputPartition):
@@ -181,7 +168,20 @@ def _furthest(start: Mapping[str, int], lane: Mapping[str, Any], over: Collectio
 
 
 class PushSource(DataSource):
-    """Registers as ``afspark``."""
+    """Registers as ``afspark``. Its options:
+
+    - ``port``: where to listen (required)
+    - ``host``: address to listen at; default 127.0.0.1
+    - ``logLocation``: folder of the item log (required unless items is 'any')
+    - ``items``: how many items a failure may take; default 0: none, 'any': nothing is backed up
+    - ``itemsSeconds``: the same as a time
+    - ``unacked``: how many items a producer may have under way unacknowledged; default 1000000
+    - ``lanes``: partitions of a batch; default 2
+    - ``tokenFile``: file with the token that producers must show
+    - ``certificateFile``: TLS certificate
+    - ``keyFile``: its key
+    - ``bufferBytes``: memory for items that wait; default 256000000
+    """
 
     @classmethod
     def name(cls) -> str:

@@ -34,7 +34,6 @@ ZERO_IF_ABSENT = frozenset({"src_port", "dst_port", "tcp_flags"})
 
 _MAPPED = bytes(10) + b"\xff\xff"
 _NTP_TO_UNIX = 2_208_988_800
-_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 Column = np.ndarray[Any, Any]
 

@@ -1,0 +1,34 @@
+"""What sources of files have in common: a path, and chunks of about a given size."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Self
+
+from afspark.errors import UsageError
+from afspark.sources.file_log import FilePlanner
+from afspark.sources.file_source import FoundFile, absolute, byte_ranges, find_files
+from afspark.sources.source import LogStore, Planner, Source
+
+
+class ChunkedFiles(Source):
+    """Base of sources that read files. Subclasses are frozen dataclasses with these fields."""
+
+    path: str
+    chunk_bytes: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", absolute(self.path))
+        if self.chunk_bytes < 1:
+            raise UsageError(f"chunk_bytes must be positive, not {self.chunk_bytes}.", chunk_bytes=self.chunk_bytes)
+
+    def sized_for(self, share_bytes: int) -> Self:
+        resized: Any = self
+        return dataclasses.replace(resized, chunk_bytes=max(1, min(self.chunk_bytes, share_bytes)))  # type: ignore[no-any-return]
+
+    def planner(self, log: LogStore) -> Planner:
+        return FilePlanner(log, lambda: find_files(self.path), self._split)
+
+    def _split(self, file: FoundFile) -> list[dict[str, Any]]:
+        """The chunks of a file, without its name; here for files that are read by lines."""
+        return byte_ranges(file, self.chunk_bytes)
