@@ -89,7 +89,7 @@ def _measure(
     # Nobody's measurement ends in a machine that the others have left already.
     barrier.wait()
     items = sum(items_in(batch) for batch in _read(source, chunks))
-    megabytes = sum(int(chunk["bytes"]) for chunk in chunks) / 1e6
+    megabytes = sum(chunk.bytes for chunk in chunks) / 1e6
     results.put(
         {
             "mb_per_second": megabytes * rate,

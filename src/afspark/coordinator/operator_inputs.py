@@ -99,11 +99,8 @@ class OperatorInputs:
     def _from_source(self, run: OperatorRun, edge: Edge, source: Source, part: Slice) -> DirectInput:
         shares = part.shares(run.node.workers)
         if not source.replayable:
-            tickets = {
-                worker: self.receivers.ticket(edge.origin, chunk["lane"])
-                for worker, share in shares.items()
-                for chunk in share
-            }
+            # A batch that no tick of the source belongs to has no share of it; a worker has the lane of its number.
+            tickets = {worker: self.receivers.ticket(edge.origin, worker) for worker, share in shares.items() if share}
             return LaneInput(edge.origin, edge.transforms, tickets)
         return SourceInput(edge.origin, source, edge.transforms, shares)
 
@@ -114,6 +111,6 @@ class OperatorInputs:
         # Input removed while the query was down is left out; while it runs, that is an error.
         gone = planner.missing(chunks) if first else []
         if gone:
-            names = ", ".join(sorted({chunk["path"] for chunk in gone}))
+            names = ", ".join(sorted({chunk.part_of for chunk in gone}))
             logger.warning("Batch %d leaves out input that was removed while the query was down: %s.", batch, names)
         return Slice(planner, chunks, gone)

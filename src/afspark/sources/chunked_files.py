@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 from afspark.errors import UsageError
+from afspark.sources.chunks import ByteRange, FileChunk
 from afspark.sources.file_log import FilePlanner
 from afspark.sources.file_source import FoundFile, absolute, byte_ranges, find_files
 from afspark.sources.source import LogStore, Planner, Source
@@ -13,6 +14,8 @@ from afspark.sources.source import LogStore, Planner, Source
 
 class ChunkedFiles(Source):
     """Base of sources that read files. Subclasses are frozen dataclasses with these fields."""
+
+    chunk_type: ClassVar[type[FileChunk]] = ByteRange
 
     path: str
     chunk_bytes: int
@@ -23,11 +26,10 @@ class ChunkedFiles(Source):
             raise UsageError(f"chunk_bytes must be positive, not {self.chunk_bytes}.", chunk_bytes=self.chunk_bytes)
 
     def sized_for(self, share_bytes: int) -> Self:
-        resized: Any = self
-        return dataclasses.replace(resized, chunk_bytes=max(1, min(self.chunk_bytes, share_bytes)))  # type: ignore[no-any-return]
+        return replace(self, chunk_bytes=max(1, min(self.chunk_bytes, share_bytes)))  # type: ignore[type-var]
 
     def planner(self, log: LogStore) -> Planner:
-        return FilePlanner(log, lambda: find_files(self.path), self._split)
+        return FilePlanner(log, lambda: find_files(self.path), self._split, self.chunk_type)
 
     def _split(self, file: FoundFile) -> list[dict[str, Any]]:
         """The chunks of a file, without its name; here for files that are read by lines."""

@@ -14,9 +14,10 @@ import pyarrow.csv as pv
 from afspark.errors import InputError, UsageError
 from afspark.model.onbad import SKIP, STOP, check_on_bad
 from afspark.sources.chunked_files import ChunkedFiles
+from afspark.sources.chunks import ByteRange
 from afspark.sources.file_source import open_file, require_files
 from afspark.sources.libsvm_files import bad_line
-from afspark.sources.source import Chunk, require_columns
+from afspark.sources.source import require_columns
 from afspark.sources.text_files import find_newline, read_lines
 
 _NUMBER = r"^[ \t]*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?[ \t]*$"
@@ -70,13 +71,13 @@ class CsvFiles(ChunkedFiles, kind="csv"):
                 refuse_text(field.name, rows.column(field.name), label=field.name == self.label)
         require_columns(schema, needs or {})
 
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        path = chunk["path"]
+    def read(self, chunk: ByteRange) -> Iterator[pa.RecordBatch]:
+        path = chunk.path
         with open_file(path) as file:
-            text = read_lines(file, path, chunk["start"], chunk["stop"], chunk["size"])
+            text = read_lines(file, path, chunk.start, chunk.stop, chunk.size)
         header = self._header(path)
         schema = self._schema(header, path)
-        if chunk["start"] == 0:
+        if chunk.start == 0:
             text = self._body(text)
         if text.size == 0:
             return

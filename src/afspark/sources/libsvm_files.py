@@ -11,8 +11,9 @@ import pyarrow as pa
 from afspark.errors import InputError, UsageError
 from afspark.model.onbad import SKIP, STOP, check_on_bad
 from afspark.sources.chunked_files import ChunkedFiles
+from afspark.sources.chunks import ByteRange
 from afspark.sources.file_source import open_file, require_files
-from afspark.sources.source import Chunk, require_columns
+from afspark.sources.source import require_columns
 from afspark.sources.text_files import read_lines
 
 ROWS = pa.schema([("label", pa.float64()), ("index", pa.list_(pa.int32())), ("value", pa.list_(pa.float64()))])
@@ -54,11 +55,11 @@ class LibsvmFiles(ChunkedFiles, kind="libsvm"):
             )
         require_columns(self.schema(), needs or {})
 
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    def read(self, chunk: ByteRange) -> Iterator[pa.RecordBatch]:
         from afspark.model.kernels.libsvm import parse_libsvm
 
-        with open_file(chunk["path"]) as file:
-            text = read_lines(file, chunk["path"], chunk["start"], chunk["stop"], chunk["size"])
+        with open_file(chunk.path) as file:
+            text = read_lines(file, chunk.path, chunk.start, chunk.stop, chunk.size)
         if text.size == 0:
             return
         data = np.frombuffer(text, np.uint8)
@@ -66,7 +67,7 @@ class LibsvmFiles(ChunkedFiles, kind="libsvm"):
         bad = np.isnan(found.labels)
         if self.on_bad == STOP and bad.any():
             at = int(found.starts[bad.argmax()])
-            raise bad_line(chunk["path"], data[at : at + 200].tobytes())
+            raise bad_line(chunk.path, data[at : at + 200].tobytes())
         offsets = pa.array(found.offsets.astype(np.int32))
         lists = [pa.ListArray.from_arrays(offsets, pa.array(part)) for part in (found.cells, found.value)]
         if len(found.labels):

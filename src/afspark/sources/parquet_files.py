@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from afspark.errors import InputError, UsageError
 from afspark.sources.chunked_files import ChunkedFiles
+from afspark.sources.chunks import FileChunk, RowGroups
 from afspark.sources.file_source import FoundFile, changed, open_file, require_files
-from afspark.sources.source import Chunk, require_columns
+from afspark.sources.source import require_columns
 
 BATCH_ROWS = 1 << 16
 
@@ -25,6 +26,8 @@ class ParquetFiles(ChunkedFiles, kind="parquet"):
     a file, about ``chunk_bytes`` as stored. A file whose footer cannot be read when it is found is planned
     whole: reading it raises InputError until it is mended, and then gives all its rows.
     """
+
+    chunk_type: ClassVar[type[FileChunk]] = RowGroups
 
     path: str
     columns: tuple[str, ...] | None = None
@@ -57,8 +60,8 @@ class ParquetFiles(ChunkedFiles, kind="parquet"):
     def validate(self, needs: Mapping[str, str] | None = None) -> None:
         require_columns(self.schema(), needs or {})
 
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        path = chunk["path"]
+    def read(self, chunk: RowGroups) -> Iterator[pa.RecordBatch]:
+        path = chunk.path
         with open_file(path) as opened:
             file = pq.ParquetFile(opened, pre_buffer=True, page_checksum_verification=True)
             groups = _groups(file, chunk)
@@ -108,16 +111,16 @@ def pack_groups(footer: pq.FileMetaData, chunk_bytes: int) -> list[dict[str, Any
     return pieces or [{"groups": [0, 0], "rows": 0, "bytes": 0}]
 
 
-def _groups(file: pq.ParquetFile, chunk: Chunk) -> list[int]:
+def _groups(file: pq.ParquetFile, chunk: RowGroups) -> list[int]:
     """The row groups of a chunk; InputError with ``changed=True`` if they are not those that were planned."""
     footer = file.metadata
-    if chunk["groups"] is None:
+    if chunk.groups is None:
         return list(range(footer.num_row_groups))
-    first, stop = chunk["groups"]
+    first, stop = chunk.groups
     if stop > footer.num_row_groups:
-        raise changed(chunk["path"], f"it has {footer.num_row_groups} row groups, {stop} were planned")
+        raise changed(chunk.path, f"it has {footer.num_row_groups} row groups, {stop} were planned")
     groups = list(range(first, stop))
     rows = sum(footer.row_group(number).num_rows for number in groups)
-    if rows != chunk["rows"]:
-        raise changed(chunk["path"], f"row groups {first} to {stop - 1} have {rows} rows, {chunk['rows']} were planned")
+    if rows != chunk.rows:
+        raise changed(chunk.path, f"row groups {first} to {stop - 1} have {rows} rows, {chunk.rows} were planned")
     return groups

@@ -13,8 +13,9 @@ import pyarrow as pa
 from afspark.errors import InputError, UsageError
 from afspark.model.onbad import SKIP, STOP, check_on_bad
 from afspark.sources.chunked_files import ChunkedFiles
+from afspark.sources.chunks import ByteRange
 from afspark.sources.file_source import FoundFile, changed, open_file, require_files
-from afspark.sources.source import Chunk, require_columns
+from afspark.sources.source import require_columns
 
 CAPTURED = pa.schema(
     [
@@ -86,11 +87,11 @@ class PcapFiles(ChunkedFiles, kind="pcap"):
                 problems.append(error)
         raise UsageError(f"Nothing at {self.path!r} is a capture: {problems[0]}", path=self.path) from problems[0]
 
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    def read(self, chunk: ByteRange) -> Iterator[pa.RecordBatch]:
         # Not before: whoever only plans other sources needs no compiled kernels.
         from afspark.model.kernels.captures import BAD, OTHER, Chain, parse
 
-        path, start = chunk["path"], chunk["start"]
+        path, start = chunk.path, chunk.start
         try:
             header = read_header(path)
         except InputError as error:
@@ -98,7 +99,7 @@ class PcapFiles(ChunkedFiles, kind="pcap"):
                 raise
             yield pa.RecordBatch.from_pylist([dict.fromkeys(CAPTURED.names)], schema=CAPTURED)
             return
-        data = read_bytes(path, start, chunk["stop"])
+        data = read_bytes(path, start, chunk.stop)
         chain = Chain(big=header.big, nanoseconds=header.nanoseconds, longest=header.longest)
         starts, bad, _ = chain.walk(data, final=True)
         kinds, columns = parse(data, starts, bad, big=header.big, link=header.link)

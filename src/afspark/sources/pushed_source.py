@@ -16,6 +16,7 @@ import pyarrow as pa
 from afspark.errors import UsageError
 from afspark.model.onbad import SKIP, check_on_bad
 from afspark.push.wire.security import Access
+from afspark.sources.chunks import LaneTick
 from afspark.sources.source import Chunk, LogStore, Offset, Planner, Source, require_columns
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class Pushed(Source, kind="pushed"):
     def planner(self, log: LogStore) -> Planner:
         return TickPlanner(log, self)
 
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    def read(self, chunk: LaneTick) -> Iterator[pa.RecordBatch]:
         raise UsageError("Pushed items are taken off their lane by its worker, once.")
 
     def divided(self, batch_bytes: int, workers: int) -> Pushed:
@@ -130,11 +131,11 @@ class TickPlanner(Planner):
             self._watch = Watch(self._log, self._source.access())
         return self.limit(start, self.discover(), max_bytes) if self._watch.anything() else start
 
-    def chunks(self, start: Offset, end: Offset) -> list[Chunk]:
+    def chunks(self, start: Offset, end: Offset) -> list[LaneTick]:
         lanes = self._source.lanes
         ticks = range(start["chunks"] // lanes, end["chunks"] // lanes)
-        return [{"lane": lane, "tick": tick, "bytes": 0} for tick in ticks for lane in range(lanes)]
+        return [LaneTick(lane=lane, tick=tick) for tick in ticks for lane in range(lanes)]
 
-    def shares(self, chunks: Sequence[Chunk], workers: int) -> list[list[Chunk]]:
+    def shares(self, chunks: Sequence[Any], workers: int) -> list[list[Chunk]]:
         """Every worker has the lane of its number."""
-        return [[chunk for chunk in chunks if chunk["lane"] == worker] for worker in range(workers)]
+        return [[chunk for chunk in chunks if chunk.lane == worker] for worker in range(workers)]

@@ -11,8 +11,9 @@ import pyarrow as pa
 from afspark.errors import InputError
 from afspark.model.kernels.arrow import Array
 from afspark.sources.chunked_files import ChunkedFiles
+from afspark.sources.chunks import ByteRange
 from afspark.sources.file_source import changed, open_file, require_files
-from afspark.sources.source import Chunk, require_columns
+from afspark.sources.source import require_columns
 
 BLOCK_BYTES = 1 << 20
 BLOCKS = pa.schema([pa.field("value", pa.large_binary(), nullable=False)])
@@ -45,9 +46,9 @@ class TextFiles(ChunkedFiles, kind="text"):
         require_files(self.path)
         require_columns(self.schema(), needs or {})
 
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        with open_file(chunk["path"]) as file:
-            text = read_lines(file, chunk["path"], chunk["start"], chunk["stop"], chunk["size"])
+    def read(self, chunk: ByteRange) -> Iterator[pa.RecordBatch]:
+        with open_file(chunk.path) as file:
+            text = read_lines(file, chunk.path, chunk.start, chunk.stop, chunk.size)
         if text.size == 0:
             return
         ends = block_ends(np.frombuffer(text, np.uint8), BLOCK_BYTES)
@@ -58,7 +59,7 @@ class TextFiles(ChunkedFiles, kind="text"):
             return
         start = 0
         for end in ends:
-            yield pa.record_batch([split_lines(text.slice(start, end - start), chunk["path"])], schema=LINES)
+            yield pa.record_batch([split_lines(text.slice(start, end - start), chunk.path)], schema=LINES)
             start = end
 
 

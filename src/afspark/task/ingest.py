@@ -65,10 +65,9 @@ class ChunkPackets(IncomingPackets):
 
     def raw(self, origin: str) -> Iterator[RawItems]:
         for chunk in self._chunks:
-            place = ", ".join(f"{name} {value}" for name, value in chunk.items() if name != "bytes")
             first = 0
             for batch in self._source.read(chunk):
-                yield RawItems(origin, batch, first=first, place=place)
+                yield RawItems(origin, batch, first=first, place=chunk.place)
                 first += batch.num_rows
 
 

@@ -120,4 +120,4 @@ class _Sized:
 
 
 def bytes_of(chunks: Sequence[Chunk]) -> int:
-    return sum(int(chunk["bytes"]) for chunk in chunks)
+    return sum(chunk.bytes for chunk in chunks)

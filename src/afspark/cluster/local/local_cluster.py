@@ -164,11 +164,15 @@ def _senders(
     now = requests[0].batch_time.now
     match stage_input:
         case SourceInput():
-            places = homes_of(requests).items()
-            return [(home, partial(_send_chunks, config, work, stage_input, now, worker)) for worker, home in places]
+            homes: Mapping[int, str] = homes_of(requests)
+            return [
+                (home, partial(_send_chunks, config, work, stage_input, now, worker)) for worker, home in homes.items()
+            ]
         case OutputInput():
-            places = stage_input.homes.items()
-            return [(home, partial(_send_kept, config, work, stage_input, now, worker)) for worker, home in places]
+            homes = stage_input.homes
+            return [
+                (home, partial(_send_kept, config, work, stage_input, now, worker)) for worker, home in homes.items()
+            ]
         case FrameInput():
             raise UsageError("A DataFrame can only be read by Spark.", remedy="Use a source, or a Spark session.")
 

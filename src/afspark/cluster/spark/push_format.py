@@ -62,7 +62,7 @@ class PushReader(DataSourceStreamReader):
 
         ends = {name: end for name, end in partition.end.items() if not is_receiver_start(name)}
         position = dict(partition.start)
-        with LaneClient(partition.address, partition.lane, incarnation=0, fence=0, access=partition.access) as client:
+        with LaneClient(partition.address, partition.lane, access=partition.access) as client:
             while any(position.get(producer, 0) < end for producer, end in ends.items()):
                 pulled = client.pull({}, after=position)
                 if not pulled:
@@ -78,7 +78,7 @@ class PushReader(DataSourceStreamReader):
 
         for lane, positions in end.items():
             address = self._receiver(end).announced.address
-            with LaneClient(address, int(lane), incarnation=0, fence=0, access=self._access()) as client:
+            with LaneClient(address, int(lane), access=self._access()) as client:
                 # What the offset has dropped is dropped there.
                 client.attach(positions)
                 self._over[lane] = client.confirm(positions).over

@@ -180,9 +180,7 @@ class ExecutorReceivers(ReceiverHosts):
     def stats(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for one in self.announced():
-            with LaneClient(
-                one.address, one.lanes[0], incarnation=0, fence=0, access=self.access, timeout=2.0
-            ) as client:
+            with LaneClient(one.address, one.lanes[0], access=self.access, timeout=2.0) as client:
                 try:
                     found[one.address] = client.stats()
                 except PushError:

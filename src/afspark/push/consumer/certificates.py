@@ -10,7 +10,6 @@ import ssl
 import time
 
 from afspark.errors import AfsparkError, UsageError
-from afspark.numbers import FIRST_INCARNATION, NO_FENCE
 from afspark.push.consumer.lane_client import LaneClient
 from afspark.push.wire.security import Access, Security
 
@@ -45,9 +44,7 @@ def check_certificate(security: Security | None, host: str) -> None:
 def check_reachable(address: str, lane: int, access: Access) -> None:
     """`UsageError` unless a worker could talk to the receiver at ``address``: by a real call, as workers make them."""
     try:
-        with LaneClient(
-            address, lane, incarnation=FIRST_INCARNATION, fence=NO_FENCE, access=access, timeout=_REACH_SECONDS
-        ) as client:
+        with LaneClient(address, lane, access=access, timeout=_REACH_SECONDS) as client:
             client.stats()
     except AfsparkError as error:
         raise UsageError(
