@@ -114,7 +114,7 @@ def read_stream(spark: SparkSession) -> StreamReader:
 
 @dataclass(frozen=True, eq=False)
 class Inflow:
-    """Where items of a stream come from, and the stateless steps they have passed."""
+    """Where items of a stream come from, and the transforms they have passed."""
 
     origin: Source | DataFrame | StatefulStream
     transforms: tuple[Transform, ...] = ()
@@ -134,7 +134,7 @@ class Stream:
     inflows: tuple[Inflow, ...]
 
     def map(self, transform: Transform) -> Stream:
-        """Adds a stateless step, fused into the read: a RecordBatch in, a RecordBatch or None out."""
+        """Adds a transform, which workers run while they read: a RecordBatch in, a RecordBatch or None out."""
         return replace(self, inflows=tuple(Inflow(one.origin, (*one.transforms, transform)) for one in self.inflows))
 
     def union(self, *others: Stream | StatefulStream) -> Stream:
@@ -163,7 +163,7 @@ class Stream:
         operator's part of the error budget (default: equal parts). ``feeds_back`` names the operators upstream
         that it may send feedback to.
 
-        ``on_bad`` decides about items that the operator, or a step before it, raises on: "skip" leaves them out,
+        ``on_bad`` decides about items that the operator, or a transform before it, raises on: "skip" leaves them out,
         counts them and keeps them in quarantine, "stop" ends the query and names the first one. Default: the
         operator's own choice, or that of the source: pushed items are skipped, others stop the query. The query stops
         all the same once a worker has found more than ``bad_limit`` of them in a batch one by one.
@@ -213,7 +213,7 @@ class StatefulStream:
         return Stream(self.spark, (Inflow(self),))
 
     def map(self, transform: Transform) -> Stream:
-        """A stateless step on what the operator sends."""
+        """A transform of what the operator sends."""
         return self.stream().map(transform)
 
     def union(self, *others: Stream | StatefulStream) -> Stream:
