@@ -115,7 +115,7 @@ def read_stream(spark: SparkSession) -> StreamReader:
 
 @dataclass(frozen=True, eq=False)
 class Inflow:
-    """Where items of a stream come from, and the stateless steps they have passed."""
+    """Where items of a stream come from, and the transforms they have passed."""
 
     #: a source, or the operator that sends them
     source: Source | DataFrame | None = None
@@ -137,7 +137,7 @@ class Items(ABC):
         """The items as a stream."""
 
     def map(self, transform: Transform) -> Stream:
-        """Adds a stateless step, fused into the read: a RecordBatch in, a RecordBatch or None out."""
+        """Adds a transform, which workers run while they read: a RecordBatch in, a RecordBatch or None out."""
         stream = self.stream()
         inflows = (replace(one, transforms=(*one.transforms, transform)) for one in stream.inflows)
         return replace(stream, inflows=tuple(inflows))
@@ -168,7 +168,7 @@ class Items(ABC):
         operator's part of the error budget (default: equal parts). ``feeds_back`` names the operators upstream
         that it may send feedback to.
 
-        ``on_bad`` decides about items that the operator, or a step before it, raises on: "skip" leaves them out,
+        ``on_bad`` decides about items that the operator, or a transform before it, raises on: "skip" leaves them out,
         counts them and keeps them in quarantine, "stop" ends the query and names the first one. Default: the
         operator's own choice, or that of the source: pushed items are skipped, others stop the query. The query stops
         all the same once a worker has found more than ``bad_limit`` of them in a batch one by one.

@@ -1,4 +1,4 @@
-"""Theorem 1 of paper 003: the regret of a model that failures throw back stays under its bound."""
+"""Theorem 1 of the extended AF-Stream paper: the regret of a model that failures throw back stays under its bound."""
 
 from __future__ import annotations
 

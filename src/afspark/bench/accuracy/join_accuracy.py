@@ -1,4 +1,4 @@
-"""Experiment 4: online join, relative error of the COUNT estimate after failures; theorem 2 of paper 000."""
+"""Experiment 4: online join, relative error of the COUNT estimate after failures; theorem 2 of the AF-Stream paper."""
 
 from __future__ import annotations
 

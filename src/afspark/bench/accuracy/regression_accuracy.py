@@ -1,4 +1,4 @@
-"""Experiment 5: online logistic regression, prediction rate on a test set after failures; theorem 1 of paper 003."""
+"""Experiment 5: online logistic regression, prediction rate after failures; theorem 1 of the extended paper."""
 
 from __future__ import annotations
 
