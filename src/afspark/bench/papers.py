@@ -1,4 +1,4 @@
-"""What the papers measured: AF-Stream, VLDB 2016 (paper 000 of the project's list), tables 4 and 5 and section 4.2.
+"""What the papers measured: AF-Stream, VLDB 2016, tables 4 and 5 and section 4.2.
 
 On Amazon EC2, one worker on each of up to eleven c3.8xlarge machines: read them as ratios, like ours.
 """

@@ -11,30 +11,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from afspark.cluster.cluster import Cluster, StageFailed
+from afspark.cluster.cluster import Cluster
 from afspark.coordinator.bad_items_noted import note_bad
-from afspark.coordinator.barriers import Barriers
 from afspark.coordinator.batch_progress import BatchProgress, summarise
+from afspark.coordinator.commit_pace import CommitPace
+from afspark.coordinator.committer import Committer
 from afspark.coordinator.configuring import operator_config
-from afspark.coordinator.digests import digests_agree
 from afspark.coordinator.ending import ending_batch, intended, is_intended, refuse_if_rewound, refuse_if_unfinished
 from afspark.coordinator.offsets import has_offsets, newest_of, time_of_batch
 from afspark.coordinator.operator_inputs import OperatorInputs, Slices
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.receivers.receivers import Receivers
-from afspark.coordinator.record_writer import RecordWriter
 from afspark.coordinator.recovery.coverage import declare_damaged_log, declare_unread_records
 from afspark.coordinator.recovery.error_budget import ErrorBudget
-from afspark.coordinator.recovery.replay import Replay
 from afspark.coordinator.run_options import RunOptions
+from afspark.coordinator.stage_runner import StageRunner
 from afspark.coordinator.told_bounds import operator_record
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.coordinator.worker_state import Covered
-from afspark.errors import CheckpointError, UsageError, WorkerFailed
+from afspark.errors import CheckpointError, UsageError
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.model.windows import Punctuation
@@ -42,9 +40,7 @@ from afspark.numbers import Batch, Fence
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.punctuation_plan import punctuation_plans
-from afspark.protocol.replicas import ReplicaId
-from afspark.protocol.reports import TaskReport
-from afspark.sources import Planner, Source
+from afspark.sources import Planner
 from afspark.store import (
     CommitRecord,
     Ledger,
@@ -60,17 +56,10 @@ from afspark.store.itemlosses import ItemLosses
 from afspark.store.lease import Lease
 from afspark.store.naming import FOLDER
 from afspark.store.quarantine import Quarantine
-from afspark.task.backup_writes import BackgroundWrite
 from afspark.task.stopwatch import Stopwatch
 from afspark.task.task_environment import TaskEnvironment
 
 LOG = logging.getLogger("afspark")
-
-#: How often a batch is tried before the query gives up; Spark has retried its tasks before.
-BATCH_TRIES = 12
-
-#: How many batches a record may be behind: Spark forgets what belonged to older ones.
-MOST_BATCHES = 50
 
 #: Room for taken-back batches below the epoch's number in a fence.
 FENCE_BITS = 20
@@ -89,20 +78,23 @@ class Coordinator:
             self.store = ThrottledStore(self.store, options.throttle)
         self.ledger = Ledger(self.store)
         self.log = RecordLog(self.store)
-        self.records = RecordWriter(cluster, self.log)
-        self.replay = Replay(self._past_stage, cluster.clock)
         self.lease = Lease(self.store, self.log, seconds=options.lease_seconds)
         self.item_losses = ItemLosses(self.store)
         self.quarantine = Quarantine(self.store)
         self.planners = {
-            name: source.planner(self.store.below(source_folder(name)))
-            for name, source in pipeline.sources.items()
-            if isinstance(source, Source)
+            name: source.planner(self.store.below(source_folder(name))) for name, source in pipeline.planned.items()
         }
         self.receivers = Receivers(
             cluster, pipeline, {name: self.store.below(source_folder(name)) for name in pipeline.sources}
         )
         self.inputs = OperatorInputs(pipeline, self.planners, self.checkpoint, self.receivers)
+        self._stages = StageRunner(cluster, self.inputs)
+        pace = CommitPace(
+            [node.tolerance for node in pipeline.nodes],
+            replayable=pipeline.replayable,
+            max_replay_seconds=options.max_replay_seconds,
+        )
+        self.commits = Committer(cluster, self.log, self._stages, pace)
         self.runs: list[OperatorRun] = []
         #: an earlier start has begun a batch; Spark may run that one again
         self.resumed = newest_of(checkpoint, "offsets") is not None
@@ -112,17 +104,6 @@ class Coordinator:
         #: every operator was told that the stream has ended
         self.told = False
         self._committed: Batch | None = None
-        #: this driver has written a record
-        self._recorded = False
-        self._superseded: BackgroundWrite | None = None
-        self.barriers = Barriers([node.tolerance for node in pipeline.nodes])
-        self._barrier = True
-        #: whether the batch at work may end before its backups and its record are durable
-        self._spools = False
-        #: how long the batches since the durable record took
-        self._spent: dict[Batch, float] = {}
-        #: what workers said last
-        self._last: dict[ReplicaId, TaskReport] = {}
 
     # --- for a pipeline of one operator ---------------------------------------------------------------------
 
@@ -201,7 +182,7 @@ class Coordinator:
         for run in self.runs:
             # A loss found now concerns what the last batch left behind, not what it had found.
             run.begin_batch(0.0)
-        self._revive(batch, complete=True)
+        self._stages.revive(self.runs, batch, complete=True)
         return self.runs
 
     def _next_batch(self) -> Batch:
@@ -227,21 +208,21 @@ class Coordinator:
         if self.options.faults.fails_workers(batch):
             self.receivers.crash()
         self._begin_batch(now, ending=ending, last=last)
+        self.commits.begin(batch, self.items, must=ending)
         if self.pipeline.replayable:
-            self.replay.remember(batch, slices, self.runs)
-        self._choose_barrier(batch, must=ending or not self._recorded)
+            self._stages.replay.remember(batch, slices, self.runs)
         watch = Stopwatch(self.cluster.clock)
         started = watch.start()
-        apply = partial(self._apply, batch, frame, slices)
+        apply = partial(self._stages.apply, self.runs, batch, frame, slices)
         tries, recovered = self._delivered(apply, deliver, batch, watch)
         self._inject(batch, FaultPhase.COMMITTING)
         entrances = self._count()
         committing = watch.start()
         self.told = self.told or last
         self._take_note(batch)
-        self._spent[batch] = committing - started
+        self.commits.pace.ended(batch, committing - started)
         self._commit(batch, ending=ending)
-        self._refuse_if_superseded()
+        self.commits.finish()
         self._let_go(batch)
         watch.lap("record", committing)
         for run in self.runs:
@@ -275,8 +256,8 @@ class Coordinator:
         """
         slices = self.inputs.slices(batch, first=True)
         self._begin_batch(time_of_batch(self.checkpoint, batch), ending=False, last=False)
-        self.replay.remember(batch, slices, self.runs)
-        self._apply(batch, None, slices, past=True)
+        self._stages.replay.remember(batch, slices, self.runs)
+        self._stages.apply(self.runs, batch, None, slices, past=True)
         for run in self.runs:
             run.take_stock(batch)
         self._count()
@@ -323,102 +304,6 @@ class Coordinator:
             watch.lap("sinks", started)
             return tries, recovered
 
-    def _apply(self, batch: Batch, frame: Any, slices: Slices, *, past: bool = False) -> int:
-        """Runs all stages until every worker has applied the batch; the number of tries.
-
-        ``past``: workers may have applied it, and later ones, for an earlier driver.
-        """
-        for attempt in range(1, BATCH_TRIES + 1):
-            if all(self._advance(run, batch, frame, slices, past=past) for run in self.runs):
-                return attempt
-            if len(self.runs) > 1:
-                # An operator may have lost what another one waits for.
-                self._revive(batch)
-            self.cluster.clock.sleep(0.1 * (attempt - 1))
-        raise self._gave_up(batch)
-
-    def _advance(self, run: OperatorRun, batch: Batch, frame: Any, slices: Slices, *, past: bool) -> bool:
-        """One try of one operator's stage; True if all of its workers have applied the batch."""
-        run.group.await_hosts(batch)
-        lost = any(member.version < batch - 1 for one in self.runs for member in one.group.members)
-        if lost and self.barriers.full_recovery:
-            for one in self.runs:
-                one.group.go_back(batch)
-        if not self.replay.catch_up(self.runs, batch):
-            return False
-        reports = self._stage(run, batch, frame, slices, past=past)
-        if not run.group.act_on(batch, reports):
-            return False
-        run.reports = [reports[replica] for replica in sorted(reports)]
-        if past or digests_agree(run.reports, self.inputs.produced(run, self.runs)):
-            return True
-        for name in (run.name, *self.pipeline.downstream_of(run.name)):
-            self._roll_back(self.run_of(name), batch)
-        return False
-
-    def _stage(
-        self, run: OperatorRun, batch: Batch, frame: Any, slices: Slices, *, past: bool
-    ) -> dict[ReplicaId, TaskReport]:
-        requests = [
-            replace(request, quarantine_room=run.quarantine_room, spools=self._spools, replay=past)
-            for request in run.group.requests(batch)
-        ]
-        inputs = self.inputs.of(run, self.runs, batch, frame, slices)
-        return self._reports(partial(self.cluster.run_stage, run.config, run.work, requests, inputs))
-
-    def _past_stage(self, run: OperatorRun, batch: Batch, slices: Slices) -> dict[ReplicaId, TaskReport]:
-        return self._stage(run, batch, None, slices, past=True)
-
-    def _revive(self, batch: Batch, *, complete: bool = False) -> None:
-        """Brings all workers to the batch before, or leaves them where they have applied it already."""
-        for attempt in range(1, BATCH_TRIES + 1):
-            found = [(run, self._look_after(run, batch)) for run in self.runs]
-            if all(reports is not None for _, reports in found) and self.replay.catch_up(self.runs, batch):
-                if complete:
-                    for run, reports in found:
-                        run.group.rest(batch, reports or ())
-                return
-            self.cluster.clock.sleep(0.1 * (attempt - 1))
-        raise self._gave_up(batch)
-
-    def _look_after(self, run: OperatorRun, batch: Batch) -> list[TaskReport] | None:
-        """One try to give every worker of an operator a state, wherever it stands; None if one has none yet."""
-        if run.config.stepped:
-            self._shut_out(run, batch)
-        run.group.await_hosts(batch)
-        requests = [replace(request, apply=False, replay=True) for request in self.replay.next_requests(run, batch)]
-        reports = self._reports(partial(self.cluster.run_stage, run.config, run.work, requests, ()))
-        return [reports[replica] for replica in sorted(reports)] if run.group.act_on(batch, reports) else None
-
-    def _shut_out(self, run: OperatorRun, batch: Batch) -> None:
-        """Takes the lanes of workers that may have to be restored: no task sent before confirms anything any more."""
-        run.group.raise_fence()
-        for edge in run.node.inputs:
-            if edge.origin in self.receivers.sources:
-                self.receivers.take_over(edge.origin, run.group.last_requests(batch))
-
-    def _gave_up(self, batch: Batch) -> WorkerFailed:
-        details = sorted({report.detail for report in self._last.values() if report.detail})
-        return WorkerFailed(
-            f"Batch {batch} could not be applied in {BATCH_TRIES} tries{': ' if details else '.'}{' '.join(details)}",
-            remedy="See the executors' logs.",
-            batch=batch,
-        )
-
-    def _reports(self, job: Callable[[], list[TaskReport]]) -> dict[ReplicaId, TaskReport]:
-        """The workers' reports; none at all if the stage failed, which the cluster has tried to prevent by retries."""
-        try:
-            found = job()
-        except StageFailed:
-            return {}
-        self._last = {report.replica_id: report for report in found}
-        return self._last
-
-    def _roll_back(self, run: OperatorRun, batch: Batch) -> None:
-        """Takes the batch back everywhere: a retried stage has given some workers other items."""
-        requests = run.group.take_back(batch)
-        self._reports(partial(self.cluster.run_stage, run.config, run.work, requests, ()))
-
     # --- opening and committing -----------------------------------------------------------------------------
 
     def take_lease(self) -> None:
@@ -427,28 +312,15 @@ class Coordinator:
 
     def close(self) -> None:
         """Ends the receivers and the lease: no batch follows, or another driver will run it."""
-        self.records.wait()
+        self.commits.close()
         self.receivers.close()
         self.lease.release()
 
     def _ready(self, batch: Batch) -> None:
         self.take_lease()
-        if self.runs and self.pipeline.replayable:
-            # Fences keep the state from an older driver; that nothing is handed back to Spark needs no earlier answer.
-            self._superseded = self.cluster.in_background(self.log.refuse_if_superseded)
-            return
-        # Before anything is touched: what a newer driver does next may build on the last batch, not on this one.
-        self.log.refuse_if_superseded()
+        self.commits.refuse_if_superseded()
         if not self.runs:
             self._open(batch)
-
-    def _refuse_if_superseded(self) -> None:
-        """Before a batch is handed back to Spark: hears whether another driver has opened the query."""
-        asked, self._superseded = self._superseded, None
-        if asked is not None:
-            asked.wait()
-            if asked.failure is not None:
-                raise asked.failure
 
     def _open(self, batch: Batch) -> None:
         refuse_if_rewound(self.store, batch)
@@ -456,7 +328,7 @@ class Coordinator:
         first = self._first_to_replay(batch, record)
         passed_over = self._passed_over(first, record)
         # What cannot be replayed is missing from the state that a lost worker is given, and was declared so.
-        self._cover(Covered(Batch(first - 1), record))
+        self.commits.cover(Covered(Batch(first - 1), record))
         self.ledger.expect(record.ledger_heads if record else ())
         operators = record.operators if record else {}
         runs = [self._make_run(node) for node in self.pipeline.nodes]
@@ -469,7 +341,7 @@ class Coordinator:
             self.items, self.bytes = record.items, record.bytes
             self.told = record.end is StreamEnd.TOLD
         self.receivers.restore(record.lanes if record else {})
-        self.runs = runs
+        self.runs = self.commits.runs = runs
         for run in runs:
             run.entrances = [self.run_of(node.name) for node in self.pipeline.entrances(run.node)]
             # A batch that runs again finds its own once more.
@@ -491,14 +363,6 @@ class Coordinator:
             LOG.warning("%s cannot be read: batches from %d on are replayed.", unread, first)
         return first
 
-    def _cover(self, covered: Covered) -> None:
-        """Takes up the newest durable record: nobody needs what came before it any more."""
-        self.records.covered = covered
-        self.replay.forget(covered.batch)
-        self._spent = {batch: spent for batch, spent in self._spent.items() if batch > covered.batch}
-        for run in self.runs:
-            run.group.cover(covered)
-
     def _make_run(self, node: Node) -> OperatorRun:
         config = operator_config(
             node,
@@ -517,8 +381,8 @@ class Coordinator:
             fence=Fence(self.log.epoch_number << FENCE_BITS),
             neighbours=self.receivers.homes(),
         )
-        group.replays, group.before_loss = self.pipeline.replayable, self._before_loss
-        group.cover(self.records.covered)
+        group.replays, group.before_loss = self.pipeline.replayable, self.commits.before_loss
+        group.cover(self.commits.records.covered)
         return OperatorRun(node, group)
 
     def _passed_over(self, batch: Batch, record: CommitRecord | None) -> list[str]:
@@ -531,69 +395,10 @@ class Coordinator:
         if not self.pipeline.keeps_records:
             self.log.refuse_if_superseded()
             return
-        if self._pending and not self._spools:
-            # Applied for an earlier driver, which did not wait for the store.
-            self._revive(Batch(batch + 1))
-        # A worker may have applied the batch for an earlier driver, for which it was no barrier.
-        if self._barrier and all(report.covers for run in self.runs for report in run.reports):
-            record = self._record(batch, ending=ending)
-            if self._spools:
-                self._offer(record)
-            else:
-                self.records.write(record)
-            self.barriers.passed(self.cluster.clock.monotonic(), batch, self.items)
-            if not self._recorded:
-                # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
-                self._recorded = True
-                self.log.sweep()
-                self.quarantine.tidy(batch)
-        else:
-            self.records.hear(self._pending)
-        self._cover(self.records.covered)
-
-    def _offer(self, record: CommitRecord) -> None:
-        """Has a record written behind the batches, and waits only if a lost worker would have too much to replay."""
-        self.records.offer(record, self._pending)
-        if self._behind(record.batch):
-            self._settle(record)
-
-    def _before_loss(self) -> None:
-        self.records.stop()
-        self._cover(self.records.covered)
-
-    def _choose_barrier(self, batch: Batch, *, must: bool) -> None:
-        """Whether the batch ends with a snapshot, and whether somebody has to wait for the store."""
-        self._barrier = self.barriers.is_barrier(
-            self.cluster.clock.monotonic(), batch, self.items, under_way=self.records.newest is not None
-        )
-        if must or self._behind(batch):
-            self._barrier = True
-        self._spools = self.pipeline.replayable and not must and (self.barriers.asynchronous or not self._barrier)
-        for run in self.runs:
-            run.group.barrier = self._barrier
-
-    def _behind(self, batch: Batch) -> bool:
-        """Whether the durable record is so old that a lost worker would have too much to replay."""
-        covered = self.records.covered.batch
-        seconds = sum(spent for past, spent in self._spent.items() if past > covered)
-        limit = max(self.options.max_replay_seconds, 2 * self.barriers.seconds)
-        return batch - covered > MOST_BATCHES or seconds > limit
-
-    def _settle(self, record: CommitRecord) -> None:
-        """Makes ``record``, which is of the last batch, durable before this returns."""
-        self.records.wait()
-        if self.records.covered.batch == record.batch:
-            return
-        losses = len(self.ledger.entries())
-        self._revive(Batch(record.batch + 1))
-        # Whoever was lost meanwhile has other backups now.
-        if len(self.ledger.entries()) == losses:
-            self.records.write(record)
-
-    @property
-    def _pending(self) -> frozenset[str]:
-        """Backups that the store may not have yet, as the workers have said in the last batch."""
-        return frozenset(name for run in self.runs for report in run.reports for name in report.pending)
+        first = not self.commits.recorded
+        self.commits.commit(batch, self.items, partial(self._record, batch, ending=ending))
+        if first and self.commits.recorded:
+            self.quarantine.tidy(batch)
 
     def _record(self, batch: Batch, *, ending: bool) -> CommitRecord:
         end = StreamEnd.CLOSING if ending else StreamEnd.OPEN

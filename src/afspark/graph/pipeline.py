@@ -19,10 +19,8 @@ from afspark.graph.graph import Graph
 from afspark.graph.node import SOURCE, Edge, Node
 from afspark.model.onbad import SKIP, STOP, OnBad
 from afspark.model.operator import Operator
-from afspark.model.windows import Decaying
-from afspark.policies import BarrierSnapshot, ItemLimits, item_limits
-from afspark.sources import Pushed, Source
-from afspark.sources.pushed_source import PLACE_OF_RECEIVER
+from afspark.policies import ItemLimits, item_limits
+from afspark.sources import Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,16 +43,11 @@ class Pipeline(Graph):
                         remedy="Feedback goes to an operator whose items reach the sender.",
                     )
         self._refuse_snapshots()
-        if len(self.sources) > 1 and any(isinstance(source, DataFrame) for source in self.sources.values()):
+        if len(self.sources) > 1 and len(self.planned) < len(self.sources):
             raise UsageError(
                 "A pipeline reads either one DataFrame or any number of files and generators.",
                 remedy="Union the DataFrames with Spark before the pipeline begins.",
             )
-
-    @property
-    def pushed(self) -> dict[str, Pushed]:
-        """The sources whose items producers push."""
-        return {name: source for name, source in self.sources.items() if isinstance(source, Pushed)}
 
     @property
     def keeps_records(self) -> bool:
@@ -63,8 +56,8 @@ class Pipeline(Graph):
         """
         return (
             len(self.nodes) > 1
-            or any(isinstance(source, Pushed) for source in self.sources.values())
-            or any(node.tolerance.recovers or node.window is not None for node in self.nodes)
+            or bool(self.pushed)
+            or any(node.tolerance.needs_records or node.window is not None for node in self.nodes)
         )
 
     @property
@@ -72,18 +65,20 @@ class Pipeline(Graph):
         """Whether a lost worker can apply batches again that no record covers: all items can be read once more, and
         every operator is given a state back to begin with.
         """
-        return all(isinstance(source, Source) and source.replayable for source in self.sources.values()) and all(
-            node.tolerance.recovers for node in self.nodes
+        return (
+            len(self.planned) == len(self.sources)
+            and all(source.replayable for source in self.planned.values())
+            and all(node.tolerance.needs_records for node in self.nodes)
         )
 
     def _refuse_snapshots(self) -> None:
         """Between two snapshots nothing is durable but the source's items."""
-        asking = [node.name for node in self.nodes if isinstance(node.tolerance, BarrierSnapshot)]
+        asking = [node.name for node in self.nodes if node.tolerance.replays]
         if asking and not self.replayable:
             raise UsageError(
                 f"{asking[0]!r} asks for barrier snapshots, which are replayed from the source, and not all of this"
                 " pipeline can be replayed.",
-                remedy="Read files or generators, with a tolerance that recovers for every operator; or use MiniBatch()",
+                remedy="Read files or generators, and give no operator Nothing(); or use MiniBatch().",
                 operator=asking[0],
             )
 
@@ -91,7 +86,7 @@ class Pipeline(Graph):
         """A window by count ends when every worker has had its share, which only even shares can promise."""
         if node.window is None or node.window.by != "count" or node.workers == 1:
             return
-        pushed = any(isinstance(self.sources.get(edge.origin), Pushed) for edge in node.inputs)
+        pushed = any(edge.origin in self.pushed for edge in node.inputs)
         if pushed or node.keyed or any(edge.origin not in self.sources for edge in node.inputs):
             raise UsageError(
                 f"{node.name!r} has windows by count, and its workers may get unequal numbers of items.",
@@ -168,7 +163,7 @@ class Pipeline(Graph):
 
         A relay that it reads from twice is there twice, because it loses an item twice.
         """
-        if any(isinstance(self.sources.get(origin), Pushed) for origin in _origins(node)):
+        if not _origins(node).isdisjoint(self.pushed):
             return [node]
         origins = [self._internal[edge.origin] for edge in node.inputs if edge.origin in self._internal]
         return [entrance for origin in origins for entrance in self.entrances(origin)]
@@ -191,7 +186,7 @@ class Pipeline(Graph):
         """Pushed items cannot be mended and read again, so they are left out unless their source says otherwise."""
         above = {origin, *self.ancestors.get(origin, ())}
         entering = {edge.origin for node in self.nodes if node.name in above for edge in node.inputs} | {origin}
-        pushed = [source for name in entering if isinstance(source := self.sources.get(name), Pushed)]
+        pushed = [source for name, source in self.pushed.items() if name in entering]
         return SKIP if pushed and all(source.on_bad != STOP for source in pushed) else STOP
 
     def losable_items(self, node: Node) -> float:
@@ -201,7 +196,8 @@ class Pipeline(Graph):
             lanes = entrance.workers if node.keyed else math.ceil(entrance.workers / node.workers)
             # Every failure halves what the next one can take.
             total += 2 * lanes * self.item_limits(entrance).items
-        return total if math.isfinite(total) and not isinstance(node.window, Decaying) else 0.0
+        fades = node.window is not None and not node.window.has_panes
+        return total if math.isfinite(total) and not fades else 0.0
 
     def _depth(self, name: str) -> int:
         """The user's operators on the longest way from ``name`` to a sink."""
@@ -211,7 +207,10 @@ class Pipeline(Graph):
     def settings(self) -> dict[str, Any]:
         """What a checkpoint is bound to: other values need another checkpoint."""
         return {
-            "sources": {name: _source_settings(source) for name, source in self.sources.items()},
+            "sources": {
+                name: self.planned[name].settings() if name in self.planned else {"kind": "dataframe"}
+                for name in self.sources
+            },
             "operators": {
                 node.name: node.settings() | {"inputs": self._written_origins(node)} for node in self.operators
             },
@@ -225,6 +224,11 @@ class Pipeline(Graph):
             written += self._written_origins(inserted) if inserted else [edge.origin]
         return written
 
+    def input_names(self, node: Node) -> dict[str, str]:
+        """What the user calls the inputs of a node that come through internal nodes."""
+        inserted = [edge.origin for edge in node.inputs if edge.origin in self._internal]
+        return {origin: self._written_origins(self._internal[origin])[0] for origin in inserted}
+
     def fingerprint(self) -> str:
         text = json.dumps(self.settings(), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -232,16 +236,6 @@ class Pipeline(Graph):
 
 def _origins(node: Node) -> set[str]:
     return {edge.origin for edge in node.inputs}
-
-
-def _source_settings(source: Source | DataFrame) -> dict[str, Any]:
-    settings = source.to_json() if isinstance(source, Source) else {"kind": "dataframe"}
-    # Chunks found so far are in the log with the size they had; where a receiver listens binds nobody.
-    free = {"chunk_bytes", *(PLACE_OF_RECEIVER if isinstance(source, Pushed) else ())}
-    if "on_bad" in settings:
-        # It may change as well; the word is the one that checkpoints have had here from the beginning.
-        settings["on_bad"] = "keep"
-    return {name: value for name, value in settings.items() if name not in free}
 
 
 def _refuse_twins(names: list[str]) -> None:

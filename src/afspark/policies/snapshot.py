@@ -44,6 +44,7 @@ class BarrierSnapshot(Tolerance):
     recovery: str = "partial"
 
     name: ClassVar[str] = "snapshot"
+    replays: ClassVar[bool] = True
     reason: ClassVar[str] = "every change is backed up at the next barrier, and replayed until then"
 
     def __post_init__(self) -> None:
@@ -72,6 +73,18 @@ class BarrierSnapshot(Tolerance):
     @property
     def exact(self) -> bool:
         return True
+
+    @property
+    def waits_at_barriers(self) -> bool:
+        return not self.asynchronous
+
+    @property
+    def takes_all_back(self) -> bool:
+        return self.recovery == "full"
+
+    @property
+    def barrier_seconds(self) -> float:
+        return self.interval or 0.0
 
     def is_due(self, *, seconds: float, batches: int, items: int) -> bool:
         """Whether a batch that ends so long after the last barrier is one."""

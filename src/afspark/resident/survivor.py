@@ -16,7 +16,7 @@ class Survivor:
     workers: int
     fingerprint: str
     incarnation: Incarnation
-    version: int
+    version: Batch
     marked: bool
     host: str
     directory: str

@@ -82,7 +82,7 @@ def test_the_client_of_the_page_is_counted_once_although_the_receiver_dies(recei
 def test_the_page_says_what_is_so() -> None:
     page = PAGE.read_text()
     assert f"version {VERSION}" in page and f'"version": {VERSION}' in page
-    assert f"the {KEPT_AWAY:,} newest" in page
+    assert f"`max_producers` + {KEPT_AWAY:,}" in page
 
 
 @pytest.mark.parametrize("lanes", [(0,), (0, 1, 2)])

@@ -1,4 +1,4 @@
-"""Experiment 3: heavy hitters by Count-Min sketch, precision after failures; theorem 1 of paper 000."""
+"""Experiment 3: heavy hitters by Count-Min sketch, precision after failures; theorem 1 of the AF-Stream paper."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 
 #: Runs the stage of an operator for a batch of the past, with what belonged to it.
-PastStage = Callable[[OperatorRun, Batch, Slices], Mapping[ReplicaId, TaskReport]]
+PastStage = Callable[[OperatorRun, Sequence[OperatorRun], Batch, Slices], Mapping[ReplicaId, TaskReport]]
 
 
 class Replay:
@@ -52,6 +52,10 @@ class Replay:
                 requests.append(replace(run.group.request(member, following), replay=True))
         return requests
 
+    def is_needed(self, runs: Sequence[OperatorRun], batch: Batch) -> bool:
+        """Whether any worker lacks something of the batches before ``batch``."""
+        return any(member.version < batch - 1 for run in runs for member in run.group.members)
+
     def catch_up(self, runs: Sequence[OperatorRun], batch: Batch) -> bool:
         """Has every worker apply what it lacks of the batches before ``batch``; False if that has to be tried again.
 
@@ -63,15 +67,17 @@ class Replay:
             return True
         for past in range(min(lacking) + 1, batch):
             for run in runs:
-                if any(member.version < past for member in run.group.members) and not self._replay(run, Batch(past)):
+                if any(member.version < past for member in run.group.members) and not self._replay(
+                    run, runs, Batch(past)
+                ):
                     return False
         return True
 
-    def _replay(self, run: OperatorRun, batch: Batch) -> bool:
+    def _replay(self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch) -> bool:
         """One try of a past batch at one operator; whether all of its workers have applied it now."""
         group, started = run.group, self._clock.monotonic()
         with group.at(batch):
-            reports = self._stage(run, batch, self._past[batch])
+            reports = self._stage(run, runs, batch, self._past[batch])
         if not group.act_on(batch, reports):
             return False
         group.replayed(batch, list(reports.values()), self._clock.monotonic() - started)

@@ -1,0 +1,73 @@
+"""How far commits may be behind the batches. Pure.
+
+Where lost workers can replay, nobody waits for the store: a batch ends, and its backups and its record become durable
+behind the next ones. A batch whose record is to be written is a barrier. Every batch is one, unless an operator is
+backed up at barriers only; then one comes when the first of those operators is due, and is one for all: what a record
+names is a state of the whole query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from afspark.numbers import Batch
+from afspark.policies import Tolerance
+
+#: How many batches a record may be behind: Spark forgets what belonged to older ones.
+MOST_BATCHES = 50
+
+
+class CommitPace:
+    """Decides, before a batch begins, whether it is a ``barrier``, and whether its backups are ``behind`` it."""
+
+    def __init__(self, tolerances: Sequence[Tolerance], *, replayable: bool, max_replay_seconds: float) -> None:
+        self._waiting = [one for one in tolerances if one.replays]
+        self._replayable = replayable and (max_replay_seconds > 0 or bool(self._waiting))
+        self._limit = max([max_replay_seconds, *(2 * one.barrier_seconds for one in self._waiting)])
+        self._last = (0.0, Batch(-1), 0)
+        self._spent: dict[Batch, float] = {}
+        self._covered = Batch(-1)
+        self.barrier = True
+        self.behind = False
+        #: barriers that were due since the last one, and skipped because a snapshot was on its way to the store
+        self.skipped = 0
+
+    @property
+    def takes_all_back(self) -> bool:
+        """Whether a loss takes all workers back to the last barrier."""
+        return any(one.takes_all_back for one in self._waiting)
+
+    def choose(self, now: float, batch: Batch, items: int, *, under_way: bool, must: bool) -> None:
+        """Decides for ``batch``. ``must``: its record has to be durable when it ends. ``under_way``: an earlier one is
+        on its way; ``now`` and ``items``: the time, and what was taken so far.
+        """
+        due = self._is_due(now, batch, items)
+        if due and under_way and self._waiting and not must and not self.is_late(batch):
+            self.skipped += 1
+            due = False
+        self.barrier = due or must or self.is_late(batch)
+        waits = self.barrier and any(one.waits_at_barriers for one in self._waiting)
+        self.behind = self._replayable and not must and not waits
+
+    def _is_due(self, now: float, batch: Batch, items: int) -> bool:
+        seconds, batches, before = self._last
+        return not self._waiting or any(
+            one.is_due(seconds=now - seconds, batches=batch - batches, items=items - before) for one in self._waiting
+        )
+
+    def ended(self, batch: Batch, seconds: float) -> None:
+        """A batch has taken so many seconds."""
+        self._spent[batch] = seconds
+
+    def passed(self, now: float, batch: Batch, items: int) -> None:
+        """``batch`` has ended as a barrier."""
+        self._last, self.skipped = (now, batch, items), 0
+
+    def cover(self, covered: Batch) -> None:
+        """A record of ``covered`` is durable."""
+        self._covered = covered
+        self._spent = {batch: spent for batch, spent in self._spent.items() if batch > covered}
+
+    def is_late(self, batch: Batch) -> bool:
+        """Whether a worker that is lost in ``batch`` would have too much to replay."""
+        return self._replayable and (batch - self._covered > MOST_BATCHES or sum(self._spent.values()) > self._limit)

@@ -1,0 +1,112 @@
+"""Commits batches: their records are written in time, or behind the batches where lost workers can replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from afspark.cluster.cluster import Cluster
+from afspark.coordinator.commit_pace import CommitPace
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.record_writer import RecordWriter
+from afspark.coordinator.stage_runner import StageRunner
+from afspark.coordinator.worker_state import Covered
+from afspark.numbers import Batch
+from afspark.store import CommitRecord, RecordLog
+from afspark.task.backup_writes import BackgroundWrite
+
+
+class Committer:
+    """The commits of one driver. ``runs`` are the query's operators, once they are known."""
+
+    def __init__(self, cluster: Cluster, log: RecordLog, stages: StageRunner, pace: CommitPace) -> None:
+        self._cluster, self._log, self._stages, self.pace = cluster, log, stages, pace
+        self.records = RecordWriter(cluster, log)
+        self.runs: Sequence[OperatorRun] = ()
+        #: this driver has written a record
+        self.recorded = False
+        self._superseded: BackgroundWrite | None = None
+        stages.takes_all_back = pace.takes_all_back
+
+    def begin(self, batch: Batch, items: int, *, must: bool) -> None:
+        """Decides who has to wait for the store in a batch. ``must``: its record has to be durable when it ends."""
+        under_way = self.records.newest is not None
+        now = self._cluster.clock.monotonic()
+        self.pace.choose(now, batch, items, under_way=under_way, must=must or not self.recorded)
+        self._stages.spools = self.pace.behind
+        for run in self.runs:
+            run.group.barrier = self.pace.barrier
+
+    def refuse_if_superseded(self) -> None:
+        """`AnotherDriver` if another one has opened the query since; behind the batches `finish` says so instead."""
+        if self.runs and self.pace.behind:
+            # Fences keep the state from an older driver; that nothing is handed back to Spark needs no earlier answer.
+            self._superseded = self._cluster.in_background(self._log.refuse_if_superseded)
+        else:
+            # Before anything is touched: what a newer driver does next may build on the last batch, not on this one.
+            self._log.refuse_if_superseded()
+
+    def commit(self, batch: Batch, items: int, record: Callable[[], CommitRecord]) -> None:
+        """Writes the ``record`` of the batch at work, or has it written, if the batch is a barrier."""
+        if self._pending and not self.pace.behind:
+            # Applied for an earlier driver, which did not wait for the store.
+            self._stages.revive(self.runs, Batch(batch + 1))
+        # A worker may have applied the batch for an earlier driver, for which it was no barrier.
+        if self.pace.barrier and all(report.covers for run in self.runs for report in run.reports):
+            self._write(record())
+            self.pace.passed(self._cluster.clock.monotonic(), batch, items)
+        else:
+            self.records.hear(self._pending)
+        self.cover(self.records.covered)
+
+    def finish(self) -> None:
+        """Before a batch is handed back to Spark: hears whether another driver has opened the query."""
+        asked, self._superseded = self._superseded, None
+        if asked is not None:
+            asked.wait()
+            if asked.failure is not None:
+                raise asked.failure
+
+    def cover(self, covered: Covered) -> None:
+        """Takes up the newest durable record: nobody needs what came before it any more."""
+        self.records.covered = covered
+        self._stages.replay.forget(covered.batch)
+        self.pace.cover(covered.batch)
+        for run in self.runs:
+            run.group.cover(covered)
+
+    def before_loss(self) -> None:
+        """Called before a loss is declared."""
+        self.records.stop()
+        self.cover(self.records.covered)
+
+    def close(self) -> None:
+        """Waits for what is under way; what it does not cover is replayed at the next start."""
+        self.records.wait()
+
+    def _write(self, record: CommitRecord) -> None:
+        if not self.pace.behind:
+            self.records.write(record)
+        else:
+            self.records.offer(record, self._pending)
+            if self.pace.is_late(record.batch):
+                self._settle(record)
+        if not self.recorded:
+            # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
+            self.recorded = True
+            self._log.sweep()
+
+    def _settle(self, record: CommitRecord) -> None:
+        """Makes ``record``, which is of the last batch, durable before this returns."""
+        self.records.wait()
+        if self.records.covered.batch == record.batch:
+            return
+        before = [member.incarnation for run in self.runs for member in run.group.members]
+        self._stages.revive(self.runs, Batch(record.batch + 1))
+        # Whoever was lost meanwhile has other backups now.
+        if before == [member.incarnation for run in self.runs for member in run.group.members]:
+            self.records.write(record)
+
+    @property
+    def _pending(self) -> frozenset[str]:
+        """Backups that the store may not have yet, as the workers have said in the last batch."""
+        return frozenset(name for run in self.runs for report in run.reports for name in report.pending)

@@ -1,0 +1,140 @@
+"""Runs the stages of a batch, one an operator, again and again until every worker has applied it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from afspark.cluster.cluster import Cluster, StageFailed
+from afspark.coordinator.digests import digests_agree
+from afspark.coordinator.operator_inputs import OperatorInputs, Slices
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.recovery.replay import Replay
+from afspark.errors import WorkerFailed
+from afspark.numbers import Batch
+from afspark.protocol.replicas import ReplicaId
+from afspark.protocol.reports import TaskReport
+from afspark.protocol.requests import TaskRequest
+from afspark.task.stage_inputs import StageInput
+
+#: How often a batch is tried before the query gives up; Spark has retried its tasks before.
+BATCH_TRIES = 12
+
+
+class StageRunner:
+    """The stages of one query. ``runs`` are all of its operators, each after those that it reads from."""
+
+    def __init__(self, cluster: Cluster, inputs: OperatorInputs) -> None:
+        self._cluster, self._inputs = cluster, inputs
+        self.replay = Replay(self._replay_stage, cluster.clock)
+        #: whether backups may reach the store after the batch has ended
+        self.spools = False
+        #: whether a loss takes all workers back to the durable record
+        self.takes_all_back = False
+        #: what workers said last
+        self._last: dict[ReplicaId, TaskReport] = {}
+
+    def apply(
+        self, runs: Sequence[OperatorRun], batch: Batch, frame: Any, slices: Slices, *, past: bool = False
+    ) -> int:
+        """Runs all stages until every worker has applied the batch; the number of tries.
+
+        ``past``: workers may have applied it, and later ones, for an earlier driver.
+        """
+        for attempt in range(1, BATCH_TRIES + 1):
+            if all(self._advance(run, runs, batch, frame, slices, past=past) for run in runs):
+                return attempt
+            if len(runs) > 1:
+                # An operator may have lost what another one waits for.
+                self.revive(runs, batch)
+            self._cluster.clock.sleep(0.1 * (attempt - 1))
+        raise self._gave_up(batch)
+
+    def revive(self, runs: Sequence[OperatorRun], batch: Batch, *, complete: bool = False) -> None:
+        """Brings all workers to the batch before, or leaves them where they have applied it already."""
+        for attempt in range(1, BATCH_TRIES + 1):
+            found = [(run, self._look_after(run, batch)) for run in runs]
+            if all(reports is not None for _, reports in found) and self.replay.catch_up(runs, batch):
+                if complete:
+                    for run, reports in found:
+                        run.group.rest(batch, reports or ())
+                return
+            self._cluster.clock.sleep(0.1 * (attempt - 1))
+        raise self._gave_up(batch)
+
+    def _look_after(self, run: OperatorRun, batch: Batch) -> list[TaskReport] | None:
+        """One try to give every worker of an operator a state, wherever it stands; None if one has none yet."""
+        if run.config.stepped:
+            self._shut_out(run, batch)
+        run.group.await_hosts(batch)
+        requests = [replace(request, apply=False, replay=True) for request in self.replay.next_requests(run, batch)]
+        reports = self._reports(run, requests)
+        return [reports[replica] for replica in sorted(reports)] if run.group.act_on(batch, reports) else None
+
+    def _advance(
+        self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, frame: Any, slices: Slices, *, past: bool
+    ) -> bool:
+        """One try of one operator's stage; True if all of its workers have applied the batch."""
+        run.group.await_hosts(batch)
+        if self.takes_all_back and self.replay.is_needed(runs, batch):
+            for one in runs:
+                one.group.go_back(batch)
+        if not self.replay.catch_up(runs, batch):
+            return False
+        inputs = self._inputs.of(run, runs, batch, frame, slices)
+        reports = self._reports(run, self._requests(run, batch, past=past), inputs)
+        if not run.group.act_on(batch, reports):
+            return False
+        run.reports = [reports[replica] for replica in sorted(reports)]
+        # Of what is replayed, others may have got another reading when they applied it.
+        if past or digests_agree(run.reports, self._inputs.produced(run, runs)):
+            return True
+        concerned = {run.name, *self._inputs.pipeline.downstream_of(run.name)}
+        for one in runs:
+            if one.name in concerned:
+                self._roll_back(one, batch)
+        return False
+
+    def _requests(self, run: OperatorRun, batch: Batch, *, past: bool) -> list[TaskRequest]:
+        return [
+            replace(request, quarantine_room=run.quarantine_room, spools=self.spools, replay=past)
+            for request in run.group.requests(batch)
+        ]
+
+    def _replay_stage(
+        self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, slices: Slices
+    ) -> Mapping[ReplicaId, TaskReport]:
+        inputs = self._inputs.of(run, runs, batch, None, slices)
+        return self._reports(run, self._requests(run, batch, past=True), inputs)
+
+    def _shut_out(self, run: OperatorRun, batch: Batch) -> None:
+        """Takes the lanes of workers that may have to be restored: no task sent before confirms anything any more."""
+        receivers = self._inputs.receivers
+        run.group.raise_fence()
+        for edge in run.node.inputs:
+            if edge.origin in receivers.sources:
+                receivers.take_over(edge.origin, run.group.last_requests(batch))
+
+    def _roll_back(self, run: OperatorRun, batch: Batch) -> None:
+        """Takes the batch back everywhere: a retried stage has given some workers other items."""
+        self._reports(run, run.group.take_back(batch))
+
+    def _reports(
+        self, run: OperatorRun, requests: Sequence[TaskRequest], inputs: Sequence[StageInput] = ()
+    ) -> dict[ReplicaId, TaskReport]:
+        """The workers' reports; none at all if the stage failed, which the cluster has tried to prevent by retries."""
+        try:
+            found = self._cluster.run_stage(run.config, run.work, requests, inputs)
+        except StageFailed:
+            return {}
+        self._last = {report.replica_id: report for report in found}
+        return self._last
+
+    def _gave_up(self, batch: Batch) -> WorkerFailed:
+        details = sorted({report.detail for report in self._last.values() if report.detail})
+        return WorkerFailed(
+            f"Batch {batch} could not be applied in {BATCH_TRIES} tries{': ' if details else '.'}{' '.join(details)}",
+            remedy="See the executors' logs.",
+            batch=batch,
+        )
