@@ -45,6 +45,7 @@ OWN_OPTIONS = {
     "storeLatencySeconds",
     "storeBytesPerSecond",
     "quarantineBytes",
+    "maxReplaySeconds",
 }
 
 
@@ -83,7 +84,8 @@ class StreamWriter:
         """``checkpointLocation``, ``batchBytes``, ``segments``, ``hostGraceSeconds``, ``leaseSeconds`` (how long a
         driver on another machine may be silent before it counts as dead), ``storeWaitSeconds`` (how long the
         checkpoint's place may be gone before the query stops), ``bounds`` (a column with the bound realised so
-        far), ``quarantineBytes`` (of bad items, for each operator), or one for the sink.
+        far), ``quarantineBytes`` (of bad items, for each operator), ``maxReplaySeconds`` (of processing that a
+        lost worker may have to repeat; 0: every batch waits for the store), or one for the sink.
         """
         text = str(value).lower() if isinstance(value, bool) else str(value)
         return replace(self, options={**self.options, key: text})
@@ -166,6 +168,7 @@ class StreamWriter:
             "lease_seconds": ("leaseSeconds", float),
             "store_wait_seconds": ("storeWaitSeconds", float),
             "quarantine_bytes": ("quarantineBytes", int),
+            "max_replay_seconds": ("maxReplaySeconds", float),
         }
         given = {name: self._number(key, kind) for name, (key, kind) in own.items() if key in self.options}
         checkpoint = self.options.get("checkpointLocation") or tempfile.mkdtemp(prefix="afspark-checkpoint-")

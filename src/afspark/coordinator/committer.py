@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 from afspark.cluster.cluster import Cluster
@@ -10,9 +11,12 @@ from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.record_writer import RecordWriter
 from afspark.coordinator.stage_runner import StageRunner
 from afspark.coordinator.worker_state import Covered
+from afspark.errors import AfsparkError
 from afspark.numbers import Batch
 from afspark.store import CommitRecord, RecordLog
 from afspark.task.backup_writes import BackgroundWrite
+
+LOG = logging.getLogger("afspark")
 
 
 class Committer:
@@ -25,6 +29,8 @@ class Committer:
         #: this driver has written a record
         self.recorded = False
         self._superseded: BackgroundWrite | None = None
+        #: the last batch that was committed
+        self._batch = Batch(-1)
         stages.takes_all_back = pace.takes_all_back
 
     def begin(self, batch: Batch, items: int, *, must: bool) -> None:
@@ -47,6 +53,7 @@ class Committer:
 
     def commit(self, batch: Batch, items: int, record: Callable[[], CommitRecord]) -> None:
         """Writes the ``record`` of the batch at work, or has it written, if the batch is a barrier."""
+        self._batch = batch
         if self._pending and not self.pace.behind:
             # Applied for an earlier driver, which did not wait for the store.
             self._stages.revive(self.runs, Batch(batch + 1))
@@ -80,8 +87,14 @@ class Committer:
         self.cover(self.records.covered)
 
     def close(self) -> None:
-        """Waits for what is under way; what it does not cover is replayed at the next start."""
-        self.records.wait()
+        """Makes what was offered durable, if tasks can still run; the rest is replayed at the next start."""
+        try:
+            if self._cluster.stopped:
+                self.records.wait()
+            else:
+                self._settle()
+        except AfsparkError as error:
+            LOG.warning("The last batches will be replayed at the next start, because no record covers them: %s", error)
 
     def _write(self, record: CommitRecord) -> None:
         if not self.pace.behind:
@@ -89,22 +102,21 @@ class Committer:
         else:
             self.records.offer(record, self._pending)
             if self.pace.is_late(record.batch):
-                self._settle(record)
+                self._settle()
         if not self.recorded:
             # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
             self.recorded = True
             self._log.sweep()
 
-    def _settle(self, record: CommitRecord) -> None:
-        """Makes ``record``, which is of the last batch, durable before this returns."""
+    def _settle(self) -> None:
+        """Makes the newest record durable before this returns, and all backups before it."""
         self.records.wait()
-        if self.records.covered.batch == record.batch:
+        if self.records.newest is None:
             return
-        before = [member.incarnation for run in self.runs for member in run.group.members]
-        self._stages.revive(self.runs, Batch(record.batch + 1))
-        # Whoever was lost meanwhile has other backups now.
-        if before == [member.incarnation for run in self.runs for member in run.group.members]:
-            self.records.write(record)
+        # What was offered is withdrawn if somebody turns out to be lost.
+        self._stages.revive(self.runs, Batch(self._batch + 1))
+        self.records.hear(())
+        self.records.wait()
 
     @property
     def _pending(self) -> frozenset[str]:

@@ -56,6 +56,7 @@ def survivor(worker: int, version: int, *, host: str = "a", incarnation: int = 0
         marked=False,
         host=host,
         directory=f"/{host}/{worker}",
+        kept_from=version - 1,
     )
 
 

@@ -71,6 +71,7 @@ def test_survivors_are_found(house: SegmentRoot, identity: Identity) -> None:
         marked=False,
         host="127.0.0.2",
         directory=str(second.directory),
+        kept_from=-1,
     )
 
 
