@@ -194,7 +194,7 @@ class LocalQuery(Accounts):
 
     def homes(self, operator: str | None = None) -> tuple[str, ...]:
         """The hosts of an operator's workers."""
-        return self._engine.operator(operator).homes
+        return tuple(self._engine.operator(operator).homes.values())
 
     def lose_host(self, host: str | None = None) -> str:
         """A host is lost with all state on it, and a new one comes in its place; default: that of the last operator's

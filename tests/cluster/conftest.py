@@ -18,17 +18,17 @@ from tests.spark.streams import Place
 
 
 class Driver:
-    """A driver process that carries out orders."""
+    """A driver process that carries out requests."""
 
     def __init__(self, machines: Machines, log: Path) -> None:
         self.machines, self.log = machines, log
         self._process: subprocess.Popen[str] | None = None
 
-    def run(self, place: Place, tolerance: list[Any], **order: Any) -> dict[str, Any]:
-        """Carries out an order; the empty answer of a driver that died is an empty dict."""
+    def run(self, place: Place, tolerance: list[Any], **request: Any) -> dict[str, Any]:
+        """Carries out a request; the empty answer of a driver that died is an empty dict."""
         process = self._alive()
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps({"place": str(place.root), "tolerance": tolerance, **order}) + "\n")
+        process.stdin.write(json.dumps({"place": str(place.root), "tolerance": tolerance, **request}) + "\n")
         process.stdin.flush()
         line = process.stdout.readline()
         if not line:

@@ -1,6 +1,6 @@
-"""A driver for cluster tests: takes one order a line on standard input, answers with one line of JSON.
+"""A driver for cluster tests: takes one request a line on standard input, answers with one line of JSON.
 
-An order describes a count of words and what happens at the end of which batch::
+A request describes a count of words and what happens at the end of which batch::
 
     {"place": folder, "tolerance": ["approximate", 100], "events": {"1": ["lose", "127.0.0.2"]}, ...}
 """
@@ -137,15 +137,15 @@ EVENTS: dict[str, Callable[[Place, str], None]] = {
 POLICIES = {"none": af.Nothing, "minibatch": af.MiniBatch, "approximate": af.Approximate}
 
 
-def carry_out(spark: SparkSession, order: dict[str, Any]) -> dict[str, Any]:
-    place = Place(Path(order["place"]))
-    name, *limits = order["tolerance"]
-    operator = KillsExecutor(str(place.root / "marker")) if order.get("fragile") else af.WordCount()
+def carry_out(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
+    place = Place(Path(request["place"]))
+    name, *limits = request["tolerance"]
+    operator = KillsExecutor(str(place.root / "marker")) if request.get("fragile") else af.WordCount()
     homes: list[list[str]] = []
 
     def deliver(frame: DataFrame, batch: int) -> None:
         homes.append([row["host"] for row in query.tolerance()])
-        event = order.get("events", {}).get(str(batch))
+        event = request.get("events", {}).get(str(batch))
         if event is not None:
             EVENTS[event[0]](place, event[1])
 
@@ -155,11 +155,13 @@ def carry_out(spark: SparkSession, order: dict[str, Any]) -> dict[str, Any]:
         POLICIES[name](*limits),
         operator=operator,
         workers=4,
-        keyed=order.get("keyed", False),
-        transforms=(salted,) if order.get("salted") else (),
-        faults=FaultPlan.seeded(order["failures"], batches=order["batches"], seed=1) if "failures" in order else None,
+        keyed=request.get("keyed", False),
+        transforms=(salted,) if request.get("salted") else (),
+        faults=FaultPlan.seeded(request["failures"], batches=request["batches"], seed=1)
+        if "failures" in request
+        else None,
     )
-    query = writer.option("hostGraceSeconds", order.get("grace", 30)).foreachBatch(deliver).start()
+    query = writer.option("hostGraceSeconds", request.get("grace", 30)).foreachBatch(deliver).start()
     query.awaitTermination()
     return {
         "counts": counts(query),
@@ -189,10 +191,10 @@ class EventfulRun(stages.Run):
         return replace(first, others=(total.outputMode("complete").foreachBatch(self.happen),))
 
 
-def carry_out_stages(spark: SparkSession, order: dict[str, Any]) -> dict[str, Any]:
-    name, *limits = order["tolerance"]
-    attempt = EventfulRun(Place(Path(order["place"])), POLICIES[name](*limits), order.get("events", {}))
-    query = attempt.writer(spark).option("hostGraceSeconds", order.get("grace", 30)).start()
+def carry_out_stages(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
+    name, *limits = request["tolerance"]
+    attempt = EventfulRun(Place(Path(request["place"])), POLICIES[name](*limits), request.get("events", {}))
+    query = attempt.writer(spark).option("hostGraceSeconds", request.get("grace", 30)).start()
     query.awaitTermination()
     query.end()
     return {
@@ -219,10 +221,10 @@ class CountItems(af.Operator):
         states["counts"].add(items.column("item"), 1)
 
 
-def carry_out_push(spark: SparkSession, order: dict[str, Any]) -> dict[str, Any]:
+def carry_out_push(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
     """Receivers on the executors; says where, and goes on until it is told to stop and nothing waits."""
-    place = Place(Path(order["place"]))
-    name, limits = order["tolerance"][0], order["tolerance"][1:]
+    place = Place(Path(request["place"]))
+    name, limits = request["tolerance"][0], request["tolerance"][1:]
     stream = af.read_stream(spark).pushed(
         pa.schema([("item", pa.int64())]), tick_seconds=0.5, where="executors", receivers=2
     )
@@ -258,10 +260,10 @@ def main(master: str) -> None:
     spark = make_session(master)
     for line in sys.stdin:
         try:
-            order = json.loads(line)
+            request = json.loads(line)
             kinds = {"stages": carry_out_stages, "push": carry_out_push}
-            answer = next((kind for name, kind in kinds.items() if order.get(name)), carry_out)(spark, order)
-        except Exception as error:  # noqa: BLE001 (the test that gave the order hears of it)
+            answer = next((kind for name, kind in kinds.items() if request.get(name)), carry_out)(spark, request)
+        except Exception as error:  # noqa: BLE001 (the test that gave the request hears of it)
             answer = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()

@@ -160,8 +160,8 @@ def test_an_executor_with_a_receiver_dies(driver: Driver, place: Place) -> None:
     """Its items in waiting are lost within the limit, its worker's state is not; producers find the next receiver."""
     limit, rows = 4_000, 60_000
     answers: list[dict[str, Any]] = []
-    order = {"push": True}
-    running = Thread(target=lambda: answers.append(driver.run(place, ["approximate", 0, limit, 4_000], **order)))
+    request = {"push": True}
+    running = Thread(target=lambda: answers.append(driver.run(place, ["approximate", 0, limit, 4_000], **request)))
     running.start()
     address = place.root / "address"
     deadline = time.monotonic() + 120

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from afspark.store import Store
 from afspark.task.backup_writes import BackgroundWrite
 from afspark.task.stage_inputs import StageInput, UserCode
 from afspark.task.task_environment import TaskEnvironment
-from tests.simulation.memory import MemoryAddress, census
+from tests.simulation.memory import MemoryAddress, survivors_on
 from tests.simulation.storage import WrittenAtOnce
 from tests.simulation.world import World, world
 
@@ -50,7 +50,7 @@ class SimulatedEnvironment:
         return MemoryAddress((self.host, config.operator_name, worker))
 
     def survivors(self, config: OperatorConfig) -> list[Survivor]:
-        return census(self.host)
+        return survivors_on(self.host)
 
     def release(self, config: OperatorConfig) -> None:
         raise NotImplementedError
@@ -75,12 +75,12 @@ class SimulatedCluster(LocalCluster):
     def environment(self, host: str) -> TaskEnvironment:
         return self._environment
 
-    def run_on(self, hosts: Sequence[str], task: HostTask) -> list[Any]:
+    def run_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
         """Nothing goes wrong: whoever looks for survivors finds them."""
         found: list[Any] = []
         before = self.world.host
         try:
-            for number, self.world.host in enumerate(hosts):
+            for number, self.world.host in hosts.items():
                 found += task(self._environment, number)
         finally:
             self.world.host = before
@@ -93,7 +93,7 @@ class SimulatedCluster(LocalCluster):
         return super().run_stage(config, work, requests, inputs)
 
     def run(self, job: LocalJob) -> list[list[Any]]:
-        return [self._run(home, job.task(number)) for number, home in enumerate(job.homes)]
+        return [self._run(home, job.task(number)) for number, home in job.homes.items()]
 
     def _run(self, home: str, task: LocalTask) -> list[Any]:
         here = self.world

@@ -17,7 +17,7 @@ from afspark.graph.pipeline import Pipeline
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
 from afspark.policies import Approximate, MiniBatch, Tolerance
-from afspark.sources import Chunk
+from afspark.sources.chunks import NumberedChunk
 from tests.simulation import invariants, observe
 from tests.simulation.invariants import ROUNDING
 from tests.simulation.program import ListSource
@@ -87,9 +87,9 @@ class Numbered(ListSource, kind="simulation-feedback"):
     def schema(self) -> pa.Schema:
         return pa.schema({"id": pa.int64()})
 
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        first = CHUNK * chunk["index"]
-        yield pa.record_batch({"id": pa.array(range(first, first + chunk["bytes"]), pa.int64())})
+    def read(self, chunk: NumberedChunk) -> Iterator[pa.RecordBatch]:
+        first = CHUNK * chunk.index
+        yield pa.record_batch({"id": pa.array(range(first, first + chunk.bytes), pa.int64())})
 
 
 class Feedback(Simulation):

@@ -79,7 +79,7 @@ def _within(
     rounding = ROUNDING * max([1.0, *map(abs, true.values())]) if isinstance(schedule.window, Decaying) else 0.0
     most = bound * (1 + ROUNDING) + rounding
     assert apart <= most, f"off by {apart}{where}, the realised bound is {bound}: {got} for {true}"
-    if had is None or not schedule.tolerance.recovers:
+    if had is None or not schedule.tolerance.needs_records:
         return apart if math.isfinite(bound) else 0.0
     assert math.isfinite(bound), f"bound {bound}{where}, although every loss is covered"
     if not isinstance(schedule.window, Decaying):

@@ -218,7 +218,7 @@ class MemoryAddress:
         return found
 
 
-def census(at: str) -> list[Survivor]:
+def survivors_on(at: str) -> list[Survivor]:
     """What is left on a host."""
     return [
         Survivor(

@@ -12,6 +12,7 @@ from afspark.graph.pipeline import Pipeline
 from afspark.model.operator import Operator
 from afspark.model.states import StateSpec
 from afspark.sources import Chunk, Planner, Source
+from afspark.sources.chunks import NumberedChunk
 from afspark.sources.source import LogStore, Offset
 from tests.simulation.schedule import OTHERS, Schedule, as_arrow
 from tests.simulation.world import world
@@ -66,8 +67,8 @@ class ListPlanner(Planner):
         return [chunk(index, self._sizes[index]) for index in range(start["chunks"], end["chunks"])]
 
 
-def chunk(index: int, size: int) -> Chunk:
-    return {"index": index, "bytes": size}
+def chunk(index: int, size: int) -> NumberedChunk:
+    return NumberedChunk(index=index, bytes=size)
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,8 @@ class ListSource(Source, kind="simulation"):
     def planner(self, log: LogStore) -> Planner:
         return ListPlanner([len(items) for items in self.schedule.chunks])
 
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        yield as_arrow(self.schedule.chunks[chunk["index"]])
+    def read(self, chunk: NumberedChunk) -> Iterator[pa.RecordBatch]:
+        yield as_arrow(self.schedule.chunks[chunk.index])
 
 
 def pipeline(schedule: Schedule) -> Pipeline:

@@ -113,7 +113,7 @@ class Simulation:
         self.world.now = max(self.world.now, self.schedule.times[batch])
         self.world.new_batch()
         if self.schedule.relentless and batch and self.world.rng.random() < 0.8:
-            self.world.lose(list(self.world.memory), "the relentless strikes")
+            self.world.lose(list(self.world.memory), "every state goes")
         self.world.say(f"batch {batch}")
         head = json.dumps({"batchTimestampMs": round(self.schedule.times[batch] * 1000)})
         self.store.objects[f"offsets/{batch}"] = f"v1\n{head}\n{json.dumps({'chunks': read})}".encode()

@@ -26,7 +26,7 @@ class WrittenAtOnce:
 
 
 class MemoryStore(Store):
-    """Objects by name; ``around`` is the world whose failures strike at writes, if any."""
+    """Objects by name; ``around`` is the world whose failures happen at writes, if any."""
 
     def __init__(self, around: World | None = None) -> None:
         self.objects: dict[str, bytes] = {}

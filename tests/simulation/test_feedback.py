@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from afspark.coordinator import batch_loop as engine
+from afspark.coordinator import stage_runner
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import WorkerState
 from afspark.protocol.parcels import Packet
@@ -70,7 +70,7 @@ def waiting_items_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def digests_not_compared(patch: pytest.MonkeyPatch) -> None:
     """Feedback that is lost between two tasks of a stage reaches some workers and not others."""
-    patch.setattr(engine, "digests_agree", lambda reports, produced: True)
+    patch.setattr(stage_runner, "digests_agree", lambda reports, produced: True)
 
 
 MISTAKES: list[Plant] = [

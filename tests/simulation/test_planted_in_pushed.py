@@ -96,7 +96,7 @@ def loss_in_a_tick_not_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(UnnamedBackups, "undeclared", lambda self, request, window: None)
 
 
-def panes_of_the_last_commit_struck(patch: pytest.MonkeyPatch) -> None:
+def panes_of_the_last_commit_affected(patch: pytest.MonkeyPatch) -> None:
     """A loss is told of the panes that the last record knew, not of those opened since."""
     unguarded(patch)
     real = ErrorBudget.count_failure
@@ -176,7 +176,7 @@ def everything_acknowledged_at_once(patch: pytest.MonkeyPatch) -> None:
 MISTAKES = [
     Mistake(step_backups_of_the_same_request_passed_over, lambda one: is_exact(one) and loses_state(one)),
     Mistake(loss_in_a_tick_not_counted, approximates),
-    Mistake(panes_of_the_last_commit_struck, lambda one: approximates(one) and one.window is not None),
+    Mistake(panes_of_the_last_commit_affected, lambda one: approximates(one) and one.window is not None),
     Mistake(backups_numbered_by_the_clock, lambda one: is_exact(one) and "clock" in one.troubles and loses_state(one)),
     Mistake(
         thresholds_of_one_worker_for_shares_that_overlap,

@@ -1,4 +1,4 @@
-"""What a failure-free run gives, in plain Python: one model of all workers, without states, panes or agendas."""
+"""What a failure-free run gives, in plain Python: one model of all workers, without states or panes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Truth:
         self._first_chunk += len(schedule.batches[batch])
         chunks = [chunk(first + number, len(items)) for number, items in enumerate(schedule.batches[batch])]
         read = [
-            [item for one in part for item in schedule.chunks[one["index"]]] for part in share(chunks, schedule.workers)
+            [item for one in part for item in schedule.chunks[one.index]] for part in share(chunks, schedule.workers)
         ]
         if not schedule.keyed:
             return read

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-#: Where a failure may strike twice as easily is rare otherwise: a worker that is being recovered.
+#: A failure is so much more likely while a worker is being recovered, which is rare enough.
 EAGER_IN_RECOVERY = 6.0
 
 

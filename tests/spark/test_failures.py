@@ -36,14 +36,14 @@ EVERY_PHASE = FaultPlan(
 @pytest.mark.thorough
 def test_minibatch_is_exact_after_failures_in_every_phase(spark: SparkSession, place: Place) -> None:
     """A pipeline of three operators goes through the same in tests/spark/test_pipelines.py; in
-    tests/unit/runtime/test_engine_failures.py each phase is struck alone.
+    tests/unit/runtime/test_engine_failures.py each phase fails alone.
     """
     truth = write_text(place.input, 4 * (len(FaultPhase) + 2))
     query = run(words(spark, place, af.MiniBatch(), keyed=True, faults=EVERY_PHASE))
     assert worst(truth, counts(query)) == 0
     assert query.bounds() == {"counts": 0.0}
     assert {entry["worker"] for entry in query.ledger()} == {0, 1}
-    # A strike after the record is found by the batch that follows.
+    # A failure after the record is found by the batch that follows.
     assert len({entry["batch"] for entry in query.ledger()}) >= len(FaultPhase) - 1
     assert all(entry["covered"] for entry in query.ledger())
 
@@ -65,7 +65,7 @@ def test_ten_system_failures_stay_inside_the_bound(spark: SparkSession, place: P
     plan = FaultPlan.seeded(10, batches=13, seed=4)
     query = run(words(spark, place, af.Approximate(THETA), faults=plan))
     assert query.totals.batches == 13
-    # Two strikes without a batch between them count once.
+    # Two failures without a batch between them count once.
     assert max(entry["failures"] for entry in query.ledger() if entry["counted"]) >= 5
     assert 0 < worst(truth, counts(query)) <= query.bounds()["counts"] < THETA
 

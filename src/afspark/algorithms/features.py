@@ -124,7 +124,7 @@ class Features:
 
     @property
     def cells(self) -> int:
-        """Of a model of these features."""
+        """The number of cells that a model of these features has."""
         return self.first_slot + (self.slots if self.hashes else 0)
 
     @property
@@ -229,7 +229,7 @@ class Learner:
         self._space = Workspace.begin(base) if features.hashes else None
 
     def learn(self, items: pa.RecordBatch, labels: Array, t: int) -> Lesson:
-        """From sound rows, of which ``t`` went before."""
+        """Updates the model with sound rows; ``t`` rows went before them."""
         features, space = self.features, self._space
         if self._small is not None:
             numbers = features.numbers_of(items)

@@ -152,7 +152,7 @@ class GlobalRegression(Operator):
 
     @property
     def alpha(self) -> float:  # type: ignore[override]
-        """Of an item that a local worker has learned from: an average moves no further than what it is made of."""
+        """The α of an item that a local worker has learned from: an average moves no further than its parts."""
         return max(self.rate * self.features.reach, UNIT)
 
     def states(self) -> Mapping[str, StateSpec]:

@@ -52,20 +52,20 @@ class Sample:
 
     @property
     def wider(self) -> float:
-        """By how much losses widen the interval: error falls with the root of the sample (000, theorem 2)."""
+        """The factor by which losses widen the interval: error falls with the root of the sample (000, theorem 2)."""
         present, lost = sum(self.samples), sum(self.lost)
         return math.sqrt((present + lost) / present) if present else (math.inf if lost else 1.0)
 
     @property
     def lift(self) -> float:
-        """By how much the estimate can be too low: losses that follow no pattern are a lower sampling rate."""
+        """The factor by which the estimate can be too low: losses that follow no pattern are a lower sampling rate."""
         factor = 1.0
         for present, lost in zip(self.samples, self.lost, strict=True):
             factor *= (present + lost) / present if present else (math.inf if lost else 1.0)
         return factor
 
     def covariance(self, one: Array, other: Array, products: Array) -> float:
-        """Of Σ one·B and Σ other·B, where ``products`` sums the products of the single items' contributions."""
+        """The covariance of Σ one·B and Σ other·B, where ``products`` sums those of the items' contributions."""
         p, q = self.rates
         whole = one * other * self.right**2
         return float(np.sum(whole - (one * other - (1 - p) * products) * (self.right**2 - (1 - q) * self.right)))

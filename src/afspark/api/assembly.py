@@ -14,7 +14,7 @@ from afspark.graph.graph import Graph, unused_name
 from afspark.graph.node import SOURCE, Edge, Node
 from afspark.graph.pipeline import Pipeline
 from afspark.graph.rewrites import rewritten
-from afspark.sources import Pushed, Source
+from afspark.sources import Source
 
 
 def assemble(sinks: Sequence[tuple[StatefulStream, str | None]], *, batch_bytes: int) -> Pipeline:
@@ -25,8 +25,8 @@ def assemble(sinks: Sequence[tuple[StatefulStream, str | None]], *, batch_bytes:
         for edge in node.inputs:
             if edge.origin in readers:
                 readers[edge.origin] = max(readers[edge.origin], node.workers)
-    sized = {name: _sized(source, batch_bytes, readers[name]) for name, source in pipeline.sources.items()}
-    return replace(pipeline, sources=sized)
+    divided = {name: source.divided(batch_bytes, readers[name]) for name, source in pipeline.planned.items()}
+    return replace(pipeline, sources={**pipeline.sources, **divided})
 
 
 def composed(sinks: Sequence[tuple[StatefulStream, str | None]]) -> Graph:
@@ -50,27 +50,19 @@ def _collect(stateful: StatefulStream, found: dict[int, StatefulStream]) -> None
     if id(stateful) in found:
         return
     for inflow in stateful.inputs.inflows:
-        if isinstance(inflow.origin, StatefulStream):
-            _collect(inflow.origin, found)
+        if inflow.sender is not None:
+            _collect(inflow.sender, found)
     found[id(stateful)] = stateful
 
 
 def _sources(operators: Iterable[StatefulStream]) -> dict[int, Source | DataFrame]:
     """Each source once, by its identity, in the order of its first reader."""
     return {
-        id(inflow.origin): inflow.origin
+        id(inflow.source): inflow.source
         for stateful in operators
         for inflow in stateful.inputs.inflows
-        if not isinstance(inflow.origin, StatefulStream)
+        if inflow.source is not None
     }
-
-
-def _sized(source: Source | DataFrame, batch_bytes: int, workers: int) -> Source | DataFrame:
-    if isinstance(source, Pushed):
-        return replace(source, lanes=workers)
-    if isinstance(source, Source):
-        return source.sized_for(batch_bytes // (2 * max(workers, 1)))
-    return source
 
 
 def _inputs(stateful: StatefulStream, names: dict[int, str], taken: set[str]) -> tuple[list[Node], tuple[Edge, ...]]:
@@ -78,7 +70,7 @@ def _inputs(stateful: StatefulStream, names: dict[int, str], taken: set[str]) ->
     steps: list[Node] = []
     edges = []
     for inflow in stateful.inputs.inflows:
-        origin = inflow.origin.name if isinstance(inflow.origin, StatefulStream) else names[id(inflow.origin)]
+        origin = names[id(inflow.source)] if inflow.sender is None else inflow.sender.name
         for transform in inflow.transforms:
             name = unused_name(f"{stateful.name}-map", taken)
             taken.add(name)
@@ -101,7 +93,7 @@ def _node(stateful: StatefulStream, mode: str | None, inputs: tuple[Edge, ...]) 
         )
     keyed = stateful.keyed
     if keyed is None:
-        from_operators = any(isinstance(inflow.origin, StatefulStream) for inflow in stateful.inputs.inflows)
+        from_operators = any(inflow.sender is not None for inflow in stateful.inputs.inflows)
         keyed = emits or (from_operators and bool(operator.key))
     return Node(
         name=stateful.name,

@@ -55,7 +55,7 @@ class WorkerInspection:
     record: WorkerRecord | None = None
     #: batch of the newest backup in the chain
     last_backup: int | None = None
-    #: panes that counted failures struck
+    #: panes that counted failures affect
     affected: tuple[int, ...] = ()
     residents: tuple[Resident, ...] = ()
 
@@ -304,7 +304,7 @@ def _residents(
     specs = {name: _specs(settings) for name, settings in operators.items()}
     found: dict[tuple[str, int], list[Resident]] = {}
     for folder in sorted(path for path in base.iterdir() if path.is_dir() and not path.name.startswith(".")):
-        for survivor in SegmentRoot(base, unquote(folder.name)).census(query_id):
+        for survivor in SegmentRoot(base, unquote(folder.name)).survivors(query_id):
             owner = (survivor.operator, survivor.worker)
             committed = record.batch if record else -1
             seen = peek(Path(survivor.directory), specs.get(survivor.operator, {}), committed=committed, largest=cells)

@@ -178,7 +178,8 @@ class Query(Accounts):
             # It may be another driver's by now.
             self._engine.log.refuse_if_superseded()
         for run in self._engine.runs:
-            self._cluster.run_on(sorted(set(run.homes)), partial(_release, run.config))
+            hosts = sorted(set(run.homes.values()))
+            self._cluster.run_on(dict(enumerate(hosts)), partial(_release, run.config))
 
     @contextmanager
     def _at_rest(self) -> Iterator[None]:
@@ -210,7 +211,7 @@ class Query(Accounts):
             self._watching.join()
 
     def _watch(self) -> None:
-        """Until the query ends: stops it if another driver has taken over, which an idle one would not notice.
+        """Watches until the query ends, and stops it if another driver has taken over: an idle one would not notice.
 
         Then producers must not be acknowledged by a query that will never process anything again, and the next
         driver need not wait.

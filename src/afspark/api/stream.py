@@ -6,6 +6,7 @@ reaches becomes one query.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -116,31 +117,35 @@ def read_stream(spark: SparkSession) -> StreamReader:
 class Inflow:
     """Where items of a stream come from, and the stateless steps they have passed."""
 
-    origin: Source | DataFrame | StatefulStream
+    #: a source, or the operator that sends them
+    source: Source | DataFrame | None = None
+    sender: StatefulStream | None = None
     transforms: tuple[Transform, ...] = ()
 
     def schema(self) -> pa.Schema | None:
         """The columns, where they are known before anything runs."""
-        if self.transforms or isinstance(self.origin, StatefulStream):
+        if self.transforms or self.source is None:
             return None
-        return to_arrow_schema(self.origin.schema) if isinstance(self.origin, DataFrame) else self.origin.schema()
+        return to_arrow_schema(self.source.schema) if isinstance(self.source, DataFrame) else self.source.schema()
 
 
-@dataclass(frozen=True, eq=False)
-class Stream:
-    """Items on their way to an operator, as Arrow batches. ``spark``: None in a test that runs without it."""
+class Items(ABC):
+    """Items that a pipeline can go on with: a stream, or what an operator sends."""
 
-    spark: SparkSession | None
-    inflows: tuple[Inflow, ...]
+    @abstractmethod
+    def stream(self) -> Stream:
+        """The items as a stream."""
 
     def map(self, transform: Transform) -> Stream:
         """Adds a stateless step, fused into the read: a RecordBatch in, a RecordBatch or None out."""
-        return replace(self, inflows=tuple(Inflow(one.origin, (*one.transforms, transform)) for one in self.inflows))
+        stream = self.stream()
+        inflows = (replace(one, transforms=(*one.transforms, transform)) for one in stream.inflows)
+        return replace(stream, inflows=tuple(inflows))
 
-    def union(self, *others: Stream | StatefulStream) -> Stream:
+    def union(self, *others: Items) -> Stream:
         """Items of several streams for one operator, which tells them apart by ``context.input``."""
-        streams = [other.stream() if isinstance(other, StatefulStream) else other for other in others]
-        return replace(self, inflows=(*self.inflows, *(one for stream in streams for one in stream.inflows)))
+        streams = [one.stream() for one in (self, *others)]
+        return replace(streams[0], inflows=tuple(inflow for stream in streams for inflow in stream.inflows))
 
     def apply(  # noqa: PLR0913 - each is a choice of the user's, most with a default
         self,
@@ -168,13 +173,14 @@ class Stream:
         operator's own choice, or that of the source: pushed items are skipped, others stop the query. The query stops
         all the same once a worker has found more than ``bad_limit`` of them in a batch one by one.
         """
-        for inflow in self.inflows:
+        inputs = self.stream()
+        for inflow in inputs.inflows:
             schema = inflow.schema()
             operator.check(schema)
             if window is not None:
                 window.check(schema)
         return StatefulStream(
-            inputs=self,
+            inputs=inputs,
             operator=operator,
             name=name or type(operator).__name__.lower(),
             workers=workers,
@@ -188,8 +194,19 @@ class Stream:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Stream(Items):
+    """Items on their way to an operator, as Arrow batches. ``spark``: None in a test that runs without it."""
+
+    spark: SparkSession | None
+    inflows: tuple[Inflow, ...]
+
+    def stream(self) -> Stream:
+        return self
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StatefulStream:
+class StatefulStream(Items):
     """An operator with its inputs; what it sends is a stream again."""
 
     inputs: Stream
@@ -210,42 +227,7 @@ class StatefulStream:
 
     def stream(self) -> Stream:
         """What the operator sends."""
-        return Stream(self.spark, (Inflow(self),))
-
-    def map(self, transform: Transform) -> Stream:
-        """A stateless step on what the operator sends."""
-        return self.stream().map(transform)
-
-    def union(self, *others: Stream | StatefulStream) -> Stream:
-        return self.stream().union(*others)
-
-    def apply(  # noqa: PLR0913 - each is a choice of the user's, most with a default
-        self,
-        operator: Operator,
-        *,
-        name: str | None = None,
-        workers: int = 2,
-        tolerance: Tolerance | None = None,
-        keyed: bool | None = None,
-        window: Window | None = None,
-        weight: float | None = None,
-        feeds_back: Sequence[str] = (),
-        on_bad: OnBad | None = None,
-        bad_limit: int = BAD_LIMIT,
-    ) -> StatefulStream:
-        """Another operator that reads what this one sends; see `Stream.apply`."""
-        return self.stream().apply(
-            operator,
-            name=name,
-            workers=workers,
-            tolerance=tolerance,
-            keyed=keyed,
-            window=window,
-            weight=weight,
-            feeds_back=feeds_back,
-            on_bad=on_bad,
-            bad_limit=bad_limit,
-        )
+        return Stream(self.spark, (Inflow(sender=self),))
 
     @property
     def writeStream(self) -> StreamWriter:

@@ -96,7 +96,7 @@ class StreamWriter:
         return replace(self, query_name=name)
 
     def inject(self, faults: FaultPlan) -> StreamWriter:
-        """Lets failures strike while the query runs."""
+        """Makes failures happen while the query runs, as the plan says."""
         return replace(self, faults=faults)
 
     def also(self, other: StreamWriter) -> StreamWriter:

@@ -22,7 +22,7 @@ from afspark.model.states import HeapColumns
 from afspark.protocol.parcels import Packet
 from afspark.sources import Chunk, Source
 from afspark.store import open_store
-from afspark.task.ingest import Ingest
+from afspark.task.ingest import GivenPackets, Ingest
 
 WORKERS = 2
 #: How long a measurement lasts at least, after a pass that warms up.
@@ -89,7 +89,7 @@ def _measure(
     # Nobody's measurement ends in a machine that the others have left already.
     barrier.wait()
     items = sum(items_in(batch) for batch in _read(source, chunks))
-    megabytes = sum(int(chunk["bytes"]) for chunk in chunks) / 1e6
+    megabytes = sum(chunk.bytes for chunk in chunks) / 1e6
     results.put(
         {
             "mb_per_second": megabytes * rate,
@@ -112,7 +112,7 @@ class Kernel:
             state.begin()
         self.operator.context = WorkerContext(worker=0, workers=WORKERS, batch=0)
         self.operator.begin(self.states, self.operator.context)
-        for packet in Ingest(map(Packet, batches), (), self.operator.combiner):
+        for packet in Ingest(GivenPackets(map(Packet, batches)), (), self.operator.combiner):
             self.operator.process(packet.items, self.states)
         self.operator.finish(self.states)
 

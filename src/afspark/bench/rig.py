@@ -61,5 +61,5 @@ class Rig:
 
     @property
     def packet_bytes(self) -> int:
-        """Of the largest file: a batch is one file for everybody."""
+        """The bytes of the largest file of packets: a batch is one file for everybody."""
         return max(file.stat().st_size for file in self.packets.iterdir())

@@ -21,12 +21,13 @@ from afspark.policies import RestoreChain, ThresholdBackup
 from afspark.protocol.fault_plan import FaultPlan
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.parcels import Packet
 from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.resident import SegmentRoot
 from afspark.store import ObjectRef, open_store
 from afspark.task.feed import Feed
-from afspark.task.ingest import Ingest, batches_as_packets
+from afspark.task.ingest import GivenPackets, Ingest
 from afspark.task.worker import serve
 
 ITEMS = 200_000
@@ -76,7 +77,7 @@ class StageCost:
             home=HOST,
             backup=ThresholdBackup(theta={"sums": self.theta}),
         )
-        feed = Feed([("", Ingest(batches_as_packets([items]), ()))])
+        feed = Feed([("", Ingest(GivenPackets([Packet(items)]), ()))])
         started = time.perf_counter()
         report = serve(LocalEnvironment(name=HOST), self.config, replace(request, **changes), self.operator, feed)
         seconds = time.perf_counter() - started

@@ -23,7 +23,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class StopRequest:
-    """Set by the first Ctrl-C or SIGTERM; a second one ends at once."""
+    """The first Ctrl-C or SIGTERM sets it; a second one ends the process at once."""
 
     def __init__(self) -> None:
         self.signal: int | None = None

@@ -7,19 +7,20 @@ from dataclasses import dataclass
 
 from afspark.cli.algorithm_options import DEFAULT_BATCH_BYTES
 from afspark.sources import Chunk, Source
+from afspark.sources.chunks import InputChunk
 
 
 @dataclass(frozen=True)
 class Plan:
     """All chunks of the input as of now, the size of a batch and how many batches there will be."""
 
-    chunks: list[Chunk]
+    chunks: Sequence[Chunk]
     batch_bytes: int
     batches: int
 
     @property
     def total_bytes(self) -> int:
-        return sum(int(chunk["bytes"]) for chunk in self.chunks)
+        return sum(chunk.bytes for chunk in self.chunks)
 
 
 class MemoryLog:
@@ -43,8 +44,8 @@ class MemoryLog:
 
 
 def plan(*sources: Source, workers: int, batch_bytes: int | None = None, kills: int = 0) -> Plan:
-    """Plans ``sources``, each of which gives every batch up to ``batch_bytes``; chunks of any but the first say in
-    ``input`` whose they are. Without ``batch_bytes`` batches are small enough for ``kills`` failures.
+    """Plans ``sources``, each of which gives every batch up to ``batch_bytes``; chunks of several sources are
+    `InputChunk`s. Without ``batch_bytes`` batches are small enough for ``kills`` failures.
     """
     if batch_bytes is not None:
         return _plan(sources, batch_bytes, workers)
@@ -59,13 +60,19 @@ def plan(*sources: Source, workers: int, batch_bytes: int | None = None, kills: 
 
 def _plan(sources: Sequence[Source], batch_bytes: int, workers: int) -> Plan:
     plans = [_plan_one(source, batch_bytes, workers) for source in sources]
-    others = [{**chunk, "input": place} for place, one in enumerate(plans[1:], 1) for chunk in one.chunks]
-    return Plan([*plans[0].chunks, *others], batch_bytes, max(one.batches for one in plans))
+    chunks: Sequence[Chunk] = plans[0].chunks
+    if len(plans) > 1:
+        chunks = [
+            InputChunk(bytes=chunk.bytes, input=place, chunk=chunk)
+            for place, one in enumerate(plans)
+            for chunk in one.chunks
+        ]
+    return Plan(chunks, batch_bytes, max(one.batches for one in plans))
 
 
 def _plan_one(source: Source, batch_bytes: int, workers: int) -> Plan:
     # The same chunks as the query will make of it.
-    sized = source.sized_for(batch_bytes // (2 * workers))
+    sized = source.divided(batch_bytes, workers)
     planner = sized.planner(MemoryLog())
     start, end = planner.initial(), planner.discover()
     chunks = planner.chunks(start, end)

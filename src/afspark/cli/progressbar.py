@@ -55,7 +55,7 @@ class Display:
         """Another stream starts."""
 
     def show(self, now: Snapshot) -> None:
-        """Called several times a second."""
+        """Draws the present figures; the command calls it several times a second."""
 
     def note(self, text: str) -> None:
         """Something worth a line of its own."""

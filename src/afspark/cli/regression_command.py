@@ -74,7 +74,7 @@ class RegressionTask(Task):
 
 def batches(source: Source, batch_bytes: int, workers: int) -> Iterator[Sequence[Sequence[Chunk]]]:
     """The chunks of each worker, batch by batch, as the query divides them."""
-    planner = source.sized_for(batch_bytes // (2 * workers)).planner(MemoryLog())
+    planner = source.divided(batch_bytes, workers).planner(MemoryLog())
     start, end = planner.initial(), planner.discover()
     while start != end:
         stop = planner.limit(start, end, batch_bytes)

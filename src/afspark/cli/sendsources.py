@@ -23,7 +23,7 @@ from afspark.push.wire.addresses import join_address
 
 
 def nothing_left_out() -> Mapping[str, int]:
-    """Of a source that has nothing to count."""
+    """What a source says that leaves nothing out."""
     return {}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from afspark.clock import Clock
@@ -51,5 +51,7 @@ class Cluster(Protocol):
         home; `StageFailed` if one never came to its end.
         """
 
-    def run_on(self, hosts: Sequence[str], task: HostTask) -> list[Any]:
-        """All that comes of ``task(environment, number)``, run once for each entry of ``hosts``, preferably there."""
+    def run_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
+        """All that comes of ``task(environment, number)``, run once for each number in ``hosts``, from 0 without gaps,
+        preferably on its host.
+        """

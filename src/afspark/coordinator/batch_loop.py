@@ -10,15 +10,13 @@ their state until the next batch, so that a stage can be run again for those tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from afspark.cluster.cluster import Cluster, StageFailed
+from afspark.cluster.cluster import Cluster
 from afspark.coordinator.bad_items_noted import note_bad
 from afspark.coordinator.batch_progress import BatchProgress, summarise
 from afspark.coordinator.configuring import operator_config
-from afspark.coordinator.digests import digests_agree
 from afspark.coordinator.ending import ending_batch, intended, is_intended, refuse_if_rewound, refuse_if_unfinished
 from afspark.coordinator.offsets import newest_of, time_of_batch
 from afspark.coordinator.operator_inputs import OperatorInputs, Slices
@@ -27,9 +25,10 @@ from afspark.coordinator.receivers.receivers import Receivers
 from afspark.coordinator.recovery.coverage import declare_damaged_log, declare_unread_records
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.run_options import RunOptions
+from afspark.coordinator.stage_runner import StageRunner
 from afspark.coordinator.told_bounds import operator_record
 from afspark.coordinator.worker_group import WorkerGroup
-from afspark.errors import CheckpointError, UsageError, WorkerFailed
+from afspark.errors import CheckpointError, UsageError
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.model.windows import Punctuation
@@ -37,9 +36,7 @@ from afspark.numbers import Batch, Fence
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.punctuation_plan import punctuation_plans
-from afspark.protocol.replicas import ReplicaId
-from afspark.protocol.reports import TaskReport
-from afspark.sources import Planner, Source
+from afspark.sources import Planner
 from afspark.store import (
     CommitRecord,
     Ledger,
@@ -57,9 +54,6 @@ from afspark.store.naming import FOLDER
 from afspark.store.quarantine import Quarantine
 from afspark.task.stopwatch import Stopwatch
 from afspark.task.task_environment import TaskEnvironment
-
-#: How often a batch is tried before the query gives up; Spark has retried its tasks before.
-BATCH_TRIES = 12
 
 #: Room for taken-back batches below the epoch's number in a fence.
 FENCE_BITS = 20
@@ -82,14 +76,13 @@ class Coordinator:
         self.item_losses = ItemLosses(self.store)
         self.quarantine = Quarantine(self.store)
         self.planners = {
-            name: source.planner(self.store.below(source_folder(name)))
-            for name, source in pipeline.sources.items()
-            if isinstance(source, Source)
+            name: source.planner(self.store.below(source_folder(name))) for name, source in pipeline.planned.items()
         }
         self.receivers = Receivers(
             cluster, pipeline, {name: self.store.below(source_folder(name)) for name in pipeline.sources}
         )
         self.inputs = OperatorInputs(pipeline, self.planners, self.checkpoint, self.receivers)
+        self._stages = StageRunner(cluster, self.inputs)
         self.runs: list[OperatorRun] = []
         #: an earlier start has begun a batch; Spark may run that one again
         self.resumed = newest_of(checkpoint, "offsets") is not None
@@ -99,8 +92,6 @@ class Coordinator:
         #: every operator was told that the stream has ended
         self.told = False
         self._committed: Batch | None = None
-        #: what workers said last
-        self._last: dict[ReplicaId, TaskReport] = {}
 
     # --- for a pipeline of one operator ---------------------------------------------------------------------
 
@@ -179,7 +170,7 @@ class Coordinator:
         for run in self.runs:
             # A loss found now concerns what the last batch left behind, not what it had found.
             run.begin_batch(0.0)
-        self._revive(batch, complete=True)
+        self._stages.revive(self.runs, batch, complete=True)
         return self.runs
 
     def _next_batch(self) -> Batch:
@@ -207,7 +198,7 @@ class Coordinator:
         self._begin_batch(now, ending=ending, last=last)
         watch = Stopwatch(self.cluster.clock)
         started = watch.start()
-        apply = partial(self._apply, batch, frame, slices)
+        apply = partial(self._stages.apply, self.runs, batch, frame, slices)
         tries, recovered = self._delivered(apply, deliver, batch, watch)
         self._inject(batch, FaultPhase.COMMITTING)
         for run in self.runs:
@@ -275,76 +266,6 @@ class Coordinator:
                 continue
             watch.lap("sinks", started)
             return tries, recovered
-
-    def _apply(self, batch: Batch, frame: Any, slices: Slices) -> int:
-        """Runs all stages until every worker has applied the batch; the number of tries."""
-        for attempt in range(1, BATCH_TRIES + 1):
-            if all(self._advance(run, batch, frame, slices) for run in self.runs):
-                return attempt
-            if len(self.runs) > 1:
-                # An operator may have lost what another one waits for.
-                self._revive(batch)
-            self.cluster.clock.sleep(0.1 * (attempt - 1))
-        raise self._gave_up(batch)
-
-    def _advance(self, run: OperatorRun, batch: Batch, frame: Any, slices: Slices) -> bool:
-        """One try of one operator's stage; True if all of its workers have applied the batch."""
-        requests = [replace(request, quarantine_room=run.quarantine_room) for request in run.group.requests(batch)]
-        inputs = self.inputs.of(run, self.runs, batch, frame, slices)
-        reports = self._reports(partial(self.cluster.run_stage, run.config, run.work, requests, inputs))
-        if not run.group.act_on(batch, reports):
-            return False
-        run.reports = [reports[replica] for replica in sorted(reports)]
-        if digests_agree(run.reports, self.inputs.produced(run, self.runs)):
-            return True
-        for name in (run.name, *self.pipeline.downstream_of(run.name)):
-            self._roll_back(self.run_of(name), batch)
-        return False
-
-    def _revive(self, batch: Batch, *, complete: bool = False) -> None:
-        """Brings all workers to the batch before, or leaves them where they have applied it already."""
-        for run in self.runs:
-            for attempt in range(1, BATCH_TRIES + 1):
-                if run.config.stepped:
-                    self._shut_out(run, batch)
-                requests = [replace(request, apply=False) for request in run.group.requests(batch)]
-                reports = self._reports(partial(self.cluster.run_stage, run.config, run.work, requests, ()))
-                if run.group.act_on(batch, reports):
-                    if complete:
-                        run.group.rest(batch, [reports[replica] for replica in sorted(reports)])
-                    break
-                self.cluster.clock.sleep(0.1 * (attempt - 1))
-            else:
-                raise self._gave_up(batch)
-
-    def _shut_out(self, run: OperatorRun, batch: Batch) -> None:
-        """Takes the lanes of workers that may have to be restored: no task sent before confirms anything any more."""
-        run.group.raise_fence()
-        for edge in run.node.inputs:
-            if edge.origin in self.receivers.sources:
-                self.receivers.take_over(edge.origin, run.group.last_requests(batch))
-
-    def _gave_up(self, batch: Batch) -> WorkerFailed:
-        details = sorted({report.detail for report in self._last.values() if report.detail})
-        return WorkerFailed(
-            f"Batch {batch} could not be applied in {BATCH_TRIES} tries{': ' if details else '.'}{' '.join(details)}",
-            remedy="See the executors' logs.",
-            batch=batch,
-        )
-
-    def _reports(self, job: Callable[[], list[TaskReport]]) -> dict[ReplicaId, TaskReport]:
-        """The workers' reports; none at all if the stage failed, which the cluster has tried to prevent by retries."""
-        try:
-            found = job()
-        except StageFailed:
-            return {}
-        self._last = {report.replica_id: report for report in found}
-        return self._last
-
-    def _roll_back(self, run: OperatorRun, batch: Batch) -> None:
-        """Takes the batch back everywhere: a retried stage has given some workers other items."""
-        requests = run.group.take_back(batch)
-        self._reports(partial(self.cluster.run_stage, run.config, run.work, requests, ()))
 
     # --- opening and committing -----------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ def operator_config(
         window=node.window,
         keyed=node.keyed,
         successors=tuple(one.name for one in pipeline.nodes if node.name in {edge.origin for edge in one.inputs}),
+        input_names=pipeline.input_names(node),
         appends=node.appends,
         feeds_back=node.feeds_back,
         pushed=any(edge.origin in pipeline.pushed for edge in node.inputs),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from afspark.errors import CheckpointError, ObjectMissing
@@ -14,7 +15,7 @@ from afspark.store import Store
 _HEAD = 2
 
 
-def chunks_of_batch(checkpoint: Store, planner: Planner, batch: Batch, source: int = 0) -> list[Chunk]:
+def chunks_of_batch(checkpoint: Store, planner: Planner, batch: Batch, source: int = 0) -> Sequence[Chunk]:
     """The chunks of the source at that position between the offsets of the batch before and those of ``batch``."""
     end = read_offset(checkpoint, batch, source) or planner.initial()
     start = (read_offset(checkpoint, Batch(batch - 1), source) if batch > 0 else None) or planner.initial()

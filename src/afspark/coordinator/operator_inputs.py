@@ -31,9 +31,10 @@ class Slice:
     chunks: Sequence[Chunk]
     gone: Sequence[Chunk] = ()
 
-    def shares(self, workers: int) -> list[list[Chunk]]:
+    def shares(self, workers: int) -> dict[int, list[Chunk]]:
+        """The chunks of each worker."""
         shares = self.planner.shares(self.chunks, workers)
-        return [[chunk for chunk in part if chunk not in self.gone] for part in shares]
+        return {worker: [chunk for chunk in part if chunk not in self.gone] for worker, part in enumerate(shares)}
 
 
 Slices = Mapping[str, Slice]
@@ -64,12 +65,12 @@ class OperatorInputs:
         by_name = {one.name: one for one in runs}
         inputs: list[StageInput] = []
         for edge in run.node.inputs:
-            source = self.pipeline.sources.get(edge.origin)
-            if edge.origin not in self.pipeline.sources:
+            if edge.origin in by_name:
                 origin = by_name[edge.origin]
                 inputs.append(OutputInput(origin.residents, origin.homes, batch, run.name, edge.transforms))
-            elif isinstance(source, Source):
+            elif edge.origin in self.planners:
                 if edge.origin in slices:
+                    source = self.pipeline.planned[edge.origin]
                     inputs.append(self._from_source(run, edge, source, slices[edge.origin]))
             elif frame is not None:
                 inputs.append(FrameInput(edge.origin, frame, edge.transforms))
@@ -98,11 +99,8 @@ class OperatorInputs:
     def _from_source(self, run: OperatorRun, edge: Edge, source: Source, part: Slice) -> DirectInput:
         shares = part.shares(run.node.workers)
         if not source.replayable:
-            tickets = {
-                worker: self.receivers.ticket(edge.origin, chunk["lane"])
-                for worker, share in enumerate(shares)
-                for chunk in share
-            }
+            # A batch that no tick of the source belongs to has no share of it; a worker has the lane of its number.
+            tickets = {worker: self.receivers.ticket(edge.origin, worker) for worker, share in shares.items() if share}
             return LaneInput(edge.origin, edge.transforms, tickets)
         return SourceInput(edge.origin, source, edge.transforms, shares)
 
@@ -113,6 +111,6 @@ class OperatorInputs:
         # Input removed while the query was down is left out; while it runs, that is an error.
         gone = planner.missing(chunks) if first else []
         if gone:
-            names = ", ".join(sorted({chunk["path"] for chunk in gone}))
+            names = ", ".join(sorted({chunk.part_of for chunk in gone}))
             logger.warning("Batch %d leaves out input that was removed while the query was down: %s.", batch, names)
         return Slice(planner, chunks, gone)

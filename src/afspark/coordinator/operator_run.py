@@ -58,13 +58,14 @@ class OperatorRun:
         return UserCode(self.node.operator, self.node.keyed, self.node.window)
 
     @property
-    def homes(self) -> tuple[str, ...]:
-        return tuple(self.group.homes)
+    def homes(self) -> dict[int, str]:
+        """The host of each worker."""
+        return self.group.homes
 
     # --- pushed items ---------------------------------------------------------------------------------------
 
     def take_stock(self, batch: Batch) -> list[LedgerEntry]:
-        """Once all workers have applied ``batch``: counts what was missing on its lanes, and completes recoveries."""
+        """Counts what was missing on the lanes and completes recoveries, once all workers have applied ``batch``."""
         for report in self.reports:
             missing = sum(gap.items for gap in report.gaps)
             if missing or (batch, report.worker) in self.gaps:
@@ -131,7 +132,7 @@ class OperatorRun:
         return closings
 
     def end_batch(self) -> None:
-        """After the batch was committed."""
+        """Takes over what the batch has changed, after it was committed."""
         self.counters = self._counted()
         self.window_progress = self._progress_after() or self.window_progress
 

@@ -58,13 +58,9 @@ def with_items(bounds: dict[str, float], items: int, alpha: float | None) -> dic
 
 
 def with_lost_items(run: OperatorRun, worker: int, missing: dict[str, float]) -> dict[str, float]:
-    """What may be missing from a worker's states, with the pushed items that it has lost; where nobody knows how much
-    an item can be, or nothing is promised, without them.
-    """
-    alpha, tolerance = run.node.operator.alpha, run.group.budget.tolerance
-    if alpha is None or not tolerance.recovers:
-        return missing
-    return with_items(missing, run.lost_items(worker), alpha)
+    """What may be missing from a worker's states, with the pushed items that it has lost."""
+    alpha, tolerance, items = run.node.operator.alpha, run.group.budget.tolerance, run.lost_items(worker)
+    return {name: tolerance.missing_with(most, items, alpha) for name, most in missing.items()}
 
 
 def in_force(run: OperatorRun) -> list[dict[str, Any]]:

@@ -59,8 +59,8 @@ class WorkerGroup:
         return self._members[worker]
 
     @property
-    def homes(self) -> list[str]:
-        return [member.home for member in self.members]
+    def homes(self) -> dict[int, str]:
+        return {member.worker: member.home for member in self.members}
 
     def gather(self, batch: Batch, record: CommitRecord | None, damaged: Sequence[str]) -> None:
         """Finds the workers again, or makes new ones, so that ``batch`` can run next.
@@ -160,18 +160,18 @@ class WorkerGroup:
         return done
 
     def advance(self, reports: Sequence[TaskReport]) -> None:
-        """After all workers applied a batch."""
+        """Moves on to the next batch, after all workers applied this one."""
         for report in reports:
             self._members[report.worker] = self.member(report.worker).applied(report, self.budget, self.batch_time)
         self.recoveries.gap = ()
 
     def rest(self, batch: Batch, reports: Sequence[TaskReport]) -> None:
-        """After all workers have their state for ``batch``, which is not applied yet."""
+        """Notes that all workers have their state for ``batch``, which they have not applied yet."""
         self._members = {worker: replace(member, hint=Hint.RESUME) for worker, member in self._members.items()}
         self.complete(batch, reports)
 
     def complete(self, batch: Batch, reports: Sequence[TaskReport]) -> list[LedgerEntry]:
-        """Once all workers have their state, before anybody is told a bound: completes the recoveries among them."""
+        """Completes the recoveries among the workers, once all have their state and before anybody is told a bound."""
         return self.recoveries.complete(batch, reports, self.batch_time, now=self.cluster.clock.time())
 
     def _declare(self, member: WorkerState, batch: Batch, cause: str, trace: LossEvidence | None = None) -> None:

@@ -135,7 +135,7 @@ class WorkerState:
         )
 
     def applied(self, report: TaskReport, budget: ErrorBudget, batch_time: BatchTime | None = None) -> WorkerState:
-        """After a batch was applied; names the backup it wrote."""
+        """The worker after it has applied a batch, with the backup that it wrote."""
         chain, previous = self.chain, self.previous
         for backup in report.backups:
             chain, previous = extend(chain, previous, backup)

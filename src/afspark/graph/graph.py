@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from afspark.graph.node import Node
-from afspark.sources import Source
+from afspark.sources import Pushed, Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +17,16 @@ class Graph:
 
     sources: Mapping[str, Source | DataFrame]
     nodes: tuple[Node, ...]
+
+    @property
+    def planned(self) -> dict[str, Source]:
+        """The sources that afspark plans itself; Spark plans a DataFrame."""
+        return {name: source for name, source in self.sources.items() if isinstance(source, Source)}
+
+    @property
+    def pushed(self) -> dict[str, Pushed]:
+        """The sources whose items producers push."""
+        return {name: source for name, source in self.sources.items() if isinstance(source, Pushed)}
 
 
 def unused_name(wanted: str, taken: Collection[str]) -> str:

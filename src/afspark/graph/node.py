@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +11,7 @@ from pyspark import cloudpickle
 from afspark.errors import UsageError
 from afspark.model.onbad import OnBad, check_on_bad
 from afspark.model.operator import Operator, Transform
-from afspark.model.states import StateSpec
-from afspark.model.windows import Decaying, Sliding, Window, WindowProgress, check_decayable
+from afspark.model.windows import Window, WindowProgress
 from afspark.policies import MiniBatch, Tolerance, refuse_if_unfit
 from afspark.protocol.bad_items import BAD_LIMIT
 
@@ -75,7 +73,8 @@ class Node:
                 raise UsageError(f"{state!r} cannot be the name of a state.", remedy="Use letters, digits and _.")
         if self.window is not None:
             WindowProgress.start(self.window, workers=self.workers)
-            _check_window(self.window, specs)
+            for state, spec in specs.items():
+                self.window.check_state(state, spec)
         refuse_if_unfit(self.operator, self.tolerance)
         if not self.internal:
             _check_picklable(self.name, self.operator)
@@ -89,19 +88,6 @@ class Node:
             "window": self.window.to_json() if self.window else None,
             "feeds_back": list(self.feeds_back),
         }
-
-
-def _check_window(window: Window, specs: Mapping[str, StateSpec]) -> None:
-    if isinstance(window, Sliding):
-        for state, spec in specs.items():
-            if not spec.mergeable:
-                raise UsageError(
-                    f"The panes of a sliding window cannot be added up for the state {state!r}.",
-                    remedy="Use one of the primitives, or a hopping window.",
-                )
-    if isinstance(window, Decaying):
-        for spec in specs.values():
-            check_decayable(spec)
 
 
 def _check_picklable(name: str, operator: Operator) -> None:

@@ -19,10 +19,8 @@ from afspark.graph.graph import Graph
 from afspark.graph.node import SOURCE, Edge, Node
 from afspark.model.onbad import SKIP, STOP, OnBad
 from afspark.model.operator import Operator
-from afspark.model.windows import Decaying
 from afspark.policies import ItemLimits, item_limits
-from afspark.sources import Pushed, Source
-from afspark.sources.pushed_source import PLACE_OF_RECEIVER
+from afspark.sources import Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,16 +42,11 @@ class Pipeline(Graph):
                         f"{node.name!r} sends feedback to {target!r}, which is not upstream of it.",
                         remedy="Feedback goes to an operator whose items reach the sender.",
                     )
-        if len(self.sources) > 1 and any(isinstance(source, DataFrame) for source in self.sources.values()):
+        if len(self.sources) > 1 and len(self.planned) < len(self.sources):
             raise UsageError(
                 "A pipeline reads either one DataFrame or any number of files and generators.",
                 remedy="Union the DataFrames with Spark before the pipeline begins.",
             )
-
-    @property
-    def pushed(self) -> dict[str, Pushed]:
-        """The sources whose items producers push."""
-        return {name: source for name, source in self.sources.items() if isinstance(source, Pushed)}
 
     @property
     def keeps_records(self) -> bool:
@@ -62,15 +55,15 @@ class Pipeline(Graph):
         """
         return (
             len(self.nodes) > 1
-            or any(isinstance(source, Pushed) for source in self.sources.values())
-            or any(node.tolerance.recovers or node.window is not None for node in self.nodes)
+            or bool(self.pushed)
+            or any(node.tolerance.needs_records or node.window is not None for node in self.nodes)
         )
 
     def _refuse_uneven_counts(self, node: Node) -> None:
         """A window by count ends when every worker has had its share, which only even shares can promise."""
         if node.window is None or node.window.by != "count" or node.workers == 1:
             return
-        pushed = any(isinstance(self.sources.get(edge.origin), Pushed) for edge in node.inputs)
+        pushed = any(edge.origin in self.pushed for edge in node.inputs)
         if pushed or node.keyed or any(edge.origin not in self.sources for edge in node.inputs):
             raise UsageError(
                 f"{node.name!r} has windows by count, and its workers may get unequal numbers of items.",
@@ -147,7 +140,7 @@ class Pipeline(Graph):
 
         A relay that it reads from twice is there twice, because it loses an item twice.
         """
-        if any(isinstance(self.sources.get(origin), Pushed) for origin in _origins(node)):
+        if not _origins(node).isdisjoint(self.pushed):
             return [node]
         origins = [self._internal[edge.origin] for edge in node.inputs if edge.origin in self._internal]
         return [entrance for origin in origins for entrance in self.entrances(origin)]
@@ -170,7 +163,7 @@ class Pipeline(Graph):
         """Pushed items cannot be mended and read again, so they are left out unless their source says otherwise."""
         above = {origin, *self.ancestors.get(origin, ())}
         entering = {edge.origin for node in self.nodes if node.name in above for edge in node.inputs} | {origin}
-        pushed = [source for name in entering if isinstance(source := self.sources.get(name), Pushed)]
+        pushed = [source for name, source in self.pushed.items() if name in entering]
         return SKIP if pushed and all(source.on_bad != STOP for source in pushed) else STOP
 
     def losable_items(self, node: Node) -> float:
@@ -180,7 +173,8 @@ class Pipeline(Graph):
             lanes = entrance.workers if node.keyed else math.ceil(entrance.workers / node.workers)
             # Every failure halves what the next one can take.
             total += 2 * lanes * self.item_limits(entrance).items
-        return total if math.isfinite(total) and not isinstance(node.window, Decaying) else 0.0
+        fades = node.window is not None and not node.window.has_panes
+        return total if math.isfinite(total) and not fades else 0.0
 
     def _depth(self, name: str) -> int:
         """The user's operators on the longest way from ``name`` to a sink."""
@@ -190,7 +184,10 @@ class Pipeline(Graph):
     def settings(self) -> dict[str, Any]:
         """What a checkpoint is bound to: other values need another checkpoint."""
         return {
-            "sources": {name: _source_settings(source) for name, source in self.sources.items()},
+            "sources": {
+                name: self.planned[name].settings() if name in self.planned else {"kind": "dataframe"}
+                for name in self.sources
+            },
             "operators": {
                 node.name: node.settings() | {"inputs": self._written_origins(node)} for node in self.operators
             },
@@ -204,6 +201,11 @@ class Pipeline(Graph):
             written += self._written_origins(inserted) if inserted else [edge.origin]
         return written
 
+    def input_names(self, node: Node) -> dict[str, str]:
+        """What the user calls the inputs of a node that come through internal nodes."""
+        inserted = [edge.origin for edge in node.inputs if edge.origin in self._internal]
+        return {origin: self._written_origins(self._internal[origin])[0] for origin in inserted}
+
     def fingerprint(self) -> str:
         text = json.dumps(self.settings(), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -211,16 +213,6 @@ class Pipeline(Graph):
 
 def _origins(node: Node) -> set[str]:
     return {edge.origin for edge in node.inputs}
-
-
-def _source_settings(source: Source | DataFrame) -> dict[str, Any]:
-    settings = source.to_json() if isinstance(source, Source) else {"kind": "dataframe"}
-    # Chunks found so far are in the log with the size they had; where a receiver listens binds nobody.
-    free = {"chunk_bytes", *(PLACE_OF_RECEIVER if isinstance(source, Pushed) else ())}
-    if "on_bad" in settings:
-        # It may change as well; the word is the one that checkpoints have had here from the beginning.
-        settings["on_bad"] = "keep"
-    return {name: value for name, value in settings.items() if name not in free}
 
 
 def _refuse_twins(names: list[str]) -> None:

@@ -18,7 +18,6 @@ import pyarrow as pa
 from afspark.graph.graph import Graph, unused_name
 from afspark.graph.node import Edge, Node
 from afspark.model.operator import Operator
-from afspark.sources import Pushed
 
 
 class Relay(Operator):
@@ -30,7 +29,6 @@ class Relay(Operator):
 
 def add_relays(graph: Graph) -> Graph:
     """The graph with a relay for every pushed source that its readers cannot take themselves."""
-    pushed = {name for name, source in graph.sources.items() if isinstance(source, Pushed)}
     readers = Counter(edge.origin for node in graph.nodes for edge in node.inputs)
     names = {node.name for node in graph.nodes}
     relays: dict[str, Node] = {}
@@ -38,7 +36,7 @@ def add_relays(graph: Graph) -> Graph:
     for node in graph.nodes:
         inputs = []
         for edge in node.inputs:
-            if edge.origin in pushed and _needs_relay(node, readers[edge.origin]):
+            if edge.origin in graph.pushed and _needs_relay(node, readers[edge.origin]):
                 name = unused_name(f"relay-{edge.origin}" if edge.origin else "relay", names)
                 workers = max(node.workers, relays[name].workers if name in relays else 0)
                 relays[name] = Node(

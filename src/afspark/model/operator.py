@@ -113,14 +113,14 @@ class Operator:
         return None
 
     def begin(self, states: Mapping[str, State], context: WorkerContext) -> None:
-        """Before the first item of a batch (with windows: of each pane that the batch touches)."""
+        """The engine calls it before the first item of a batch (with windows: of each pane that the batch touches)."""
 
     def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> pa.RecordBatch | None:
         """Updates the states by a batch of items. Must depend on nothing but them and earlier items."""
         raise NotImplementedError
 
     def finish(self, states: Mapping[str, Any]) -> pa.RecordBatch | None:
-        """After the last item of a batch (with windows: of the pane)."""
+        """The engine calls it after the last item of a batch (with windows: of the pane)."""
 
     def on_punctuation(self, punctuation: Punctuation, states: Mapping[str, Any]) -> pa.RecordBatch | None:
         """A window, of this operator or of one upstream, or the stream has ended.
@@ -132,7 +132,7 @@ class Operator:
         """Items that an operator downstream has sent back in the batch before."""
 
     def on_recover(self, states: Mapping[str, Any], context: WorkerContext) -> None:
-        """Once after a loss, on the restored states; ``context.lost`` says how much may be missing."""
+        """The engine calls it once after a loss, with the restored states; ``context.lost``: what may be missing."""
 
     def changed(self, states: Mapping[str, Any]) -> pa.RecordBatch | None:
         """Rows to emit in update mode: by default the cells of the only state that this batch touched."""

@@ -170,12 +170,12 @@ class _Share:
             operator.process(batch, self.states)
         operator.finish(self.states)
         for state in self.states.values():
-            state.settle()
+            state.update_drift()
         self.batch += 1
         return count
 
     def recovered(self, lossy: _Share) -> _Share:
-        """As after a failure: exact states are those of this share, the others those of ``lossy``."""
+        """The states after a failure: exact ones are those of this share, the others those of ``lossy``."""
         twin = _Share(self.specs)
         twin.batch = self.batch
         for name, state in twin.states.items():

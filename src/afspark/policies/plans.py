@@ -54,7 +54,7 @@ class BackupPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class NoBackup(BackupPlan):
-    """Nothing new of any state is written."""
+    """The worker writes nothing new of any state."""
 
     kind: ClassVar[str] = "none"
     items: float = math.inf
@@ -64,7 +64,7 @@ class NoBackup(BackupPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdBackup(BackupPlan):
-    """Of a state that has drifted from its backup by more than θ the cells are written that bring it back under it."""
+    """Of a state that has drifted from its backup by more than θ the worker writes the cells that bring it under θ."""
 
     kind: ClassVar[str] = "threshold"
     #: θ by state

@@ -25,8 +25,8 @@ class Tolerance:
     """Base of the policies. ``name`` is the word used on the command line and in reports."""
 
     name: ClassVar[str] = ""
-    #: whether a worker that lost its state can be given anything back
-    recovers: ClassVar[bool] = True
+    #: whether commit records are kept for the policy: without them a worker that lost its state is given nothing back
+    needs_records: ClassVar[bool] = True
     #: the reason behind the thresholds, where they do not depend on the place or on failures
     reason: ClassVar[str] = ""
 
@@ -66,6 +66,12 @@ class Tolerance:
         """The bound after failures that are reckoned to have taken ``lost`` altogether."""
         return lost
 
+    def missing_with(self, missing: float, items: int, alpha: float | None) -> float:
+        """What may be missing from a state that has also lost so many items; without those where nobody knows how much
+        one can be.
+        """
+        return missing if alpha is None else state_bound(missing, items=items, alpha=alpha)
+
     def items_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
         """l: how many items may wait at one worker unprocessed and without backup."""
         return 0.0
@@ -104,7 +110,7 @@ class Nothing(Tolerance):
     """No backups: a worker that loses its state starts empty, and no error is promised."""
 
     name: ClassVar[str] = "none"
-    recovers: ClassVar[bool] = False
+    needs_records: ClassVar[bool] = False
     reason: ClassVar[str] = "nothing is backed up"
 
     def backup_plan(self, need: BackupNeed) -> BackupPlan:
@@ -116,6 +122,9 @@ class Nothing(Tolerance):
 
     def bound_after(self, lost: float) -> float:
         return math.inf
+
+    def missing_with(self, missing: float, items: int, alpha: float | None) -> float:
+        return missing
 
     def items_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
         return math.inf

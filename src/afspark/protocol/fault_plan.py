@@ -1,8 +1,8 @@
 """System failures as data: at which batch and in which phase every worker's state is destroyed.
 
-A plan is made from a seed and travels with the tasks. A struck worker removes its own segment and then kills
-the process that holds it with SIGKILL: its executor on a cluster, the Python worker where Spark runs locally.
-Each strike hits each worker once: a marker file beside the segments remembers it through retries.
+A plan is made from a seed and travels with the tasks. A worker that fails removes its own segment and then
+kills the process that holds it with SIGKILL: its executor on a cluster, the Python worker where Spark runs locally.
+Each failure hits each worker once: a marker file beside the segments remembers it through retries.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from afspark.errors import UsageError
 
 
 class FaultPhase(StrEnum):
-    """Moments in the life of a batch at which a failure can strike."""
+    """Moments in the life of a batch at which a failure can happen."""
 
     BETWEEN = "between"  # after the last batch was committed, before anything of this one
     APPLYING = "applying"  # in the middle of the updates, journal half full
     BACKING_UP = "backing up"  # updates done, backup object written, batch not finished
     COMMITTING = "committing"  # all workers are done, the driver has not written the record
     COMMITTED = "committed"  # the record is written, Spark has not committed the batch
-    RECOVERING = "recovering"  # struck between batches, and again while the backup is restored
+    RECOVERING = "recovering"  # a failure between batches, and another while the backup is restored
 
 
 _IN_TASKS = (FaultPhase.BETWEEN, FaultPhase.APPLYING, FaultPhase.BACKING_UP, FaultPhase.RECOVERING)
@@ -45,7 +45,7 @@ class FaultPlan:
 
     @classmethod
     def seeded(cls, failures: int, *, batches: int, seed: int, name: str = "plan") -> FaultPlan:
-        """``failures`` strikes at random moments of batches 1 … ``batches`` - 1, different where possible."""
+        """``failures`` failures at random moments of batches 1 … ``batches`` - 1, different where possible."""
         if failures == 0:
             return cls()
         moments = [InjectedFailure(batch, phase) for batch in range(1, batches) for phase in FaultPhase]
@@ -71,5 +71,5 @@ class FaultPlan:
         return due or (phase is FaultPhase.BETWEEN and InjectedFailure(batch, FaultPhase.RECOVERING) in self.failures)
 
     def fails_workers(self, batch: int) -> bool:
-        """Whether tasks of a batch strike themselves."""
+        """Whether a failure happens inside the tasks of a batch."""
         return any(InjectedFailure(batch, phase) in self.failures for phase in _IN_TASKS)

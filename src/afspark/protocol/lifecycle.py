@@ -2,7 +2,7 @@
 
 A task for batch *t* looks at the segment of its worker (`Found`), compares it with what the driver told it
 to expect (`Wanted`) and reads one `Action` from the table below. Only the driver declares a loss: a task
-never recovers unless its hint says so, and every row that a task cannot settle alone is reported back.
+never recovers unless its hint says so, and every row that a task cannot decide alone is reported back.
 
 Positions of a segment relative to batch t, tested from top to bottom:
 
@@ -47,10 +47,10 @@ from afspark.numbers import NO_FENCE, Batch, Fence, Incarnation
 FORMAT_VERSION = 4
 """Format of a segment's files. A segment of another format is foreign."""
 
-NONE_APPLIED = -1
+NONE_APPLIED = Batch(-1)
 """Version of a segment to which no batch was applied."""
 
-RESTORING = -2
+RESTORING = Batch(-2)
 """Version of a segment whose first contents are still being written."""
 
 MOST_STEPS = 2**20 - 1
@@ -97,7 +97,7 @@ class Present:
 
     identity: Identity
     incarnation: Incarnation
-    version: int
+    version: Batch
     marked: bool
     fence: Fence = NO_FENCE
 
@@ -219,7 +219,7 @@ def locate(found: Found, wanted: Wanted) -> Position:
             return _relative(found.version, found.marked, wanted.batch)
 
 
-def _relative(version: int, marked: bool, batch: Batch) -> Position:
+def _relative(version: Batch, marked: bool, batch: Batch) -> Position:
     if version == RESTORING:
         return Position.RESTORING
     if version < batch - 1:

@@ -13,7 +13,7 @@ from afspark.protocol.batch_times import BatchTime
 
 @dataclass(frozen=True)
 class CountedLoss:
-    """For what the loss of an incarnation is counted: its panes, or the ticks of a decaying window, and the thresholds
+    """What the loss of an incarnation is counted for: its panes, or the ticks of a decaying window, and the thresholds
     that it was reckoned with (those of a pane that no failure concerned).
     """
 

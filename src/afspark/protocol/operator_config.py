@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from afspark.model.windows import Window
@@ -29,6 +30,8 @@ class OperatorConfig:
     window: Window | None = None
     #: items come to the worker that owns their key
     keyed: bool = False
+    #: what the user calls inputs that come through an internal node
+    input_names: Mapping[str, str] = field(default_factory=dict)
     #: the operators that what it sends goes to; none: nothing is kept
     successors: tuple[str, ...] = ()
     #: a sink takes what it sends

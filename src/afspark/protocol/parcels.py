@@ -127,7 +127,7 @@ def digest_of(data: bytes) -> str:
 
 
 def joint_digest(found: Iterable[bytes]) -> str:
-    """Of what a worker keeps on several ports; empty ones count as such."""
+    """The digest of what a worker keeps on several ports; empty ones count as such."""
     return "+".join(digest_of(data) if data else "" for data in found)
 
 

@@ -1,7 +1,7 @@
-"""In which order an operator meets punctuation and items within a batch. Pure.
+"""The order in which an operator meets punctuation and items within a batch. Pure.
 
-Every operator has a *programme* for a batch: the punctuations it will meet, one step each. First come the ends of
-its own windows, which were settled by the batches before; then the punctuations of the operators it reads from, in
+Every operator has a *punctuation plan* for a batch: the punctuations it will meet, one step each. First come the
+ends of its own windows, which the batches before have fixed; then the punctuations of the operators it reads from, in
 their order, each after the items that were sent before it. What an operator sends is tagged with the step it was
 sent in, so that the next one can tell which items belong before which punctuation; items after the last step carry
 the number of steps.

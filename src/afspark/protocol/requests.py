@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from afspark.numbers import Batch, Fence, Incarnation, PaneNumber
@@ -57,3 +57,8 @@ class TaskRequest:
     def replica_id(self) -> ReplicaId:
         """Whose request it is."""
         return ReplicaId(self.worker, self.replica)
+
+
+def homes_of(requests: Iterable[TaskRequest]) -> dict[int, str]:
+    """The host that each worker's request is meant for."""
+    return {request.worker: request.home for request in requests}

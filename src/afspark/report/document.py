@@ -58,7 +58,7 @@ class RunReport:
 
     @property
     def mb_per_second(self) -> float:
-        """In units of 10^6 bytes."""
+        """The throughput in units of 10^6 bytes."""
         return self.bytes / 1e6 / self.seconds if self.seconds > 0 else 0.0
 
     def to_json(self) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def _damage_text(found: Inspection) -> str:
 def _workers(operator: OperatorInspection) -> RenderableType:
     table = plain_table()
     names = ("worker", "incar-\nnation", "host", "batches\ncompleted", "failures", "threshold", "backups\n(full)")
-    for name in (*names, "bytes", "cells", "last\nbackup", "waiting", "struck\npanes"):
+    for name in (*names, "bytes", "cells", "last\nbackup", "waiting", "affected\npanes"):
         table.add_column(name, justify="left" if name == "host" else "right")
     for worker in operator.workers:
         table.add_row(str(worker.worker), *_worker_row(worker))

@@ -10,6 +10,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -74,16 +75,16 @@ def count_matches(
     return pa.table({"what": list(counts.keys()), "count": pa.array(counts.values(), pa.int64())})
 
 
-def count_tuples(sources: Sequence[Source], chunks: Iterable[Chunk], *, join: OnlineJoin) -> pa.Table:
+def count_tuples(sources: Sequence[Source], chunks: Iterable[Any], *, join: OnlineJoin) -> pa.Table:
     """The join columns, ``what`` and ``total``: items of each side and the sum of left values per join value, and
     without join value how many items of each side the samples of an undisturbed run hold.
     """
     kinds = {name: sources[0].schema().field(name).type for name in join.on}
     schema = pa.schema([*kinds.items(), ("what", pa.string()), ("total", pa.float64())])
     parts, taken = [schema.empty_table()], Counter(left_samples=0, right_samples=0)
-    for chunk in chunks:
-        side = int(chunk.get("input", 0))
-        for batch in sources[side].read(chunk):
+    for one in chunks:
+        side = one.input
+        for batch in sources[side].read(one.chunk):
             marked = join.right(batch) if side else join.left(batch)
             sides = join.sample(marked).column("side").to_pylist()
             taken["right_samples" if side else "left_samples"] += sum(found == side for found in sides)
@@ -121,9 +122,9 @@ def merge(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
     return sums.select([*keys, f"{value}_sum"]).rename_columns([*keys, value])
 
 
-def _texts(source: Source, chunk: Chunk, column: str) -> Iterable[bytes]:
+def _texts(source: Source, chunk: Any, column: str) -> Iterable[bytes]:
     if isinstance(source, TextFiles):
-        yield text_of_range(chunk["path"], chunk["start"], chunk["stop"], chunk["size"])
+        yield text_of_range(chunk.path, chunk.start, chunk.stop, chunk.size)
         return
     for batch in source.read(chunk):
         values = batch.column(column)

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from afspark.errors import SegmentError
-from afspark.numbers import NO_STEP, Fence, Incarnation, Step
+from afspark.numbers import NO_STEP, Batch, Fence, Incarnation, Step
 from afspark.protocol.lifecycle import FORMAT_VERSION, MOST_STEPS, Absent, Foreign, Found, Identity, Present
 from afspark.resident.mapped_columns import reserve
 from afspark.resident.open_folder import OpenFolder
@@ -54,7 +54,7 @@ Slots = npt.NDArray[np.int64]
 STEP_BITS = MOST_STEPS.bit_length()
 
 
-def pack(version: int, marked: bool, step: Step = NO_STEP) -> int:
+def pack(version: Batch, marked: bool, step: Step = NO_STEP) -> int:
     """The header word for a version, the steps of the next batch that are closed, and the mark."""
     if not 0 <= step <= MOST_STEPS:
         # It would carry over into the version.
@@ -62,9 +62,9 @@ def pack(version: int, marked: bool, step: Step = NO_STEP) -> int:
     return (version + 1) << (STEP_BITS + 1) | step << 1 | int(marked)
 
 
-def unpack(word: int) -> tuple[int, bool]:
+def unpack(word: int) -> tuple[Batch, bool]:
     """Version and mark of a header word."""
-    return (word >> (STEP_BITS + 1)) - 1, bool(word & 1)
+    return Batch((word >> (STEP_BITS + 1)) - 1), bool(word & 1)
 
 
 def unpack_step(word: int) -> Step:
@@ -113,7 +113,7 @@ def write_meta(folder: OpenFolder, meta: Meta) -> None:
     folder.write(META, json.dumps(asdict(meta), indent=1).encode())
 
 
-def write_header(directory: Path, meta: Meta, incarnation: Incarnation, version: int) -> None:
+def write_header(directory: Path, meta: Meta, incarnation: Incarnation, version: Batch) -> None:
     """Writes the first header of a segment that no other process can see yet."""
     path = directory / HEADER
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)

@@ -66,6 +66,6 @@ class OpenFolder:
 
     @property
     def bytes(self) -> int:
-        """Of all its files together."""
+        """The size of all its files together."""
         with own_files(self.path), os.scandir(self._file) as files:
             return sum(file.stat().st_size for file in files)

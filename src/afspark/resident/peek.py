@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import AfsparkError, SegmentBusy
-from afspark.model.state_label import StateLabel
+from afspark.model.state_label import Pane, StateLabel
 from afspark.model.states import HeapColumns, StateSpec
-from afspark.numbers import Incarnation
+from afspark.numbers import Batch, Incarnation
 from afspark.protocol.lifecycle import Present
 from afspark.resident.file_lock import FileLock
 from afspark.resident.header import HEADER, examine
@@ -29,7 +29,7 @@ class StateView:
     """One resident state (of one pane). Without ``cells`` where its kind is not known here."""
 
     state: str
-    pane: int | None
+    pane: Pane
     bytes: int
     cells: int | None = None
     divergence: float | None = None
@@ -40,7 +40,7 @@ class StateView:
 class Peek:
     """A segment at one moment. ``trouble`` says why its states could not be read."""
 
-    version: int
+    version: Batch
     marked: bool
     incarnation: Incarnation
     bytes: int = 0
@@ -71,7 +71,7 @@ def peek(
     """The segment in ``directory`` as of its version; None if there is none.
 
     In the private copy only, a batch that a dead process left half applied is taken back, and backups of a batch
-    up to ``committed`` count as durable, although the worker will hear of it with its next order.
+    up to ``committed`` count as durable, although the worker hears of it only with its next request.
     """
     try:
         file = os.open(directory / HEADER, os.O_RDONLY)

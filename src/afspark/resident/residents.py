@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from afspark.errors import SegmentError
-from afspark.numbers import Batch
+from afspark.numbers import Batch, Incarnation
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.resident.segment import LOCK_SECONDS
 from afspark.resident.storage import StateHost, StateStorage
@@ -18,7 +18,7 @@ class Residents:
 
     config: OperatorConfig
     #: by worker
-    incarnations: Mapping[int, int]
+    incarnations: Mapping[int, Incarnation]
 
 
 def state_of(here: StateHost, residents: Residents, worker: int) -> StateStorage:

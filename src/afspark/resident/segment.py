@@ -138,7 +138,7 @@ class Segment:
         return int(self._slots[header.SLOT_INCARNATION])
 
     @property
-    def version(self) -> int:
+    def version(self) -> Batch:
         """The last batch fully applied; -1 before the first one."""
         return header.unpack(int(self._slots[header.SLOT_WORD]))[0]
 
@@ -208,7 +208,7 @@ class Segment:
         self._require_lock()
         self._slots[header.SLOT_FENCE] = max(int(self._slots[header.SLOT_FENCE]), fence)
 
-    def restored(self, version: int) -> None:
+    def restored(self, version: Batch) -> None:
         """Ends the restoring of a new segment: its contents are those of ``version``."""
         self._require(RESTORING, marked=False)
         self._store(version, marked=False)
@@ -218,17 +218,17 @@ class Segment:
 
         All states must have begun their transaction already.
         """
-        self._require(max(batch - 1, NONE_APPLIED), marked=False)
+        self._require(Batch(max(batch - 1, NONE_APPLIED)), marked=False)
         if self.step == 0:
             self._sweep(keep=Batch(batch - 1))
-        self._store(batch - 1, marked=True, step=self.step)
+        self._store(Batch(batch - 1), marked=True, step=self.step)
 
     def close_step(self, batch: Batch, note: bytes) -> None:
         """Makes what was changed since `begin` final, with one store; ``note`` tells how to go on from there."""
-        self._require(batch - 1, marked=True)
+        self._require(Batch(batch - 1), marked=True)
         step = Step(self.step + 1)
         self._write(_step_name(batch, step), note)
-        self._store(batch - 1, marked=False, step=step)
+        self._store(Batch(batch - 1), marked=False, step=step)
         if step > 1:
             self._folder.remove(_step_name(batch, Step(step - 1)))
 
@@ -256,7 +256,7 @@ class Segment:
         if self.version == RESTORING:
             self._require_lock()
         else:
-            self._require(batch - 1, marked=True)
+            self._require(Batch(batch - 1), marked=True)
         self._write(_output_name(batch, port), data)
 
     def kept(self, batch: Batch, port: str) -> bytes | None:
@@ -279,7 +279,7 @@ class Segment:
 
     def finish(self, batch: Batch, report: bytes | memoryview) -> None:
         """Keeps the report, then makes ``batch`` the version with one store."""
-        self._require(batch - 1, marked=True)
+        self._require(Batch(batch - 1), marked=True)
         self._write(_report_name(batch), report)
         self._store(batch, marked=False)
         self._sweep(keep=batch)
@@ -295,8 +295,8 @@ class Segment:
         Comes *before* the rollback of the states, `clear_mark` after it, so that a process killed in
         between leaves a segment that is known to need a rollback.
         """
-        self._require(max(batch, 0), marked=False)
-        self._store(batch - 1, marked=True)
+        self._require(Batch(max(batch, 0)), marked=False)
+        self._store(Batch(batch - 1), marked=True)
 
     def report(self, batch: Batch) -> bytes:
         """The report kept for the applied ``batch``."""
@@ -345,10 +345,10 @@ class Segment:
         self._lock.close()
         self._folder.close()
 
-    def _store(self, version: int, marked: bool, step: Step = NO_STEP) -> None:
+    def _store(self, version: Batch, marked: bool, step: Step = NO_STEP) -> None:
         self._slots[header.SLOT_WORD] = header.pack(version, marked, step)
 
-    def _require(self, version: int, marked: bool) -> None:
+    def _require(self, version: Batch, marked: bool) -> None:
         self._require_lock()
         if (self.version, self.marked) != (version, marked):
             raise self._unexpected(f"version {version}{' with' if marked else ' without'} mark")
@@ -418,7 +418,7 @@ def _clear_place(directory: Path, identity: Identity, incarnation: Incarnation, 
         old.close()
 
 
-def _build(directory: Path, identity: Identity, incarnation: Incarnation, version: int) -> None:
+def _build(directory: Path, identity: Identity, incarnation: Incarnation, version: Batch) -> None:
     building = Path(tempfile.mkdtemp(prefix=f"{NEW}{directory.name}-", dir=directory.parent))
     try:
         meta = header.Meta.new(identity)

@@ -55,7 +55,7 @@ class SegmentRoot:
         """Where the segment of a worker is or would be."""
         return self._query(query_id) / _folder_name(f"{operator}-{worker}")
 
-    def census(self, query_id: str) -> list[Survivor]:
+    def survivors(self, query_id: str) -> list[Survivor]:
         """The segments of the query on this host, by operator and worker. Waits for nobody."""
         survivors = []
         for directory in _visible_folders(self._query(query_id)):

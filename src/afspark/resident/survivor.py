@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from afspark.numbers import Incarnation
+from afspark.numbers import Batch, Incarnation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,7 @@ class Survivor:
     workers: int
     fingerprint: str
     incarnation: Incarnation
-    version: int
+    version: Batch
     marked: bool
     host: str
     directory: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,11 @@ import pyarrow.csv as pv
 
 from afspark.errors import InputError, UsageError
 from afspark.model.onbad import SKIP, STOP, check_on_bad
-from afspark.sources.file_log import FilePlanner
-from afspark.sources.file_source import absolute, byte_ranges, find_files, open_file, require_files
+from afspark.sources.chunked_files import ChunkedFiles
+from afspark.sources.chunks import ByteRange
+from afspark.sources.file_source import open_file, require_files
 from afspark.sources.libsvm_files import bad_line
-from afspark.sources.source import Chunk, LogStore, Planner, Source, require_columns
+from afspark.sources.source import require_columns
 from afspark.sources.text_files import find_newline, read_lines
 
 _NUMBER = r"^[ \t]*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?[ \t]*$"
@@ -25,7 +26,7 @@ _MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "?"]
 
 
 @dataclass(frozen=True)
-class CsvFiles(Source, kind="csv"):
+class CsvFiles(ChunkedFiles, kind="csv"):
     """CSV files: a folder, a file, or a glob; new files are picked up. A row is one line: values may be quoted, but not
     broken over lines. The first line of a file names its columns, unless ``names`` does.
 
@@ -46,21 +47,19 @@ class CsvFiles(Source, kind="csv"):
     chunk_bytes: int = 4 << 20
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", absolute(self.path))
+        super().__post_init__()
         for name in ("numeric", "categorical", "names"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         check_on_bad(self.on_bad)
         if len(self.delimiter) != 1:
             raise UsageError(f"A delimiter is one character, not {self.delimiter!r}.", delimiter=self.delimiter)
-        if self.chunk_bytes < 1:
-            raise UsageError(f"chunk_bytes must be positive, not {self.chunk_bytes}.", chunk_bytes=self.chunk_bytes)
 
     def schema(self) -> pa.Schema:
-        """From the header of the first file. UsageError if it lacks a column."""
+        """The schema that the header of the first file gives. UsageError if it lacks a column."""
         return self._schema(self._header(require_files(self.path)[0].path))
 
     def validate(self, needs: Mapping[str, str] | None = None) -> None:
-        """Also that no numeric column holds nothing but text in the first rows."""
+        """Checks also that no numeric column holds nothing but text in the first rows."""
         schema = self.schema()
         first = require_files(self.path)[0]
         header = self._header(first.path)
@@ -72,19 +71,13 @@ class CsvFiles(Source, kind="csv"):
                 refuse_text(field.name, rows.column(field.name), label=field.name == self.label)
         require_columns(schema, needs or {})
 
-    def sized_for(self, share_bytes: int) -> Source:
-        return replace(self, chunk_bytes=max(1, min(self.chunk_bytes, share_bytes)))
-
-    def planner(self, log: LogStore) -> Planner:
-        return FilePlanner(log, lambda: find_files(self.path), lambda file: byte_ranges(file, self.chunk_bytes))
-
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        path = chunk["path"]
+    def read(self, chunk: ByteRange) -> Iterator[pa.RecordBatch]:
+        path = chunk.path
         with open_file(path) as file:
-            text = read_lines(file, path, chunk["start"], chunk["stop"], chunk["size"])
+            text = read_lines(file, path, chunk.start, chunk.stop, chunk.size)
         header = self._header(path)
         schema = self._schema(header, path)
-        if chunk["start"] == 0:
+        if chunk.start == 0:
             text = self._body(text)
         if text.size == 0:
             return

@@ -19,8 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from afspark.errors import CheckpointError, CorruptObject, ForeignObject
+from afspark.sources.chunks import Chunk, FileChunk
 from afspark.sources.file_source import FoundFile, exists
-from afspark.sources.source import Chunk, LogStore, Offset, Planner
+from afspark.sources.source import LogStore, Offset, Planner
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +36,11 @@ class FileLog:
     One process appends at a time; others may read.
     """
 
-    def __init__(self, store: LogStore) -> None:
-        self._store = store
+    def __init__(self, store: LogStore, chunk: type[FileChunk] = FileChunk) -> None:
+        self._store, self._chunk = store, chunk
         self._segments = 0
         self._sizes: dict[str, int] = {}
-        self._chunks: list[Chunk] = []
+        self._chunks: list[FileChunk] = []
         self._ends: list[int] = [0]
         self.refresh()
 
@@ -81,7 +82,7 @@ class FileLog:
             self._take(_name(place), data)
             self._segments = place + 1
 
-    def slice(self, start: int, end: int) -> list[Chunk]:
+    def slice(self, start: int, end: int) -> list[FileChunk]:
         self._require(end)
         return self._chunks[start:end]
 
@@ -112,15 +113,15 @@ class FileLog:
         for entry in entries:
             self._sizes[entry["path"]] = entry["size"]
             for piece in entry["chunks"]:
-                self._chunks.append({"path": entry["path"], "size": entry["size"], **piece})
+                self._chunks.append(self._chunk(path=entry["path"], size=entry["size"], **piece))
                 self._ends.append(self._ends[-1] + int(piece["bytes"]))
 
 
 class FilePlanner(Planner):
     """Plans over files that keep arriving.
 
-    ``find`` lists what is there now; ``split`` cuts a new file into chunk pieces (each with ``bytes``) or
-    returns none, in which case the file is looked at again at the next discovery.
+    ``find`` lists what is there now; ``split`` cuts a new file into pieces (the fields of a ``chunk``
+    besides those of the file) or returns none, in which case the file is looked at again at the next discovery.
     """
 
     def __init__(
@@ -128,8 +129,9 @@ class FilePlanner(Planner):
         log: LogStore,
         find: Callable[[], list[FoundFile]],
         split: Callable[[FoundFile], list[dict[str, Any]]],
+        chunk: type[FileChunk],
     ) -> None:
-        self._log = FileLog(log)
+        self._log = FileLog(log, chunk)
         self._find = find
         self._split = split
         self._warned: set[str] = set()
@@ -147,13 +149,13 @@ class FilePlanner(Planner):
     def limit(self, start: Offset, end: Offset, max_bytes: int) -> Offset:
         return {"chunks": self._log.limit(start["chunks"], end["chunks"], max_bytes)}
 
-    def chunks(self, start: Offset, end: Offset) -> list[Chunk]:
+    def chunks(self, start: Offset, end: Offset) -> list[FileChunk]:
         return self._log.slice(start["chunks"], end["chunks"])
 
-    def missing(self, chunks: Iterable[Chunk]) -> list[Chunk]:
+    def missing(self, chunks: Iterable[Any]) -> list[Chunk]:
         chunks = list(chunks)
-        gone = {path for path in {chunk["path"] for chunk in chunks} if not exists(path)}
-        return [chunk for chunk in chunks if chunk["path"] in gone]
+        gone = {path for path in {chunk.path for chunk in chunks} if not exists(path)}
+        return [chunk for chunk in chunks if chunk.path in gone]
 
     def _warn_about_growth(self, found: Iterable[FoundFile]) -> None:
         for file in found:

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import UsageError
-from afspark.sources.source import Chunk, EvenPlanner, LogStore, Planner, Source
+from afspark.sources.chunks import NumberedChunk
+from afspark.sources.source import EvenPlanner, LogStore, Planner, Source
 
 PACKETS = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("src", "dst", "bytes")])
 MEAN_PAYLOAD = 770
@@ -45,11 +46,11 @@ class Packets(Source, kind="packets"):
     def planner(self, log: LogStore) -> Planner:
         return EvenPlanner(self.rows, _CHUNK_ROWS, _ROW_BYTES)
 
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    def read(self, chunk: NumberedChunk) -> Iterator[pa.RecordBatch]:
         # Not before: whoever only plans needs no compiled kernels.
         from afspark.model.kernels.generate import block_key, fill_packets, zipf_cells
 
-        source, target, size = (np.empty(chunk["units"], np.int64) for _ in PACKETS)
-        key, network = block_key(self.seed, chunk["index"]), block_key(self.seed, -1)
+        source, target, size = (np.empty(chunk.units, np.int64) for _ in PACKETS)
+        key, network = block_key(self.seed, chunk.index), block_key(self.seed, -1)
         fill_packets(key, network, zipf_cells(self.pairs, self.exponent), source, target, size)
         yield pa.record_batch([pa.array(source), pa.array(target), pa.array(size)], schema=PACKETS)

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import UsageError
-from afspark.sources.source import Chunk, EvenPlanner, LogStore, Planner, Source
+from afspark.sources.chunks import NumberedChunk
+from afspark.sources.source import EvenPlanner, LogStore, Planner, Source
 
 VISITS = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("dst", "second", "bytes")])
 VISIT_BYTES = 24
@@ -58,14 +59,14 @@ class Visits(Source, kind="visits"):
     def planner(self, log: LogStore) -> Planner:
         return EvenPlanner(self.rows, _CHUNK_ROWS, VISIT_BYTES)
 
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    def read(self, chunk: NumberedChunk) -> Iterator[pa.RecordBatch]:
         # Not before: whoever only plans needs no compiled kernels.
         from afspark.model.kernels.generate import block_key, fill_visits, zipf_cells
 
-        columns = [np.empty(chunk["units"], np.int64) for _ in VISITS]
+        columns = [np.empty(chunk.units, np.int64) for _ in VISITS]
         network = block_key(self.seed, -1)
-        key = block_key(int(network.view(np.int64)) ^ self.stream, chunk["index"])
+        key = block_key(int(network.view(np.int64)) ^ self.stream, chunk.index)
         shared = np.uint64(min(int(self.overlap * 2.0**64), 2**64 - 1))
-        cells, first = zipf_cells(self.hosts, self.exponent), chunk["index"] * _CHUNK_ROWS
+        cells, first = zipf_cells(self.hosts, self.exponent), chunk.index * _CHUNK_ROWS
         fill_visits(key, network, cells, shared, self.stream, first, self.per_second, *columns)
         yield pa.record_batch([pa.array(column) for column in columns], schema=VISITS)

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import UsageError
-from afspark.sources.source import Chunk, EvenPlanner, LogStore, Planner, Source
+from afspark.sources.chunks import NumberedChunk
+from afspark.sources.source import EvenPlanner, LogStore, Planner, Source
 from afspark.sources.text_files import BLOCKS
 
 _BLOCK_BYTES = 1 << 18
@@ -41,13 +42,13 @@ class ZipfWords(Source, kind="zipf-words"):
     def planner(self, log: LogStore) -> Planner:
         return EvenPlanner(self.bytes, _BLOCK_BYTES, 1)
 
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    def read(self, chunk: NumberedChunk) -> Iterator[pa.RecordBatch]:
         # Not before: whoever only plans needs no compiled kernels.
         from afspark.model.kernels.generate import block_key, fill_words, spell_words, zipf_cells
 
-        text = np.empty(chunk["units"], np.uint8)
+        text = np.empty(chunk.units, np.uint8)
         cells, spelling = zipf_cells(self.vocabulary, self.exponent), spell_words(self.vocabulary)
-        fill_words(text, block_key(self.seed, chunk["index"]), cells, spelling)
+        fill_words(text, block_key(self.seed, chunk.index), cells, spelling)
         offsets = pa.py_buffer(np.array([0, len(text)], np.int64))
         values = pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, pa.py_buffer(text)])
         yield pa.record_batch([values], schema=BLOCKS)

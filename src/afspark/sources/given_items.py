@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from afspark.errors import UsageError
-from afspark.sources.share import Chunk
+from afspark.sources.chunks import Chunk, NumberedChunk
 from afspark.sources.source import LogStore, Offset, Planner, Source
 
 #: A batch is read in so many pieces at most, which workers share.
@@ -46,8 +46,8 @@ class GivenItems(Source, kind="testing"):
     def planner(self, log: LogStore) -> Planner:
         return GivenItemsPlanner(self.pieces)
 
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        yield self.pieces[chunk["index"]]
+    def read(self, chunk: NumberedChunk) -> Iterator[pa.RecordBatch]:
+        yield self.pieces[chunk.index]
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, "number": self.number}
@@ -66,4 +66,4 @@ class GivenItemsPlanner(Planner):
         return end
 
     def chunks(self, start: Offset, end: Offset) -> list[Chunk]:
-        return [{"index": at, "bytes": self._pieces[at].nbytes} for at in range(start["chunks"], end["chunks"])]
+        return [NumberedChunk(index=at, bytes=self._pieces[at].nbytes) for at in range(start["chunks"], end["chunks"])]

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.model.kernels.arrow import Array
-from afspark.sources.source import Chunk, EvenPlanner, LogStore, Planner, Source
+from afspark.sources.chunks import NumberedChunk
+from afspark.sources.source import EvenPlanner, LogStore, Planner, Source
 
 CLICK_FEATURES, HIGGS_FEATURES = 11, 28
 CLICKS = pa.schema(
@@ -57,17 +58,15 @@ class Clicks(Source, kind="clicks"):
     def planner(self, log: LogStore) -> Planner:
         return EvenPlanner(self.rows, _CHUNK_ROWS, CLICK_BYTES)
 
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    def read(self, chunk: NumberedChunk) -> Iterator[pa.RecordBatch]:
         # Not before: whoever only plans needs no compiled kernels.
         from afspark.model.kernels.generate import block_key
         from afspark.model.kernels.labelled import CARDINALITIES, fill_clicks
 
-        labels = np.empty(chunk["units"], np.int8)
-        values = np.empty((chunk["units"], CLICK_FEATURES), np.int32)
+        labels = np.empty(chunk.units, np.int8)
+        values = np.empty((chunk.units, CLICK_FEATURES), np.int32)
         many = np.minimum(CARDINALITIES, self.values)
-        fill_clicks(
-            block_key(self.seed, chunk["index"]), block_key(self.seed, _NATURE), many, self.noise, labels, values
-        )
+        fill_clicks(block_key(self.seed, chunk.index), block_key(self.seed, _NATURE), many, self.noise, labels, values)
         yield _rows(labels, values, CLICKS)
 
 
@@ -91,13 +90,13 @@ class Higgs(Source, kind="higgs"):
     def planner(self, log: LogStore) -> Planner:
         return EvenPlanner(self.rows, _CHUNK_ROWS, HIGGS_BYTES)
 
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    def read(self, chunk: NumberedChunk) -> Iterator[pa.RecordBatch]:
         from afspark.model.kernels.generate import block_key
         from afspark.model.kernels.labelled import fill_higgs
 
-        labels = np.empty(chunk["units"], np.int8)
-        values = np.empty((chunk["units"], HIGGS_FEATURES), np.float32)
-        fill_higgs(block_key(self.seed, chunk["index"]), block_key(self.seed, _NATURE), labels, values)
+        labels = np.empty(chunk.units, np.int8)
+        values = np.empty((chunk.units, HIGGS_FEATURES), np.float32)
+        fill_higgs(block_key(self.seed, chunk.index), block_key(self.seed, _NATURE), labels, values)
         yield _rows(labels, values, HIGGS)
 
 

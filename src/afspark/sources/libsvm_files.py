@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from afspark.errors import InputError, UsageError
 from afspark.model.onbad import SKIP, STOP, check_on_bad
-from afspark.sources.file_log import FilePlanner
-from afspark.sources.file_source import absolute, byte_ranges, find_files, open_file, require_files
-from afspark.sources.source import Chunk, LogStore, Planner, Source, require_columns
+from afspark.sources.chunked_files import ChunkedFiles
+from afspark.sources.chunks import ByteRange
+from afspark.sources.file_source import open_file, require_files
+from afspark.sources.source import require_columns
 from afspark.sources.text_files import read_lines
 
 ROWS = pa.schema([("label", pa.float64()), ("index", pa.list_(pa.int32())), ("value", pa.list_(pa.float64()))])
 
 
 @dataclass(frozen=True)
-class LibsvmFiles(Source, kind="libsvm"):
+class LibsvmFiles(ChunkedFiles, kind="libsvm"):
     """Files of lines ``label index:value …``: a folder, a file, or a glob; new files are picked up. What follows ``#``
     is a comment, and lines without items are none.
 
@@ -32,16 +33,14 @@ class LibsvmFiles(Source, kind="libsvm"):
     chunk_bytes: int = 4 << 20
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", absolute(self.path))
+        super().__post_init__()
         check_on_bad(self.on_bad)
-        if self.chunk_bytes < 1:
-            raise UsageError(f"chunk_bytes must be positive, not {self.chunk_bytes}.", chunk_bytes=self.chunk_bytes)
 
     def schema(self) -> pa.Schema:
         return ROWS
 
     def validate(self, needs: Mapping[str, str] | None = None) -> None:
-        """Also that the first lines of the first file are of this format at all."""
+        """Checks also that the first lines of the first file are of this format at all."""
         from afspark.model.kernels.libsvm import parse_libsvm
 
         first = require_files(self.path)[0]
@@ -56,17 +55,11 @@ class LibsvmFiles(Source, kind="libsvm"):
             )
         require_columns(self.schema(), needs or {})
 
-    def sized_for(self, share_bytes: int) -> Source:
-        return replace(self, chunk_bytes=max(1, min(self.chunk_bytes, share_bytes)))
-
-    def planner(self, log: LogStore) -> Planner:
-        return FilePlanner(log, lambda: find_files(self.path), lambda file: byte_ranges(file, self.chunk_bytes))
-
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    def read(self, chunk: ByteRange) -> Iterator[pa.RecordBatch]:
         from afspark.model.kernels.libsvm import parse_libsvm
 
-        with open_file(chunk["path"]) as file:
-            text = read_lines(file, chunk["path"], chunk["start"], chunk["stop"], chunk["size"])
+        with open_file(chunk.path) as file:
+            text = read_lines(file, chunk.path, chunk.start, chunk.stop, chunk.size)
         if text.size == 0:
             return
         data = np.frombuffer(text, np.uint8)
@@ -74,7 +67,7 @@ class LibsvmFiles(Source, kind="libsvm"):
         bad = np.isnan(found.labels)
         if self.on_bad == STOP and bad.any():
             at = int(found.starts[bad.argmax()])
-            raise bad_line(chunk["path"], data[at : at + 200].tobytes())
+            raise bad_line(chunk.path, data[at : at + 200].tobytes())
         offsets = pa.array(found.offsets.astype(np.int32))
         lists = [pa.ListArray.from_arrays(offsets, pa.array(part)) for part in (found.cells, found.value)]
         if len(found.labels):

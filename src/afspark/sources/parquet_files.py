@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from afspark.errors import InputError, UsageError
-from afspark.sources.file_log import FilePlanner
-from afspark.sources.file_source import FoundFile, absolute, changed, find_files, open_file, require_files
-from afspark.sources.source import Chunk, LogStore, Planner, Source, require_columns
+from afspark.sources.chunked_files import ChunkedFiles
+from afspark.sources.chunks import FileChunk, RowGroups
+from afspark.sources.file_source import FoundFile, changed, open_file, require_files
+from afspark.sources.source import require_columns
 
 BATCH_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
-class ParquetFiles(Source, kind="parquet"):
+class ParquetFiles(ChunkedFiles, kind="parquet"):
     """Parquet files in a folder (with subfolders), a single file, or a glob.
 
     ``columns`` are the only ones read, in that order; None reads all. A chunk is one or several row groups of
@@ -26,19 +27,19 @@ class ParquetFiles(Source, kind="parquet"):
     whole: reading it raises InputError until it is mended, and then gives all its rows.
     """
 
+    chunk_type: ClassVar[type[FileChunk]] = RowGroups
+
     path: str
     columns: tuple[str, ...] | None = None
     chunk_bytes: int = 1 << 20
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", absolute(self.path))
+        super().__post_init__()
         if self.columns is not None:
             object.__setattr__(self, "columns", tuple(self.columns))
-        if self.chunk_bytes < 1:
-            raise UsageError(f"chunk_bytes must be positive, not {self.chunk_bytes}.", chunk_bytes=self.chunk_bytes)
 
     def schema(self) -> pa.Schema:
-        """From the first readable file, projected. UsageError if there is none or it lacks a column."""
+        """The schema of the first readable file, projected. UsageError if there is none or it lacks a column."""
         found = require_files(self.path)
         for file in found:
             try:
@@ -59,14 +60,8 @@ class ParquetFiles(Source, kind="parquet"):
     def validate(self, needs: Mapping[str, str] | None = None) -> None:
         require_columns(self.schema(), needs or {})
 
-    def sized_for(self, share_bytes: int) -> Source:
-        return replace(self, chunk_bytes=max(1, min(self.chunk_bytes, share_bytes)))
-
-    def planner(self, log: LogStore) -> Planner:
-        return FilePlanner(log, lambda: find_files(self.path), self._split)
-
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        path = chunk["path"]
+    def read(self, chunk: RowGroups) -> Iterator[pa.RecordBatch]:
+        path = chunk.path
         with open_file(path) as opened:
             file = pq.ParquetFile(opened, pre_buffer=True, page_checksum_verification=True)
             groups = _groups(file, chunk)
@@ -116,16 +111,16 @@ def pack_groups(footer: pq.FileMetaData, chunk_bytes: int) -> list[dict[str, Any
     return pieces or [{"groups": [0, 0], "rows": 0, "bytes": 0}]
 
 
-def _groups(file: pq.ParquetFile, chunk: Chunk) -> list[int]:
+def _groups(file: pq.ParquetFile, chunk: RowGroups) -> list[int]:
     """The row groups of a chunk; InputError with ``changed=True`` if they are not those that were planned."""
     footer = file.metadata
-    if chunk["groups"] is None:
+    if chunk.groups is None:
         return list(range(footer.num_row_groups))
-    first, stop = chunk["groups"]
+    first, stop = chunk.groups
     if stop > footer.num_row_groups:
-        raise changed(chunk["path"], f"it has {footer.num_row_groups} row groups, {stop} were planned")
+        raise changed(chunk.path, f"it has {footer.num_row_groups} row groups, {stop} were planned")
     groups = list(range(first, stop))
     rows = sum(footer.row_group(number).num_rows for number in groups)
-    if rows != chunk["rows"]:
-        raise changed(chunk["path"], f"row groups {first} to {stop - 1} have {rows} rows, {chunk['rows']} were planned")
+    if rows != chunk.rows:
+        raise changed(chunk.path, f"row groups {first} to {stop - 1} have {rows} rows, {chunk.rows} were planned")
     return groups

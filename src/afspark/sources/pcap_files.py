@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from afspark.errors import InputError, UsageError
 from afspark.model.onbad import SKIP, STOP, check_on_bad
-from afspark.sources.file_log import FilePlanner
-from afspark.sources.file_source import FoundFile, absolute, changed, find_files, open_file, require_files
-from afspark.sources.source import Chunk, LogStore, Planner, Source, require_columns
+from afspark.sources.chunked_files import ChunkedFiles
+from afspark.sources.chunks import ByteRange
+from afspark.sources.file_source import FoundFile, changed, open_file, require_files
+from afspark.sources.source import require_columns
 
 CAPTURED = pa.schema(
     [
@@ -52,7 +53,7 @@ class Header(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PcapFiles(Source, kind="pcap"):
+class PcapFiles(ChunkedFiles, kind="pcap"):
     """Packets of the capture files in a folder (with subfolders), a single file, or a glob.
 
     A row for each IPv4 or IPv6 packet: addresses ``src`` and ``dst`` as text, ``bytes`` on the wire, ``second``
@@ -69,9 +70,7 @@ class PcapFiles(Source, kind="pcap"):
     chunk_bytes: int = 4 << 20
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", absolute(self.path))
-        if self.chunk_bytes < 1:
-            raise UsageError(f"chunk_bytes must be positive, not {self.chunk_bytes}.", chunk_bytes=self.chunk_bytes)
+        super().__post_init__()
         check_on_bad(self.on_bad)
 
     def schema(self) -> pa.Schema:
@@ -88,17 +87,11 @@ class PcapFiles(Source, kind="pcap"):
                 problems.append(error)
         raise UsageError(f"Nothing at {self.path!r} is a capture: {problems[0]}", path=self.path) from problems[0]
 
-    def sized_for(self, share_bytes: int) -> Source:
-        return replace(self, chunk_bytes=max(1, min(self.chunk_bytes, share_bytes)))
-
-    def planner(self, log: LogStore) -> Planner:
-        return FilePlanner(log, lambda: find_files(self.path), self._split)
-
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    def read(self, chunk: ByteRange) -> Iterator[pa.RecordBatch]:
         # Not before: whoever only plans other sources needs no compiled kernels.
         from afspark.model.kernels.captures import BAD, OTHER, Chain, parse
 
-        path, start = chunk["path"], chunk["start"]
+        path, start = chunk.path, chunk.start
         try:
             header = read_header(path)
         except InputError as error:
@@ -106,7 +99,7 @@ class PcapFiles(Source, kind="pcap"):
                 raise
             yield pa.RecordBatch.from_pylist([dict.fromkeys(CAPTURED.names)], schema=CAPTURED)
             return
-        data = read_bytes(path, start, chunk["stop"])
+        data = read_bytes(path, start, chunk.stop)
         chain = Chain(big=header.big, nanoseconds=header.nanoseconds, longest=header.longest)
         starts, bad, _ = chain.walk(data, final=True)
         kinds, columns = parse(data, starts, bad, big=header.big, link=header.link)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -16,26 +16,11 @@ import pyarrow as pa
 from afspark.errors import UsageError
 from afspark.model.onbad import SKIP, check_on_bad
 from afspark.push.wire.security import Access
+from afspark.sources.chunks import LaneTick
 from afspark.sources.source import Chunk, LogStore, Offset, Planner, Source, require_columns
 
 if TYPE_CHECKING:
     from afspark.push.consumer.waiting import Watch
-
-#: Settings that may change from one start of a query to the next.
-PLACE_OF_RECEIVER = (
-    "host",
-    "port",
-    "tick_seconds",
-    "where",
-    "token_file",
-    "certificate_file",
-    "key_file",
-    "buffer_bytes",
-    "max_message_bytes",
-    "max_producers",
-    "max_rows_per_second",
-    "on_bad",
-)
 
 
 @dataclass(frozen=True)
@@ -49,6 +34,23 @@ class Pushed(Source, kind="pushed"):
     """
 
     replayable: ClassVar[bool] = False
+    #: where a receiver listens and what it takes binds nobody
+    changeable: ClassVar[frozenset[str]] = frozenset(
+        {
+            "host",
+            "port",
+            "tick_seconds",
+            "where",
+            "token_file",
+            "certificate_file",
+            "key_file",
+            "buffer_bytes",
+            "max_message_bytes",
+            "max_producers",
+            "max_rows_per_second",
+            "on_bad",
+        }
+    )
 
     columns: str
     lanes: int = 0
@@ -97,8 +99,12 @@ class Pushed(Source, kind="pushed"):
     def planner(self, log: LogStore) -> Planner:
         return TickPlanner(log, self)
 
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    def read(self, chunk: LaneTick) -> Iterator[pa.RecordBatch]:
         raise UsageError("Pushed items are taken off their lane by its worker, once.")
+
+    def divided(self, batch_bytes: int, workers: int) -> Pushed:
+        """Every worker has a lane of its own."""
+        return replace(self, lanes=workers)
 
     def validate(self, needs: Mapping[str, str] | None = None) -> None:
         require_columns(self.schema(), needs or {})
@@ -125,11 +131,11 @@ class TickPlanner(Planner):
             self._watch = Watch(self._log, self._source.access())
         return self.limit(start, self.discover(), max_bytes) if self._watch.anything() else start
 
-    def chunks(self, start: Offset, end: Offset) -> list[Chunk]:
+    def chunks(self, start: Offset, end: Offset) -> list[LaneTick]:
         lanes = self._source.lanes
         ticks = range(start["chunks"] // lanes, end["chunks"] // lanes)
-        return [{"lane": lane, "tick": tick, "bytes": 0} for tick in ticks for lane in range(lanes)]
+        return [LaneTick(lane=lane, tick=tick) for tick in ticks for lane in range(lanes)]
 
-    def shares(self, chunks: Sequence[Chunk], workers: int) -> list[list[Chunk]]:
+    def shares(self, chunks: Sequence[Any], workers: int) -> list[list[Chunk]]:
         """Every worker has the lane of its number."""
-        return [[chunk for chunk in chunks if chunk["lane"] == worker] for worker in range(workers)]
+        return [[chunk for chunk in chunks if chunk.lane == worker] for worker in range(workers)]

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 
 from afspark.errors import UsageError
-from afspark.sources.share import Chunk, share
+from afspark.sources.chunks import Chunk, NumberedChunk
+from afspark.sources.share import share
 
 __all__ = ["Chunk", "EvenPlanner", "LogStore", "Offset", "Planner", "Source", "require_columns", "source_from_json"]
 Offset = dict[str, int]
@@ -57,7 +58,7 @@ class Planner(ABC):
         return self.limit(start, self.discover() if end is None else end, max_bytes)
 
     @abstractmethod
-    def chunks(self, start: Offset, end: Offset) -> list[Chunk]:
+    def chunks(self, start: Offset, end: Offset) -> Sequence[Chunk]:
         """The chunks in [start, end)."""
 
     def shares(self, chunks: Sequence[Chunk], workers: int) -> list[list[Chunk]]:
@@ -90,6 +91,8 @@ class Source(ABC):
     kind: ClassVar[str]
     #: whether chunks can be read again; else items come off lanes, and a batch of them cannot be applied anew
     replayable: ClassVar[bool] = True
+    #: fields that may change from one start of a query to the next; chunks found so far keep the size they had
+    changeable: ClassVar[frozenset[str]] = frozenset({"chunk_bytes"})
 
     def __init_subclass__(cls, *, kind: str = "", **rest: Any) -> None:
         super().__init_subclass__(**rest)
@@ -108,8 +111,8 @@ class Source(ABC):
         """A planner whose durable log lives in ``log``."""
 
     @abstractmethod
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        """The items of one chunk, in order. Raises InputError with ``path`` if the input is unreadable."""
+    def read(self, chunk: Any) -> Iterator[pa.RecordBatch]:
+        """The items of one chunk of its planner, in order. InputError with ``path`` if the input is unreadable."""
 
     def validate(self, needs: Mapping[str, str] | None = None) -> None:
         """Raise UsageError, before anything starts, if there is no input or it lacks what is needed.
@@ -121,6 +124,16 @@ class Source(ABC):
     def sized_for(self, share_bytes: int) -> Source:
         """The same source with chunks small enough that shares of ``share_bytes`` can be made of them."""
         return self
+
+    def divided(self, batch_bytes: int, workers: int) -> Source:
+        """The same source, such that so many workers can share batches of ``batch_bytes``."""
+        return self.sized_for(batch_bytes // (2 * workers))
+
+    def settings(self) -> dict[str, Any]:
+        """What a checkpoint is bound to: other values need another checkpoint."""
+        settings = {name: value for name, value in self.to_json().items() if name not in self.changeable}
+        # It may change as well; the word is the one that checkpoints have had here from the beginning.
+        return settings | ({"on_bad": "keep"} if "on_bad" in settings else {})
 
     def to_json(self) -> dict[str, Any]:
         """Plain values from which ``source_from_json`` rebuilds an equal source."""
@@ -167,7 +180,7 @@ def require_columns(schema: pa.Schema, needs: Mapping[str, str]) -> None:
 class EvenPlanner(Planner):
     """Plans input that is numbered rather than stored: ``total`` units, ``unit`` to a chunk.
 
-    Chunk i is ``{"index": i, "units": u, "bytes": u * weight}``; no log is needed, because i says everything.
+    No log is needed, because the number of a chunk says everything.
     """
 
     def __init__(self, total: int, unit: int, weight: int) -> None:
@@ -180,9 +193,9 @@ class EvenPlanner(Planner):
         fitting = max(1, max_bytes // (self._unit * self._weight))
         return {"chunks": min(end["chunks"], start["chunks"] + fitting)}
 
-    def chunks(self, start: Offset, end: Offset) -> list[Chunk]:
+    def chunks(self, start: Offset, end: Offset) -> list[NumberedChunk]:
         return [self._chunk(index) for index in range(start["chunks"], end["chunks"])]
 
-    def _chunk(self, index: int) -> Chunk:
+    def _chunk(self, index: int) -> NumberedChunk:
         units = min(self._unit, self._total - index * self._unit)
-        return {"index": index, "units": units, "bytes": units * self._weight}
+        return NumberedChunk(index=index, units=units, bytes=units * self._weight)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from afspark.errors import InputError, UsageError
+from afspark.errors import InputError
 from afspark.model.kernels.arrow import Array
-from afspark.sources.file_log import FilePlanner
-from afspark.sources.file_source import absolute, byte_ranges, changed, find_files, open_file, require_files
-from afspark.sources.source import Chunk, LogStore, Planner, Source, require_columns
+from afspark.sources.chunked_files import ChunkedFiles
+from afspark.sources.chunks import ByteRange
+from afspark.sources.file_source import changed, open_file, require_files
+from afspark.sources.source import require_columns
 
 BLOCK_BYTES = 1 << 20
 BLOCKS = pa.schema([pa.field("value", pa.large_binary(), nullable=False)])
@@ -23,7 +24,7 @@ _OVERHANG = 1 << 16
 
 
 @dataclass(frozen=True)
-class TextFiles(Source, kind="text"):
+class TextFiles(ChunkedFiles, kind="text"):
     """Text files in a folder, a single file, or a glob. Lines end with a newline; the last may lack it.
 
     ``blocks=True`` gives one ``value: large_binary`` per about 1 MiB of whole lines, for operators that split
@@ -38,11 +39,6 @@ class TextFiles(Source, kind="text"):
     blocks: bool = True
     chunk_bytes: int = 4 << 20
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "path", absolute(self.path))
-        if self.chunk_bytes < 1:
-            raise UsageError(f"chunk_bytes must be positive, not {self.chunk_bytes}.", chunk_bytes=self.chunk_bytes)
-
     def schema(self) -> pa.Schema:
         return BLOCKS if self.blocks else LINES
 
@@ -50,15 +46,9 @@ class TextFiles(Source, kind="text"):
         require_files(self.path)
         require_columns(self.schema(), needs or {})
 
-    def sized_for(self, share_bytes: int) -> Source:
-        return replace(self, chunk_bytes=max(1, min(self.chunk_bytes, share_bytes)))
-
-    def planner(self, log: LogStore) -> Planner:
-        return FilePlanner(log, lambda: find_files(self.path), lambda file: byte_ranges(file, self.chunk_bytes))
-
-    def read(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        with open_file(chunk["path"]) as file:
-            text = read_lines(file, chunk["path"], chunk["start"], chunk["stop"], chunk["size"])
+    def read(self, chunk: ByteRange) -> Iterator[pa.RecordBatch]:
+        with open_file(chunk.path) as file:
+            text = read_lines(file, chunk.path, chunk.start, chunk.stop, chunk.size)
         if text.size == 0:
             return
         ends = block_ends(np.frombuffer(text, np.uint8), BLOCK_BYTES)
@@ -69,7 +59,7 @@ class TextFiles(Source, kind="text"):
             return
         start = 0
         for end in ends:
-            yield pa.record_batch([split_lines(text.slice(start, end - start), chunk["path"])], schema=LINES)
+            yield pa.record_batch([split_lines(text.slice(start, end - start), chunk.path)], schema=LINES)
             start = end
 
 

@@ -16,7 +16,7 @@ from afspark.store.outage import WaitingStore
 
 @dataclass(frozen=True)
 class QueryIdentity:
-    """Written once, when a checkpoint is first used. ``created`` is in seconds since 1970.
+    """What the first driver of a checkpoint writes, once. ``created`` is in seconds since 1970.
 
     ``settings`` are those of the first start; the caller decides which of them may change later.
     """

@@ -23,7 +23,7 @@ class LocalStore(Store):
 
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(os.path.expanduser(root))
-        self._settled: set[str] = set()
+        self._synced: set[str] = set()
 
     @property
     def path(self) -> str:
@@ -36,7 +36,7 @@ class LocalStore(Store):
                 self._write(target, data)
             except FileNotFoundError:
                 # A folder this process has written to before was removed since.
-                self._settled.clear()
+                self._synced.clear()
                 self._write(target, data)
         except OSError as error:
             raise not_writable(self._root, error) from error
@@ -71,9 +71,9 @@ class LocalStore(Store):
 
     def _write(self, target: str, data: bytes) -> None:
         folder = os.path.dirname(target)
-        if folder not in self._settled:
+        if folder not in self._synced:
             _make_durable_folder(folder, self._root)
-            self._settled.add(folder)
+            self._synced.add(folder)
         with open(target, "wb", buffering=0, opener=_private) as file:
             view = memoryview(data)
             while view:
@@ -83,7 +83,7 @@ class LocalStore(Store):
 
     def __getstate__(self) -> dict[str, Any]:
         # What this process has synced says nothing about another one.
-        return {"_root": self._root, "_settled": set()}
+        return {"_root": self._root, "_synced": set()}
 
 
 def _private(path: str, flags: int) -> int:

@@ -61,7 +61,7 @@ def _write_nothing(plan: NoBackup, at: Moment) -> BackedUp:
     full = at.restarts_chain(plan.full) and not (fading is not None and fading.moved)
     images: Images = {}
     for name, pane, state in at.panes.named():
-        state.settle()
+        state.update_drift()
         if full:
             # No more than what is durable already, which must not go with the chain that ends here.
             images[StateLabel(name, pane)] = at.panes.stamped(state.dump())
@@ -77,7 +77,7 @@ def _write_by_threshold(plan: ThresholdBackup, at: Moment) -> BackedUp:
         full = plan.writes
     images: Images = {}
     for name, pane, state in panes.named():
-        state.settle()
+        state.update_drift()
         theta = plan.limit(name, pane)
         pairs = state.issue(theta if fading is None else fading.threshold(theta, at.tick), everything=plan.recheck)
         if full:

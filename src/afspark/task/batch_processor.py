@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from afspark.model.operator import Operator, WorkerContext
 from afspark.model.state_label import Pane
-from afspark.model.states import HashTableState
 from afspark.model.windows import PaneReport, Part, Punctuation, Split, Window, late, split
 from afspark.numbers import PaneNumber
 from afspark.protocol.operator_config import OperatorConfig
@@ -46,7 +45,7 @@ class BatchProcessor:
     ) -> None:
         self.operator, self.specs, self.panes, self.request = operator, operator.states(), panes, request
         self.window, self.batch_time, self.workers = config.window, request.batch_time, config.workers
-        self.keyed = config.keyed
+        self.keyed, self.input_names = config.keyed, config.input_names
         self.paned = self.window is not None and self.window.has_panes
         self.keeps_items = config.appends or bool(config.successors)
         self.probe = probe
@@ -102,7 +101,7 @@ class BatchProcessor:
     # --- items ----------------------------------------------------------------------------------------------
 
     def _take(self, origin: str, packet: Packet) -> None:
-        self.context.input = origin
+        self.context.input = self.input_names.get(origin, origin)
         for pane, items in self._placed(packet):
             self.outbox.put(self.operator.process(items, self._states(pane)))
         self.probe()
@@ -172,7 +171,7 @@ class BatchProcessor:
         self._begun.clear()
 
     def _each_open(self, act: Callable[[Mapping[str, Any]], pa.RecordBatch | None]) -> None:
-        """For what is not bound to a pane: every open one, or the only set of states.
+        """Every open pane, or the only set of states, for calls that are not bound to a pane.
 
         Where no pane is open the operator is told all the same, with empty states that nobody keeps.
         """
@@ -194,7 +193,7 @@ class BatchProcessor:
         """A table that was declared to have the operator's key must have it: its threshold relies on that."""
         if self.keyed and self.workers > 1:
             for _, _, state in self.panes.named():
-                if isinstance(state, HashTableState) and state.spec.operator_key:
+                if state.spec.disjoint:
                     state.refuse_foreign_keys(self.request.worker, self.workers)
 
     # --- punctuation ----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import NoReturn
 from afspark.numbers import Batch
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan
 
-_MARKERS = ".strikes-"
+_MARKERS = ".injected-"
 
 
 def inject_failure(plan: FaultPlan, batch: Batch, phase: FaultPhase, segment: Path, process: int) -> None:

@@ -147,7 +147,7 @@ class Feed:
         """Whether any of the portion's items is in the item log; no more of them will be."""
         return False
 
-    def advance(self, settled: AwaitDurable = always_durable) -> bool:
+    def advance(self, await_durable: AwaitDurable = always_durable) -> bool:
         """Takes the next portion of items that come in several; False if it is the last."""
         return False
 

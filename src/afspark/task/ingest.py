@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +19,40 @@ from afspark.task.bad_item_search import RawItems
 from afspark.task.isolation import Chooser
 
 
-class ChunkPackets:
+class IncomingPackets(ABC):
+    """What goes into an `Ingest`."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Packet]: ...
+
+    @abstractmethod
+    def raw(self, origin: str) -> Iterator[RawItems]:
+        """All items, as they came."""
+
+    def held(self, origin: str) -> tuple[list[RawItems], list[Packet]]:
+        """All items and the packets that they are in, to be kept in memory."""
+        raw = list(self.raw(origin))
+        return raw, [Packet(one.items) for one in raw]
+
+
+class GivenPackets(IncomingPackets):
+    """Packets that are there, and come once."""
+
+    def __init__(self, packets: Iterable[Packet]) -> None:
+        self._packets = packets
+
+    def __iter__(self) -> Iterator[Packet]:
+        return iter(self._packets)
+
+    def raw(self, origin: str) -> Iterator[RawItems]:
+        yield from numbered(origin, self._packets)
+
+    def held(self, origin: str) -> tuple[list[RawItems], list[Packet]]:
+        packets = list(self._packets)
+        return numbered(origin, packets), packets
+
+
+class ChunkPackets(IncomingPackets):
     """The Arrow batches of a share, in order, read anew each time they are asked for."""
 
     def __init__(self, source: Source, chunks: Sequence[Chunk]) -> None:
@@ -30,16 +64,14 @@ class ChunkPackets:
                 yield Packet(batch)
 
     def raw(self, origin: str) -> Iterator[RawItems]:
-        """The same, with their places."""
         for chunk in self._chunks:
-            place = ", ".join(f"{name} {value}" for name, value in chunk.items() if name != "bytes")
             first = 0
             for batch in self._source.read(chunk):
-                yield RawItems(origin, batch, first=first, place=place)
+                yield RawItems(origin, batch, first=first, place=chunk.place)
                 first += batch.num_rows
 
 
-class PassingPackets:
+class PassingPackets(IncomingPackets):
     """A stream of Arrow batches that comes once. All those that have passed are remembered, or the last one alone."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], *, whole: bool) -> None:
@@ -57,7 +89,7 @@ class PassingPackets:
         """What is remembered, and where that is all of it also what has not passed yet."""
         if self._whole:
             first = sum(raw.items.num_rows for raw in self._seen)
-            self._seen.extend(numbered(origin, batches_as_packets(self._batches), first))
+            self._seen.extend(numbered(origin, map(Packet, self._batches), first))
         yield from (replace(raw, origin=origin) for raw in self._seen)
 
 
@@ -70,13 +102,14 @@ class Ingest:
 
     def __init__(
         self,
-        packets: Iterable[Packet],
+        packets: IncomingPackets,
         transforms: Sequence[Transform],
         combiner: Callable[[], Combiner | None] = lambda: None,
         window: Window | None = None,
         now: float = 0.0,
     ) -> None:
-        self._packets = packets
+        self._incoming = packets
+        self._packets: Iterable[Packet] = packets
         self._held: list[RawItems] | None = None
         self._transforms = transforms
         self._window, self._now = window, now
@@ -92,12 +125,8 @@ class Ingest:
 
     def hold(self, origin: str) -> list[RawItems]:
         """All that goes in, as it came; from now on in memory."""
-        if isinstance(self._packets, ChunkPackets | PassingPackets):
-            self._held = list(self._packets.raw(origin))
-            self._packets = [Packet(raw.items) for raw in self._held]
-        elif self._held is None:
-            self._packets = list(self._packets)
-            self._held = numbered(origin, self._packets)
+        if self._held is None:
+            self._held, self._packets = self._incoming.held(origin)
         return self._held
 
     def select(self, chosen: Chooser) -> None:
@@ -157,8 +186,3 @@ def numbered(origin: str, packets: Iterable[Packet], first: int = 0) -> list[Raw
         held.append(RawItems(origin, packet.items, first=first))
         first += packet.items.num_rows
     return held
-
-
-def batches_as_packets(batches: Iterable[pa.RecordBatch]) -> Iterator[Packet]:
-    for batch in batches:
-        yield Packet(batch)

@@ -125,7 +125,7 @@ class Intake:
                 self._clock.sleep(WAIT_SECONDS)
 
     def resume(self, progress: StepProgress, start: Start) -> None:
-        """Goes on from there. A batch that was under way already takes no more than is waiting."""
+        """Goes on where ``progress`` says. A batch that was under way already takes no more than is waiting."""
         self.positions, self.gaps, self.bytes = dict(progress.positions), progress.gaps, progress.bytes
         self._confirmed, self._durable, self._start = dict(progress.positions), start.durable, start
         self._deadline = self._clock.monotonic() + (0.0 if start.resumed else self._seconds)
@@ -147,7 +147,9 @@ class Intake:
             return Portion()
 
     def stop_logging(self) -> bool:
-        """Before a step is closed: whether any of its items is in the item log, so that its end must be durable."""
+        """Has the receiver stop logging the step's items before the step is closed. Returns whether some are in the
+        log, so that the step's end must be durable.
+        """
         try:
             self._attach()
             return self._lane.stop_logging(self.positions)

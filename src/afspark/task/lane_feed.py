@@ -46,26 +46,26 @@ class LaneFeed(Feed):
         self._before, self.stepped = progress.items, stepped
         self.intake.resume(progress, start)
 
-    def advance(self, settled: AwaitDurable = always_durable) -> bool:
+    def advance(self, await_durable: AwaitDurable = always_durable) -> bool:
         """Takes the next portion; False if this is the last one."""
         self._before, self._ingested = self.items, []
         self._portions, self._chosen, self._more = [], None, not self.stepped
         if not self.stepped:
             return False
-        portion = self._next(settled)
+        portion = self._next(await_durable)
         while portion == Portion() and not self.intake.over:
-            portion = self._next(settled)
+            portion = self._next(await_durable)
         if portion is not None:
             self._portions.append(portion)
         return portion is not None
 
-    def _next(self, settled: AwaitDurable) -> Portion | None:
+    def _next(self, await_durable: AwaitDurable) -> Portion | None:
         """Producers may wait for what a write under way holds up, so that nothing comes before it has ended."""
-        if settled(0.0):
+        if await_durable(0.0):
             return self.intake.portion()
         portion = self.intake.portion(wait=0.0)
         if portion == Portion():
-            settled(WAIT_SECONDS)
+            await_durable(WAIT_SECONDS)
         return portion
 
     @property

@@ -57,7 +57,7 @@ class BatchApplication:
                 started = clock.lap("process", started)
                 durable = self.backup.back_up(home, panes, output)
                 emitted = self._keep(output)
-                settled = steps.writes.wait(0.0 if more else None)
+                written = steps.writes.wait(0.0 if more else None)
             except BaseException:
                 self._undo()
                 steps.writes.leave()
@@ -66,7 +66,7 @@ class BatchApplication:
             started = clock.lap("backup", started)
             if not more:
                 break
-            steps.close(home, output.panes, durable=settled)
+            steps.close(home, output.panes, durable=written)
             self.backup.step_closed()
             panes.end()
         report = self._report(output, emitted=emitted, durable=durable)

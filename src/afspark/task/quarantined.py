@@ -1,4 +1,4 @@
-"""On the way to the quarantine: a worker keeps as much as there is room for, the driver looks at the whole."""
+"""Bad items on their way to the quarantine: a worker keeps what there is room for, the driver looks at the whole."""
 
 from __future__ import annotations
 

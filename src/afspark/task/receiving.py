@@ -12,7 +12,7 @@ from afspark.protocol.parcels import Packet, Parcel
 from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.task.feed import Feed
-from afspark.task.ingest import ChunkPackets, Ingest
+from afspark.task.ingest import ChunkPackets, GivenPackets, Ingest
 from afspark.task.intake import Intake
 from afspark.task.lane_feed import LaneFeed
 from afspark.task.remote_lane import open_lane
@@ -84,6 +84,6 @@ def _lane_feed(
     """The lane of a worker, for the length of a tick."""
 
     def ingest(packets: Iterable[Packet]) -> Ingest:
-        return work.ingest(packets, stage_input.transforms, request.batch_time.now)
+        return work.ingest(GivenPackets(packets), stage_input.transforms, request.batch_time.now)
 
     return LaneFeed(stage_input.name, intake, ingest, start=ticket.positions, inbox=inbox)

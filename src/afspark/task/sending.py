@@ -17,7 +17,7 @@ from afspark.resident.residents import kept_by
 from afspark.sources import Chunk
 from afspark.task.bad_item_search import as_failure, without_bad
 from afspark.task.feed import Feed
-from afspark.task.ingest import ChunkPackets, Ingest, PassingPackets
+from afspark.task.ingest import ChunkPackets, GivenPackets, Ingest, PassingPackets
 from afspark.task.stage_inputs import Addressed, OutputInput, SourceInput, UserCode
 from afspark.task.task_environment import TaskEnvironment
 
@@ -67,7 +67,8 @@ def send_kept(
         except AfsparkError as error:
             yield from _failed(config, first, error)
             continue
-        packets = sorted((packet for data in found for packet in open_packets(data)), key=lambda packet: packet.step)
+        sent = sorted((packet for data in found for packet in open_packets(data)), key=lambda packet: packet.step)
+        packets = GivenPackets(sent)
         items = (
             Ingest(packets, stage_input.transforms)
             if stage_input.feedback
@@ -119,4 +120,4 @@ class _Sized:
 
 
 def bytes_of(chunks: Sequence[Chunk]) -> int:
-    return sum(int(chunk["bytes"]) for chunk in chunks)
+    return sum(chunk.bytes for chunk in chunks)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Window
 from afspark.numbers import Batch
 from afspark.protocol.lane_ticket import LaneTicket
-from afspark.protocol.parcels import Packet, Parcel
+from afspark.protocol.parcels import Parcel
 from afspark.protocol.ports import ALL, feedback_for, items_for
 from afspark.resident.residents import Residents
 from afspark.sources import Chunk, Source
-from afspark.task.ingest import Ingest
+from afspark.task.ingest import IncomingPackets, Ingest
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class UserCode:
     keyed: bool = False
     window: Window | None = None
 
-    def ingest(self, packets: Iterable[Packet], transforms: Sequence[Transform], now: float) -> Ingest:
+    def ingest(self, packets: IncomingPackets, transforms: Sequence[Transform], now: float) -> Ingest:
         return Ingest(packets, transforms, self.operator.combiner, self.window, now)
 
     @property
@@ -35,12 +35,13 @@ class UserCode:
 
 @dataclass(frozen=True)
 class SourceInput:
-    """Shares of a source that workers read themselves: one list of chunks per worker."""
+    """Shares of a source that workers read themselves: the chunks of each worker."""
 
+    may_send_nothing: ClassVar[bool] = False
     name: str
     source: Source
     transforms: tuple[Transform, ...]
-    shares: Sequence[Sequence[Chunk]]
+    shares: Mapping[int, Sequence[Chunk]]
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,10 @@ class LaneInput:
 class OutputInput:
     """What the workers of another operator keep for this one: items of this batch, or feedback of the last."""
 
+    may_send_nothing: ClassVar[bool] = False
     residents: Residents
-    homes: tuple[str, ...]
+    #: hosts by worker
+    homes: Mapping[int, str]
     batch: Batch
     receiver: str
     transforms: tuple[Transform, ...] = ()
@@ -76,6 +79,8 @@ class OutputInput:
 class FrameInput:
     """A batch of a streaming DataFrame. ``frame`` is the cluster's business."""
 
+    #: an empty partition sends nothing at all
+    may_send_nothing: ClassVar[bool] = True
     name: str
     frame: Any
     transforms: tuple[Transform, ...]
@@ -95,10 +100,13 @@ def split_inputs(inputs: Iterable[StageInput], *, keyed: bool) -> tuple[tuple[Di
     direct: list[DirectInput] = []
     sent: list[SentInput] = []
     for one in inputs:
-        if isinstance(one, LaneInput) or (isinstance(one, SourceInput) and not keyed):
-            direct.append(one)
-        else:
-            sent.append(one)
+        match one:
+            case LaneInput():
+                direct.append(one)
+            case SourceInput() if not keyed:
+                direct.append(one)
+            case _:
+                sent.append(one)
     return tuple(direct), sent
 
 

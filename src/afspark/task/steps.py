@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from afspark.model.windows import PaneReport
+from afspark.numbers import NO_INCARNATION
 from afspark.push.wire.worker_messages import BackupNumber
 from afspark.resident.storage import StateStorage
 from afspark.store import ObjectRef
@@ -52,7 +53,7 @@ class BatchSteps:
         self.feed.resume(self.progress, self._start(home), stepped=self.task.in_steps)
 
     def _start(self, home: StateStorage) -> Start:
-        newest = max(self.progress.newest, BackupNumber(self.request.batch, -1, 0))
+        newest = max(self.progress.newest, BackupNumber(self.request.batch, NO_INCARNATION, 0))
         return Start(
             durable=newest,
             resumed=home.step > 0,

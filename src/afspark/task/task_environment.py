@@ -47,7 +47,7 @@ class SegmentEnvironment(ABC):
 
     @property
     def process(self) -> int:
-        """The process that dies when a planned failure strikes."""
+        """The process that a planned failure kills."""
         return os.getpid()
 
     def address(self, config: OperatorConfig, worker: int) -> SegmentAddress:
@@ -56,7 +56,7 @@ class SegmentEnvironment(ABC):
     def survivors(self, config: OperatorConfig) -> list[Survivor]:
         root = self._root(config)
         root.clean()
-        return root.census(config.query_id)
+        return root.survivors(config.query_id)
 
     def release(self, config: OperatorConfig) -> None:
         forget_injected(self._directory(config, 0).parent)

@@ -69,7 +69,7 @@ def _learn() -> None:
 
 
 def _back_up(state: State) -> None:
-    state.settle()
+    state.update_drift()
     pairs = state.issue(0.0)
     assert pairs is not None
     state.changed()

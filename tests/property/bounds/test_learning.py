@@ -36,9 +36,9 @@ def regret(items: list[float], failed_after: set[int], *, backup_every: int) -> 
     backup_every=st.integers(1, 50),
 )
 def test_regret_stays_under_the_bound(items: list[float], failed_after: set[int], backup_every: int) -> None:
-    struck = {step for step in failed_after if step <= len(items)}
-    bound = regret_bound(ABSOLUTE, steps=len(items), failures=len(struck), constant=0.0)
-    assert regret(items, struck, backup_every=backup_every) <= bound + 1e-9
+    failed = {step for step in failed_after if step <= len(items)}
+    bound = regret_bound(ABSOLUTE, steps=len(items), failures=len(failed), constant=0.0)
+    assert regret(items, failed, backup_every=backup_every) <= bound + 1e-9
 
 
 @given(

@@ -1,4 +1,4 @@
-"""No window loses more than its limit, however many failures strike it; new windows start afresh."""
+"""No window loses more than its limit, however many failures affect it; new windows start afresh."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def terms_of(window: Window, limit: float, *, operator_key: bool = False) -> Err
     return ErrorBudget(tolerance=Approximate(limit), states=states, place=place, window=window)
 
 
-def struck(terms: ErrorBudget, history: History) -> list[tuple[CountedFailure, ...]]:
+def counted(terms: ErrorBudget, history: History) -> list[tuple[CountedFailure, ...]]:
     """What the engine knows of each worker by the end: θ in force at each failure, for every pane that was open."""
     known: dict[int, tuple[CountedFailure, ...]] = defaultdict(tuple)
     for worker, failure in failures_of(history):
@@ -63,10 +63,10 @@ def test_what_is_told_of_a_window_is_at_most_its_limit(
 ) -> None:
     """``panes`` 0: hopping. Where no key is in two shares, a worker's losses are its own keys' alone."""
     terms = terms_of(window_of(panes), limit, operator_key=operator_key)
-    known = struck(terms, history)
+    known = counted(terms, history)
     for last in range(-6, 70):
         told = terms.realised(known, window=last)["counts"]
-        apart = [terms.window_missing(strikes, last)["counts"] for strikes in known]
+        apart = [terms.window_missing(failures, last)["counts"] for failures in known]
         assert (max(apart) if operator_key else math.fsum(apart)) <= told * (1 + 1e-12)
         assert told <= limit * (1 + 1e-12)
 
@@ -75,7 +75,7 @@ def test_what_is_told_of_a_window_is_at_most_its_limit(
 def test_the_limit_is_used_up_but_not_exceeded(panes: int) -> None:
     """All workers fail 30 times while the same panes are open: the bound is as tight as it can be."""
     terms = terms_of(window_of(panes), 1000.0)
-    known = struck(terms, [(0, worker, 30, max(panes, 1)) for worker in range(3)])
+    known = counted(terms, [(0, worker, 30, max(panes, 1)) for worker in range(3)])
     assert 999.9 < terms.realised(known, window=0)["counts"] <= 1000.0
 
 
@@ -114,8 +114,8 @@ def test_a_decaying_state_keeps_its_promise(inputs: list[float], failed: set[int
     assert abs(ideal - actual) <= decayed(losses, decay) + 1e-9
     if 0 < decay < 1:
         window = Decaying(decay, 1, column="time")
-        strikes = tuple(CountedFailure(taken={"counts": theta}, tick=moment) for moment in failed if moment <= end)
-        told = terms_of(window, limit).realised([strikes, (), ()], tick=end)["counts"]
+        failures = tuple(CountedFailure(taken={"counts": theta}, tick=moment) for moment in failed if moment <= end)
+        told = terms_of(window, limit).realised([failures, (), ()], tick=end)["counts"]
         assert told == pytest.approx(decayed(losses, decay))
 
 

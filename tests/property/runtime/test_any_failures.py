@@ -26,7 +26,7 @@ workers = st.sets(st.integers(0, 1), min_size=1)
 Event = tuple[str, Any]
 event = st.one_of(
     st.tuples(st.just("quiet"), st.none()),
-    st.tuples(st.just("strike"), st.sampled_from(FaultPhase)),
+    st.tuples(st.just("fail"), st.sampled_from(FaultPhase)),
     st.tuples(st.just("lose"), workers),
     st.tuples(st.just("kill"), st.none()),
     st.tuples(st.just("move"), st.sampled_from([{"a": 2}, {"b": 2}, {"a": 1, "b": 1}])),
@@ -44,7 +44,7 @@ def warm_kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
 @settings(max_examples=(settings.default or settings()).max_examples // 8)  # each takes a second
 @given(history=histories, tolerance=tolerances, keyed=st.booleans())
 @example(
-    history=[("quiet", None), ("strike", FaultPhase.COMMITTED), ("driver", ("after", False)), ("lose", {0, 1})],
+    history=[("quiet", None), ("fail", FaultPhase.COMMITTED), ("driver", ("after", False)), ("lose", {0, 1})],
     tolerance=MiniBatch(),
     keyed=False,
 )
@@ -75,7 +75,7 @@ def test_the_promise_holds(history: list[Event], tolerance: Tolerance, keyed: bo
 
 
 def plan_of(history: list[Event]) -> FaultPlan:
-    failures = (InjectedFailure(batch, detail) for batch, (kind, detail) in enumerate(history) if kind == "strike")
+    failures = (InjectedFailure(batch, detail) for batch, (kind, detail) in enumerate(history) if kind == "fail")
     return FaultPlan(frozenset(failures), "drawn")
 
 

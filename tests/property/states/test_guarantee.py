@@ -75,7 +75,7 @@ def run(spec: StateSpec, steps: list[Any]) -> None:
         twin.begin()
         for how, updates in changes:
             apply(state, twin, how, updates)
-        state.settle()
+        state.update_drift()
         check_books(state, twin.divergence(divergence))
         pairs = image(state.issue(theta))
         assert present(state.export()) == twin.present
@@ -132,7 +132,7 @@ def test_small_whole_numbers_are_booked_exactly(divergence: Divergence, steps: l
         state.begin()
         for how, updates in changes:
             apply(state, twin, how, updates)
-        state.settle()
+        state.update_drift()
         twin.acknowledge(image(state.issue(theta)))
         state.acknowledge()
         if divergence is not Divergence.MAX:

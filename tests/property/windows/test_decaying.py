@@ -66,7 +66,7 @@ class Worker:
         self.newest = max(known, default=None)
         assert panes.fading is not None
         state = panes.of(None)["state"]
-        state.settle()
+        state.update_drift()
         pairs = state.issue(panes.fading.threshold(theta, self.newest))
         if panes.fading.moved:
             self.backups = [panes.stamped(state.dump())]

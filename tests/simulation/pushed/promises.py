@@ -31,12 +31,14 @@ class Truth:
         self._counted = 0
 
     def take(self, positions: Positions, run: OperatorRun) -> None:
-        """A batch is over; items are judged by the calendar that it had."""
+        """A batch is over; items are judged by the window progress that it began with."""
         for place, item in self._fresh(positions):
             self._panes.setdefault(place, []).append(self._pane(item, run))
 
     def cells(self, positions: Positions, run: OperatorRun) -> dict[int, Cells]:
-        """By pane, of everything below the positions; those of the batch at work are judged by its calendar."""
+        """By pane, of everything below the positions; the window progress that the batch at work began with judges
+        its items.
+        """
         panes: dict[int, Cells] = {}
         for place, known in self._panes.items():
             end = positions.get(place[0], {}).get(place[1], 0)
@@ -103,7 +105,7 @@ class Promise:
 
     @property
     def recovers(self) -> bool:
-        return self.schedule.tolerance.recovers
+        return self.schedule.tolerance.needs_records
 
     @property
     def items(self) -> float:

@@ -29,7 +29,7 @@ TROUBLES = (
     "store",  # a write fails, or is cut short by a death
 )
 
-#: Names of moments at which some schedules strike again and again.
+#: Names of moments at which some schedules fail again and again.
 HUNTED = ("answer get", "after close_step", "phase backing up", "after put objects", "call settle", "after restored")
 
 #: Policies that a restart may bring.
@@ -106,7 +106,7 @@ class PushedSchedule:
         """
         had = changed_theta(self.tolerance, self.factors, start)
         # Windows by count need a policy under which no item is lost.
-        if start == 0 or not had.recovers or (self.window is not None and self.window.by == "count"):
+        if start == 0 or not had.needs_records or (self.window is not None and self.window.by == "count"):
             return had
         rng = random.Random(f"restart-{self.seed}-{start}")
         if rng.random() < 0.15:

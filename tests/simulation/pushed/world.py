@@ -15,7 +15,7 @@ from tests.simulation.world import EAGER_IN_RECOVERY, DriverKilled, Killed, Task
 CALL_SECONDS = 0.02
 #: The driver waits for as long when a batch has failed again and again.
 LONG_SECONDS = 0.5
-#: Strikes where a schedule hunts are so much more likely than elsewhere.
+#: Failures where a schedule hunts are so much more likely than elsewhere.
 EAGER_WHERE_HUNTED = 10.0
 LAZY_ELSEWHERE = 4.0
 

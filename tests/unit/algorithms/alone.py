@@ -11,7 +11,8 @@ from afspark.bounds import Place
 from afspark.model.operator import Operator, Share, WorkerContext
 from afspark.model.states import HeapColumns
 from afspark.policies import Tolerance
-from afspark.task.ingest import Ingest, batches_as_packets
+from afspark.protocol.parcels import Packet
+from afspark.task.ingest import GivenPackets, Ingest
 
 
 class Alone:
@@ -48,11 +49,11 @@ class Alone:
             losable_items=self.losable_items,
         )
         self.operator.begin(self.states, context)
-        for packet in Ingest(batches_as_packets(batches), (), self.operator.combiner):
+        for packet in Ingest(GivenPackets(map(Packet, batches)), (), self.operator.combiner):
             self.operator.process(packet.items, self.states)
         self.operator.finish(self.states)
         for name, state in self.states.items():
-            state.settle()
+            state.update_drift()
             pairs = state.issue(self.theta(name))
             if pairs is not None:
                 self.backups[name].append(pairs)

@@ -259,7 +259,7 @@ class Post(Outbox):
         self.fed.append(items)
 
 
-class Desk:
+class LoneOperator:
     """An operator on its own, batch by batch, with what it sends."""
 
     def __init__(self, operator: Any) -> None:
@@ -284,7 +284,7 @@ class Desk:
             operator.process(one, states)
         sent = operator.finish(states)
         for state in states.values():
-            state.settle()
+            state.update_drift()
         self.batch += 1
         return sent
 
@@ -293,9 +293,9 @@ class Desk:
         return np.array(self.alone.states["model"].values)
 
 
-def pair(**settings: Any) -> tuple[Desk, Desk]:
+def pair(**settings: Any) -> tuple[LoneOperator, LoneOperator]:
     local = fitted(None, Features(categorical=("a", "b"), slots=1000), **settings)
-    return Desk(local), Desk(GlobalRegression(local.features))
+    return LoneOperator(local), LoneOperator(GlobalRegression(local.features))
 
 
 def test_only_cells_that_changed_are_sent_and_fed_back() -> None:
@@ -383,8 +383,8 @@ def test_feedback_that_was_lost_is_made_good_by_the_whole_model() -> None:
 def test_the_model_has_the_names_of_its_features() -> None:
     items = pa.record_batch({"label": [1, 0], "age": [1.0, 2.0], "height": [3.0, -1.0]})
     local = fitted(items.schema)
-    desk, merger = Desk(local), Desk(GlobalRegression(local.features))
-    merger.run([desk.run([items])])
+    learner, merger = LoneOperator(local), LoneOperator(GlobalRegression(local.features))
+    merger.run([learner.run([items])])
     table = merger.alone.operator.results([merger.alone.share()])
     assert table.column("feature").to_pylist() == ["bias", "age", "height"]
     assert table.column("weight").to_pylist() == merger.model.tolist()

@@ -27,7 +27,7 @@ def test_lines_are_counted_where_rows_are_blocks() -> None:
 def test_shares_cover_the_source() -> None:
     shares = shares_of(ZipfWords(1 << 20))
     assert len(shares) == 2
-    assert sum(chunk["bytes"] for share in shares for chunk in share) == 1 << 20
+    assert sum(chunk.bytes for share in shares for chunk in share) == 1 << 20
 
 
 def test_every_part_runs_in_two_processes() -> None:

@@ -1,4 +1,4 @@
-"""What trials are made of: when failures strike, which results they have touched, what is said of many seeds."""
+"""What trials are made of: when failures happen, which results they have touched, what is said of many seeds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from afspark.protocol.fault_plan import FaultPhase, InjectedFailure
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_every_second_batch_is_struck_once_and_the_last_never(seed: int) -> None:
+def test_every_second_batch_fails_once_and_the_last_never(seed: int) -> None:
     plan = injected_failures(seed)
     assert [(inject_failure.batch - 1) // 2 for inject_failure in plan] == list(range(FAILURES))
     assert (

@@ -111,12 +111,12 @@ def test_recount_of_rows_passes_over_nulls(tmp_path: Path) -> None:
 def test_recount_of_pairs() -> None:
     task = task_of(options("run join --generate 4MB --rate 0.2"))
     found = plan(*task.sources, workers=2)
-    assert {chunk.get("input", 0) for chunk in found.chunks} == {0, 1}
+    assert {one.input for one in found.chunks} == {0, 1}
     halves = [task.recount(found.chunks[::2]), task.recount(found.chunks[1::2])]
     truth = join_truth(merge(halves, task.keys), ("dst", "second"))
     left, right = (
         pa.Table.from_batches(
-            [batch for chunk in found.chunks if chunk.get("input", 0) == side for batch in source.read(chunk)]
+            [batch for one in found.chunks if one.input == side for batch in source.read(one.chunk)]
         ).to_pandas()
         for side, source in enumerate(task.sources)
     )

@@ -42,4 +42,4 @@ def test_files_are_planned_as_the_query_will_see_them(tmp_path: Path, batch_byte
     found = plan(TextFiles(str(tmp_path)), workers=2, batch_bytes=batch_bytes)
     assert found.total_bytes == 21_000
     assert found.batches == pytest.approx(-(-21_000 // batch_bytes), rel=0.05)
-    assert max(chunk["bytes"] for chunk in found.chunks) <= batch_bytes
+    assert max(chunk.bytes for chunk in found.chunks) <= batch_bytes

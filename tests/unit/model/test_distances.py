@@ -26,13 +26,13 @@ def test_distance_to_the_backup_is_the_divergence(kind: str, divergence: str, se
         state, update = Matrix(rows=3, cols=4, divergence=divergence).open(HeapColumns(), "state"), update_array
     state.begin()
     update(state, random)
-    state.settle()
+    state.update_drift()
     state.issue(0.0)
     state.acknowledge()
     backup = cells_of(state.export())
     state.begin()
     update(state, random)
-    state.settle()
+    state.update_drift()
     assert distance(divergence, backup, cells_of(state.export())) == pytest.approx(state.divergence())
 
 

@@ -28,7 +28,7 @@ CASE: dict[str, Any] = {**ITEMS, "divergence": "max", "exact": False}
 )
 def test_policies(policy: Tolerance, allowance: float, promise: float | None, recovers: bool) -> None:
     assert policy.allowance(**CASE) == allowance
-    assert policy.promise() == promise and policy.recovers is recovers
+    assert policy.promise() == promise and policy.needs_records is recovers
     assert policy.to_json()["name"] == policy.name
 
 

@@ -126,8 +126,8 @@ class Attacker:
         #: answers that tell of a mistake in the receiver
         self.unforeseen: list[str] = []
 
-    def strike(self) -> None:
-        kind, attack = self._rng.choice(
+    def attack(self) -> None:
+        kind, chosen = self._rng.choice(
             [
                 ("noise", self.noise),
                 ("mutated bytes", lambda: self.mutated(frames=False)),
@@ -140,7 +140,7 @@ class Attacker:
             ]
         )
         self.counts[kind] += 1
-        attack()
+        chosen()
 
     def close(self) -> None:
         self._direct.close()
@@ -169,14 +169,14 @@ class Attacker:
     def mutated(self, *, frames: bool) -> None:
         """A producer and a worker do what they should, over a connection that damages it once, somewhere."""
         rng = random.Random(self._rng.getrandbits(64))
-        strike = rng.randrange(1, 7)
+        first = rng.randrange(1, 7)
         how = rng.choice((damaged, misnumbered, misnumbered)) if frames else damaged
         seen = 0
 
         def mutate(data: bytes) -> bytes:
             nonlocal seen
             seen += 1
-            return how(rng, data) if seen >= strike else data
+            return how(rng, data) if seen >= first else data
 
         with MutatingProxy(self._port, mutate, frames=frames) as proxy:
             client = Client(proxy.address, "mutant", timeout=_CALL_SECONDS)
@@ -356,7 +356,7 @@ def campaign(port: int, seed: int, *, threads: int, until: Callable[[int, float]
     def attack(attacker: Attacker) -> None:
         try:
             while not errors and not until(sum(each.counts.total() for each in attackers), time.monotonic() - began):
-                attacker.strike()
+                attacker.attack()
         except BaseException as error:  # noqa: BLE001 (raised again in the caller's thread)
             errors.append(error)
         finally:

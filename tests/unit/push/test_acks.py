@@ -25,7 +25,7 @@ class Sent:
 def test_an_end_that_is_told_late_takes_nothing_back(when: str) -> None:
     """The item log has acknowledged up to 30 when the reading thread tells of 20, which it had asked for before."""
     sent = Sent()
-    acks = Acks(sent.write, lambda: 0.0, lambda lane, end: "")
+    acks = Acks(sent.write, lambda lane, end: "")
     acks.expect(0, 30)
     acks.owe(0, 30, from_reader=True)
     if when == "while":

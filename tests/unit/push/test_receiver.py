@@ -398,18 +398,8 @@ def test_fast_producers_are_slowed_down(receive: Start) -> None:
     assert time.monotonic() - began > 0.4
 
 
-def test_gamma_is_told_and_its_change_too(receive: Start) -> None:
-    receiver = receive(unacked=100.0)
-    client = Client(receiver.address)
-    assert client.hello().unacked == 100.0
-    stream = client.stream()
-    stream.send(0, 1)
-    assert stream.ack().unacked is None
-    receiver.set_unacked(50.0)
-    stream.send(1, 1)
-    assert stream.ack().unacked == 50.0
-    stream.send(2, 1)
-    assert stream.ack().unacked is None
+def test_gamma_is_told(receive: Start) -> None:
+    assert Client(receive(unacked=100.0).address).hello().unacked == 100.0
 
 
 def test_many_producers_on_one_lane_keep_their_order_and_the_promise(receive: Start) -> None:

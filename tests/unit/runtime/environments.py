@@ -22,7 +22,7 @@ Probe = Callable[[FaultPhase], None]
 
 @dataclass(frozen=True, kw_only=True)
 class At(LocalEnvironment):
-    """``probed`` is told of every moment at which a failure can strike."""
+    """``probed`` is told of every moment at which a failure can happen."""
 
     place: SegmentAddress
     probed: Probe

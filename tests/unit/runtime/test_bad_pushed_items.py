@@ -23,13 +23,12 @@ from afspark.protocol.fault_plan import FaultPhase, FaultPlan
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import CountedLoss
 from afspark.protocol.operator_config import OperatorConfig
-from afspark.protocol.parcels import Packet
 from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.resident import SegmentAddress, process_cache
 from afspark.store import Store, load_chain, open_store
 from afspark.store.quarantine import BadItem, Quarantine
-from afspark.task.ingest import Ingest
+from afspark.task.ingest import GivenPackets, Ingest
 from afspark.task.intake import Intake
 from afspark.task.lane_feed import LaneFeed
 from tests.unit.runtime.environments import LaneClock, attend
@@ -108,7 +107,7 @@ class Worker:
         )
 
         def ingest(packets: Any) -> Ingest:
-            return Ingest(list[Packet](packets), ())
+            return Ingest(GivenPackets(packets), ())
 
         intake = Intake(self.lane, seconds=3, clock=LaneClock(self.lane))
         feed = LaneFeed("", intake, ingest, start={})

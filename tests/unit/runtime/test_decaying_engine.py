@@ -34,7 +34,7 @@ from afspark.resident import SegmentAddress, process_cache
 from afspark.resident.residents import Residents, state_of
 from afspark.sources import Source, TextFiles
 from afspark.store import open_store
-from afspark.task.ingest import Ingest
+from afspark.task.ingest import GivenPackets, Ingest
 from afspark.task.intake import Intake
 from afspark.task.lane_feed import LaneFeed
 from afspark.task.pane_states import PaneStates
@@ -258,7 +258,7 @@ class Pushed:
 
 
 def _ingest(packets: Any) -> Ingest:
-    return Ingest(list(packets), ())
+    return Ingest(GivenPackets(packets), ())
 
 
 @pytest.fixture

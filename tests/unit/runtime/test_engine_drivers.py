@@ -283,7 +283,7 @@ def test_a_stream_is_not_ended_while_a_batch_of_spark_is_unfinished(make_rig: Ma
 
 @pytest.mark.parametrize("tolerance", [Nothing(), Approximate(THETA)], ids=_called)
 def test_a_checkpoint_may_be_moved(make_rig: MakeRig, tolerance: Tolerance) -> None:
-    """Its segments are those of the query, wherever its checkpoint is, also for the census of others."""
+    """Its segments are those of the query, wherever its checkpoint is, also where others look for survivors."""
     rig, truth = make_rig(tolerance=tolerance)
     rig.go(FATAL)
     moved = rig.root / "elsewhere"

@@ -25,7 +25,7 @@ def test_a_seed_gives_that_many_failures(failures: int) -> None:
     assert {s.batch for s in plan.failures} <= set(range(1, 10))
 
 
-def strike(plan: FaultPlan, batch: int, phase: FaultPhase, segment: Path) -> None:
+def inject(plan: FaultPlan, batch: int, phase: FaultPhase, segment: Path) -> None:
     inject_failure(plan, batch, phase, segment, os.getpid())
 
 
@@ -49,7 +49,7 @@ def test_more_failures_than_moments_are_refused() -> None:
     assert (caught.value.failures, caught.value.batches) == (7, 2)
 
 
-def test_a_failure_during_recovery_strikes_before_it_too() -> None:
+def test_a_failure_during_recovery_has_one_before_it_too() -> None:
     plan = FaultPlan(frozenset({InjectedFailure(3, FaultPhase.RECOVERING)}))
     assert plan.fails_at(3, FaultPhase.BETWEEN) and plan.fails_at(3, FaultPhase.RECOVERING)
     assert not plan.fails_at(3, FaultPhase.APPLYING) and not plan.fails_at(2, FaultPhase.BETWEEN)
@@ -60,34 +60,34 @@ def test_a_plan_travels_with_tasks() -> None:
     assert pickle.loads(pickle.dumps(plan)) == plan
 
 
-def test_a_strike_destroys_and_kills_once(tmp_path: Path) -> None:
+def test_a_failure_destroys_and_kills_once(tmp_path: Path) -> None:
     segment = tmp_path / "count-0"
     plan = FaultPlan(frozenset({InjectedFailure(2, FaultPhase.APPLYING)}), "p")
     segment.mkdir()
-    strike(plan, 1, FaultPhase.APPLYING, segment)
-    strike(plan, 2, FaultPhase.BETWEEN, segment)
+    inject(plan, 1, FaultPhase.APPLYING, segment)
+    inject(plan, 2, FaultPhase.BETWEEN, segment)
     assert segment.exists()
-    assert forked(lambda: strike(plan, 2, FaultPhase.APPLYING, segment)) == [(False, KILLED)]
+    assert forked(lambda: inject(plan, 2, FaultPhase.APPLYING, segment)) == [(False, KILLED)]
     assert not segment.exists()
     segment.mkdir()
-    strike(plan, 2, FaultPhase.APPLYING, segment)
+    inject(plan, 2, FaultPhase.APPLYING, segment)
     assert segment.exists()
 
 
-def test_every_worker_is_struck_and_plans_keep_apart(tmp_path: Path) -> None:
+def test_every_worker_fails_and_plans_keep_apart(tmp_path: Path) -> None:
     failures = frozenset({InjectedFailure(1, FaultPhase.BETWEEN)})
     for name, worker in [("p", 0), ("p", 1), ("q", 0)]:
         segment = tmp_path / f"count-{worker}"
         segment.mkdir(exist_ok=True)
         plan = FaultPlan(failures, name)
-        assert forked(partial(strike, plan, 1, FaultPhase.BETWEEN, segment)) == [(False, KILLED)]
+        assert forked(partial(inject, plan, 1, FaultPhase.BETWEEN, segment)) == [(False, KILLED)]
         assert not segment.exists()
 
 
 def test_the_kill_is_a_real_one(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
-        strike(
+        inject(
             FaultPlan(frozenset({InjectedFailure(1, FaultPhase.BETWEEN)})),
             1,
             FaultPhase.BETWEEN,

@@ -11,7 +11,7 @@ from afspark.model.operator import Combiner, Transform
 from afspark.model.windows import Hopping, Window
 from afspark.protocol.parcels import Packet
 from afspark.sources import ZipfWords
-from afspark.task.ingest import ChunkPackets, Ingest, batches_as_packets
+from afspark.task.ingest import ChunkPackets, GivenPackets, Ingest
 
 
 def batch(*values: int) -> pa.RecordBatch:
@@ -44,7 +44,7 @@ def ingest(
     combiner: Callable[[], Combiner | None] = lambda: None,
     window: Window | None = None,
 ) -> Ingest:
-    return Ingest(batches_as_packets(batches), transforms, combiner, window)
+    return Ingest(GivenPackets(map(Packet, batches)), transforms, combiner, window)
 
 
 def rows(ingest: Ingest) -> list[list[int]]:
@@ -71,7 +71,7 @@ def test_a_combiner_gives_one_batch_and_counts_what_went_in() -> None:
 
 def test_steps_and_panes_pass_transforms() -> None:
     packets = [Packet(batch(1, 2), 1), Packet(batch(3), 2), Packet(batch(4), 3, 7)]
-    passed = list(Ingest(packets, (evens,)))
+    passed = list(Ingest(GivenPackets(packets), (evens,)))
     assert [(packet.items.column("n").to_pylist(), packet.step, packet.pane) for packet in passed] == [
         ([2], 1, None),
         ([4], 3, 7),
@@ -81,7 +81,7 @@ def test_steps_and_panes_pass_transforms() -> None:
 def test_items_of_different_steps_are_combined_apart() -> None:
     """A punctuation stands between them: what is sent before it must be seen before it."""
     packets = [Packet(batch(1, 2), 1), Packet(batch(3), 0), Packet(batch(4), 1)]
-    combined = Ingest(packets, (), Sum)
+    combined = Ingest(GivenPackets(packets), (), Sum)
     assert [(packet.items.column("n").to_pylist(), packet.step) for packet in combined] == [([3], 0), ([7], 1)]
     assert combined.items == 4
 

@@ -56,7 +56,7 @@ class Approximating(Bench):
         return replace(super().config, window=self.window)
 
     def attempt(self, lane: FakeLane, probe: Callable[[FaultPhase], None] = lambda phase: None) -> TaskReport:
-        """Spark runs the task of the present order."""
+        """Spark runs the task of the present request."""
         window_progress = WindowProgress(first_open=0, touched=frozenset({0})) if self.window else WindowProgress()
         batch_time = BatchTime(window_progress=window_progress, exposed=window_progress.touched)
         request = self.member.request(1, self.budget, 0, batch_time)
@@ -308,7 +308,7 @@ def test_a_process_that_takes_up_a_batch_attaches_before_it_says_anything_else(b
 # --- windows ------------------------------------------------------------------------------------------------
 
 
-def test_a_pane_opened_in_the_tick_is_struck_as_well(bench: Approximating) -> None:
+def test_a_pane_opened_in_the_tick_is_affected_as_well(bench: Approximating) -> None:
     """The driver knows of the panes at the last commit; the store tells of those opened since."""
     bench.window = Hopping(10, column="n")
     bench.member = WorkerState.at("a", worker=0, completed=1, hint=Hint.CREATE)
@@ -356,7 +356,7 @@ def test_what_comes_before_the_items_of_a_batch_comes_once(bench: Approximating,
     assert len(asked) == (0 if restored else 1)
 
 
-def test_an_incarnation_is_struck_once_for_each_pane() -> None:
+def test_a_loss_counts_once_for_each_pane() -> None:
     budget = ErrorBudget(
         tolerance=Approximate(THETA),
         states={"n": HashTable()},

@@ -34,7 +34,7 @@ class WholeImage(BackupPlan):
 def _write_all(plan: WholeImage, at: Moment) -> BackedUp:
     images = {}
     for name, pane, state in at.panes.named():
-        state.settle()
+        state.update_drift()
         state.issue(0.0, everything=True)
         images[StateLabel(name, pane)] = at.panes.stamped(state.dump())
     return BackedUp(images, full=True)

@@ -16,9 +16,19 @@ from afspark.graph.node import SOURCE, Edge, Node
 from afspark.graph.pipeline import Pipeline
 from afspark.graph.rewrites import rewritten
 from afspark.model.operator import Operator
-from afspark.model.states import HashTable, StateSpec
-from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, UpstreamBackup
+from afspark.model.states import HashTable, HeapColumns, StateSpec
+from afspark.policies import Approximate, MiniBatch, NoBackup, Nothing, Tolerance, UpstreamBackup
+from afspark.protocol.fault_plan import FaultPlan
+from afspark.protocol.lifecycle import Hint
+from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.parcels import Packet
+from afspark.protocol.requests import TaskRequest
 from afspark.sources import Pushed
+from afspark.store import open_store
+from afspark.task.batch_processor import BatchProcessor
+from afspark.task.feed import Feed
+from afspark.task.ingest import GivenPackets, Ingest
+from afspark.task.pane_states import PaneStates
 
 SCHEMA = pa.schema([("key", pa.int64())])
 
@@ -124,3 +134,38 @@ def test_users_may_call_an_operator_as_they_like() -> None:
     pipeline = relayed(node("relay"))
     assert [one.name for one in pipeline.operators] == ["relay"]
     assert [one.name for one in pipeline.readers(pipeline.nodes[0])] == ["relay"]
+
+
+class Tagged(Operator):
+    """Notes what its inputs are called."""
+
+    def __init__(self) -> None:
+        self.inputs: list[str] = []
+
+    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
+        self.inputs.append(self.context.input)
+
+
+def test_an_operator_is_told_the_name_of_its_source_and_not_of_a_relay() -> None:
+    pipeline = relayed(node("count", SOURCE, "other"), sources=(SOURCE, "other"))
+    names = pipeline.input_names(pipeline.node("count"))
+    assert names == {"relay": SOURCE, "relay-other": "other"}
+    config = OperatorConfig(
+        query_id="q",
+        fingerprint="f",
+        operator_name="count",
+        workers=1,
+        checkpoint="",
+        store=open_store("/nowhere"),
+        epoch="e",
+        segments=None,
+        emit=False,
+        faults=FaultPlan(),
+        input_names=names,
+    )
+    request = TaskRequest(worker=0, batch=1, incarnation=0, hint=Hint.RESUME, fence=0, home="a", backup=NoBackup())
+    items = pa.record_batch({"key": [1]}, schema=SCHEMA)
+    feed = Feed([(name, Ingest(GivenPackets([Packet(items)]), ())) for name in names])
+    operator = Tagged()
+    BatchProcessor(config, request, operator, PaneStates.under(None, HeapColumns(), {})).run(feed)
+    assert operator.inputs == [SOURCE, "other"]

@@ -135,7 +135,7 @@ def newest_record_wins(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RecordLog, "open_epoch", lambda log, upto: real(log, upto + 1))
 
 
-def no_census(patch: pytest.MonkeyPatch) -> None:
+def no_survivors(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("afspark.coordinator.worker_group.find_survivors", lambda *where: [])
 
 
@@ -186,7 +186,7 @@ def astray_means_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def digests_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("afspark.coordinator.batch_loop.digests_agree", lambda reports, produced: True)
+    patch.setattr("afspark.coordinator.stage_runner.digests_agree", lambda reports, produced: True)
 
 
 def backups_never_arrive(patch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def loss_skips_the_batch(patch: pytest.MonkeyPatch) -> None:
 SABOTAGE: list[tuple[Scenario, Patch]] = [
     (killed_half_way, no_rollback),
     (driver_dies_after_its_record, newest_record_wins),
-    (driver_dies_and_state_survives, no_census),
+    (driver_dies_and_state_survives, no_survivors),
     (many_failures, failures_do_not_count),
     (many_failures, thresholds_stay),
     (driver_restarts_after_a_loss, ledger_forgets),

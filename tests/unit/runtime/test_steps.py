@@ -19,7 +19,6 @@ from afspark.policies import ThresholdBackup
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan
 from afspark.protocol.lifecycle import MOST_STEPS, Hint, Present
 from afspark.protocol.operator_config import OperatorConfig
-from afspark.protocol.parcels import Packet
 from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.push.consumer.lane_client import Pulled
@@ -28,7 +27,7 @@ from afspark.resident import SegmentAddress, header, process_cache
 from afspark.store import ObjectRef, Store, load_chain, open_store
 from afspark.store.base import Names
 from afspark.task.backup_writes import BackupWrites
-from afspark.task.ingest import Ingest
+from afspark.task.ingest import GivenPackets, Ingest
 from afspark.task.intake import Intake
 from afspark.task.lane_feed import LaneFeed
 from afspark.task.step_progress import StepProgress
@@ -210,7 +209,7 @@ class Bench:
         **changes: Any,
     ) -> TaskReport:
         def ingest(packets: Any) -> Ingest:
-            return Ingest(list[Packet](packets), ())
+            return Ingest(GivenPackets(packets), ())
 
         feed = self.feed("", Intake(lane, seconds=3, clock=LaneClock(lane)), ingest, start={})
         request = self.request(**changes)

@@ -23,7 +23,7 @@ from afspark.protocol.requests import TaskRequest
 from afspark.resident import SegmentAddress, process_cache
 from afspark.store import open_store
 from afspark.task.feed import Feed
-from afspark.task.ingest import Ingest
+from afspark.task.ingest import GivenPackets, Ingest
 from tests.unit.runtime.environments import attend
 
 
@@ -85,7 +85,7 @@ def task(tmp_path: Path, place: Path) -> Iterator[Attend]:
             backup=ThresholdBackup(theta={"sum": 0.0}),
             missing={"sum": 0.0},
         )
-        feed = Feed([("", Ingest([Packet(pa.record_batch({"n": [1, 2, 3]}))], ()))])
+        feed = Feed([("", Ingest(GivenPackets([Packet(pa.record_batch({"n": [1, 2, 3]}))]), ()))])
         return attend(config, request, operator or Sum(), feed, address or SegmentAddress(place), "a", probe)
 
     yield run

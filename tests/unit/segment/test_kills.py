@@ -92,4 +92,4 @@ def test_killed_worker_leaves_whole_batches(nursery: Nursery, place: Path) -> No
             np.testing.assert_array_equal(state.values, expected, err_msg=f"seed {seed}")
             checked = found.version
         found.close()
-    assert interrupted > 0, f"no kill struck a batch: seed {seed}"
+    assert interrupted > 0, f"no kill interrupted a batch: seed {seed}"

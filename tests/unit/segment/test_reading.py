@@ -37,7 +37,7 @@ def config(tmp_path: Path) -> Iterator[OperatorConfig]:
     process_cache().clear()
 
 
-def settle(config: OperatorConfig, identity: Identity, incarnation: int, rows: bytes) -> None:
+def make_segment(config: OperatorConfig, identity: Identity, incarnation: int, rows: bytes) -> None:
     """A segment of worker 0 that keeps ``rows`` of batch 0."""
     place = SegmentRoot(config.segments, "a").directory(config.query_id, config.operator_name, 0)
     segment = Segment.create(place, identity, incarnation)
@@ -53,7 +53,7 @@ def test_only_the_incarnation_that_the_driver_knows_is_read(
     config: OperatorConfig, identity: Identity, known: int
 ) -> None:
     """A host that was away comes back with the segment of a worker that lives elsewhere by now."""
-    settle(config, identity, 1, b"mine")
+    make_segment(config, identity, 1, b"mine")
     assert kept_by(HERE, Residents(config, {0: 1, 1: 0}), 0, 0, "rows") == b"mine"
     for read in (partial(state_of, HERE), lambda residents, worker: kept_by(HERE, residents, worker, 0, "rows")):
         with pytest.raises(SegmentError) as caught:
@@ -64,10 +64,10 @@ def test_only_the_incarnation_that_the_driver_knows_is_read(
 def test_a_segment_held_open_is_not_read_once_a_later_one_replaced_it(
     config: OperatorConfig, identity: Identity
 ) -> None:
-    settle(config, identity, 0, b"old")
+    make_segment(config, identity, 0, b"old")
     first, second = Residents(config, {0: 0, 1: 0}), Residents(config, {0: 1, 1: 0})
     assert kept_by(HERE, first, 0, 0, "rows") == b"old"
-    settle(config, identity, 1, b"new")
+    make_segment(config, identity, 1, b"new")
     assert kept_by(HERE, second, 0, 0, "rows") == b"new"
     with pytest.raises(SegmentError):
         kept_by(HERE, first, 0, 0, "rows")

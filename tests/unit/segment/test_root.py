@@ -38,18 +38,18 @@ def test_directory(house: SegmentRoot) -> None:
 def test_names_never_leave_the_tree_nor_hide(house: SegmentRoot, identity: Identity, name: str) -> None:
     segment = create(house, replace(identity, query_id=name, operator=name))
     assert segment.directory.resolve().parent.parent == (house.base / "127.0.0.2").resolve()
-    (survivor,) = house.census(name)
+    (survivor,) = house.survivors(name)
     assert survivor.operator == name
 
 
 def test_hosts_do_not_see_each_other(house: SegmentRoot, identity: Identity) -> None:
     create(house, identity)
     other = SegmentRoot(house.base, "127.0.0.3")
-    assert other.census("q") == []
+    assert other.survivors("q") == []
     assert Segment.open(other.directory("q", "count", 0)) is None
 
 
-def test_census(house: SegmentRoot, identity: Identity) -> None:
+def test_survivors_are_found(house: SegmentRoot, identity: Identity) -> None:
     second = create(house, replace(identity, worker=1), incarnation=2)
     first = create(house, identity)
     create(house, replace(identity, query_id="another"))
@@ -57,11 +57,11 @@ def test_census(house: SegmentRoot, identity: Identity) -> None:
         first.begin(0)
         first.finish(0, b"")
         first.begin(1)
-        assert [(found.worker, found.incarnation, found.version, found.marked) for found in house.census("q")] == [
+        assert [(found.worker, found.incarnation, found.version, found.marked) for found in house.survivors("q")] == [
             (0, 0, 0, True),
             (1, 2, -1, False),
         ]
-    assert house.census("q")[1] == Survivor(
+    assert house.survivors("q")[1] == Survivor(
         operator="count",
         worker=1,
         workers=2,
@@ -74,12 +74,12 @@ def test_census(house: SegmentRoot, identity: Identity) -> None:
     )
 
 
-def test_census_skips_what_is_no_segment(house: SegmentRoot, identity: Identity) -> None:
+def test_what_is_no_segment_is_no_survivor(house: SegmentRoot, identity: Identity) -> None:
     half = create(house, identity).directory
     (half / "meta.json").unlink()
     (half.parent / "file").touch()
-    assert house.census("q") == []
-    assert house.census("never seen") == []
+    assert house.survivors("q") == []
+    assert house.survivors("never seen") == []
 
 
 def test_release(house: SegmentRoot, identity: Identity) -> None:
@@ -88,7 +88,7 @@ def test_release(house: SegmentRoot, identity: Identity) -> None:
     (half / "meta.json").unlink()
     kept = create(house, replace(identity, query_id="another"))
     assert house.release("q") == 1
-    assert house.census("q") == []
+    assert house.survivors("q") == []
     assert not half.parent.exists()
     assert kept.is_current()
     assert house.release("q") == 0

@@ -38,13 +38,13 @@ def test_a_reopened_planner_sees_the_same_although_the_folder_changed(tmp_path, 
         (tmp_path / name).write_bytes(name.encode() * 9)
     first = planner_of(tmp_path, log)
     before = all_chunks(first)
-    assert [chunk["bytes"] for chunk in before] == [3, 3, 3] * 3
+    assert [chunk.bytes for chunk in before] == [3, 3, 3] * 3
     (tmp_path / "a").unlink()
     (tmp_path / "0").write_bytes(b"new")
     second = planner_of(tmp_path, log, chunk_bytes=1000)
     after = all_chunks(second)
     assert after[: len(before)] == before
-    assert [chunk["path"] for chunk in after[len(before) :]] == [str(tmp_path / "0")]
+    assert [chunk.path for chunk in after[len(before) :]] == [str(tmp_path / "0")]
     assert first.chunks({"chunks": 8}, {"chunks": 10}) == after[8:10]
     assert second.missing(after) == before[:3]
 
@@ -82,7 +82,7 @@ def test_a_torn_segment_is_passed_over(cut):
     log.append([(found("b"), pieces(3))])
     assert store.puts == ["files/00000000", "files/00000002"]
     assert reader.slice(0, 3) == FileLog(store).slice(0, 3) == log.slice(0, 3)
-    assert [chunk["path"] for chunk in log.slice(0, 3)] == ["a", "a", "b"]
+    assert [chunk.path for chunk in log.slice(0, 3)] == ["a", "a", "b"]
 
 
 def test_a_segment_still_being_written_is_read_later(log):
@@ -129,7 +129,7 @@ def test_files_known_to_another_writer_are_not_logged_twice(log):
     first, second = FileLog(log), FileLog(log)
     first.append([(found("a"), pieces(1))])
     second.append([(found("a"), pieces(1)), (found("b"), pieces(1))])
-    assert [chunk["path"] for chunk in second.slice(0, 2)] == ["a", "b"]
+    assert [chunk.path for chunk in second.slice(0, 2)] == ["a", "b"]
     assert len(second) == 2
 
 
@@ -137,7 +137,7 @@ def test_many_files_make_several_segments(log, monkeypatch):
     monkeypatch.setattr(module, "_FILES_PER_SEGMENT", 3)
     FileLog(log).append([(found(str(i)), pieces(i)) for i in range(8)])
     assert len(log.puts) == 3
-    assert [chunk["path"] for chunk in FileLog(log).slice(0, 8)] == [str(i) for i in range(8)]
+    assert [chunk.path for chunk in FileLog(log).slice(0, 8)] == [str(i) for i in range(8)]
 
 
 @given(

@@ -21,7 +21,7 @@ def chunks_of(source: Source) -> list[Chunk]:
 def test_text_has_exactly_the_bytes_asked_for(size):
     source = ZipfWords(size, vocabulary=1000)
     chunks = chunks_of(source)
-    assert sum(chunk["bytes"] for chunk in chunks) == size
+    assert sum(chunk.bytes for chunk in chunks) == size
     blocks = [value for chunk in chunks for (batch,) in [source.read(chunk)] for value in batch.column("value")]
     assert sum(len(block.as_buffer()) for block in blocks) == size
     assert all(block.as_py().endswith(b"\n") for block in blocks)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from afspark.errors import InputError, UsageError
 from afspark.model.kernels.libsvm import parse_libsvm
 from afspark.sources import Clicks, CsvFiles, Higgs, LibsvmFiles, Source, source_from_json
+from afspark.sources.chunks import NumberedChunk
 from tests.unit.sources.conftest import DictStore
 
 GENERATORS: list[Callable[..., Source]] = [Clicks, Higgs]
@@ -44,7 +45,7 @@ def test_a_chunk_depends_on_seed_and_number_only(make: Callable[..., Source]) ->
 
 @pytest.mark.parametrize("make", GENERATORS)
 def test_generated_items_are_fixed_for_all_times(make: Callable[..., Source]) -> None:
-    (rows,) = make(1000, seed=7).read({"index": 0, "units": 1000})
+    (rows,) = make(1000, seed=7).read(NumberedChunk(index=0, units=1000, bytes=0))
     digest = hashlib.blake2b(digest_size=8)
     for column in (rows.column("label"), rows.column("features").flatten()):
         digest.update(column.to_numpy().tobytes())

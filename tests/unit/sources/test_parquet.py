@@ -40,7 +40,7 @@ def test_chunks_of_any_size_give_all_rows_once(tmp_path, log, chunk_bytes):
     chunks = chunks_of(source, log)
     assert len(chunks) == {1: 20, 3000: 10, 10**9: 2}[chunk_bytes]
     assert read_all(source, chunks).equals(table(0, 2000))
-    assert all(chunk["bytes"] > 0 for chunk in chunks)
+    assert all(chunk.bytes > 0 for chunk in chunks)
 
 
 def test_only_the_wanted_columns_in_the_wanted_order(tmp_path, log):
@@ -56,7 +56,7 @@ def test_an_unreadable_file_does_not_stop_discovery_and_reads_when_mended(tmp_pa
     bad.write_bytes(b"PAR1 this is no footer")
     source = ParquetFiles(str(tmp_path))
     chunks = chunks_of(source, log)
-    (broken,) = [chunk for chunk in chunks if chunk["path"] == str(bad)]
+    (broken,) = [chunk for chunk in chunks if chunk.path == str(bad)]
     assert read_all(source, [chunk for chunk in chunks if chunk is not broken]).num_rows == 1000
     with pytest.raises(InputError) as caught:
         list(source.read(broken))
@@ -96,7 +96,7 @@ def test_missing_files_are_listed_and_named(tmp_path, log):
     chunks = planner.chunks(planner.initial(), planner.discover())
     gone.unlink()
     (missing,) = planner.missing(chunks)
-    assert missing["path"] == str(gone)
+    assert missing.path == str(gone)
     with pytest.raises(InputError) as caught:
         list(source.read(missing))
     assert (caught.value.path, caught.value.missing) == (str(gone), True)

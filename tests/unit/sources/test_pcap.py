@@ -30,7 +30,7 @@ def read(path: Path, **settings: Any) -> list[dict[str, Any]]:
     source = PcapFiles(str(path), **settings)
     planner = source.planner(DictStore())
     chunks = planner.chunks(planner.initial(), planner.discover())
-    assert sum(chunk["stop"] - chunk["start"] for chunk in chunks) in (path.stat().st_size, path.stat().st_size - 24)
+    assert sum(chunk.stop - chunk.start for chunk in chunks) in (path.stat().st_size, path.stat().st_size - 24)
     batches = [batch for chunk in chunks for batch in source.read(chunk)]
     assert all(batch.schema == source.schema() for batch in batches)
     return pa.Table.from_batches(batches, source.schema()).to_pylist()

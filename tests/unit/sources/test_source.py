@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from afspark.errors import UsageError
 from afspark.sources import Packets, ParquetFiles, Source, TextFiles, ZipfWords, share, source_from_json
+from afspark.sources.chunks import NumberedChunk
 from afspark.sources.source import require_columns
 
 SOURCES = [
@@ -74,13 +75,13 @@ def test_columns_are_checked_by_sort(wanted, fitting):
 
 @given(weights=st.lists(st.integers(0, 100), max_size=40), workers=st.integers(1, 8))
 def test_shares_are_balanced_complete_and_in_order(weights, workers):
-    chunks = [{"id": i, "bytes": weight} for i, weight in enumerate(weights)]
+    chunks = [NumberedChunk(index=i, bytes=weight) for i, weight in enumerate(weights)]
     shares = share(chunks, workers)
     assert len(shares) == workers
-    ids = [[chunk["id"] for chunk in part] for part in shares]
+    ids = [[chunk.index for chunk in part] for part in shares]
     assert sorted(chain.from_iterable(ids)) == list(range(len(chunks)))
     assert all(part == sorted(part) for part in ids)
-    loads = [sum(chunk["bytes"] for chunk in part) for part in shares]
+    loads = [sum(chunk.bytes for chunk in part) for part in shares]
     assert max(loads) - min(loads) <= max(weights, default=0)
     assert share(list(chunks), workers) == shares
 

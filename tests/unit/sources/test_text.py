@@ -54,8 +54,8 @@ def test_all_chunks_together_are_the_file(content, chunk_bytes, overhang, block)
         (Path(folder) / "a.txt").write_bytes(content)
         blocks = TextFiles(folder, blocks=True, chunk_bytes=chunk_bytes)
         chunks = chunks_of(blocks, DictStore())
-        assert sum(chunk["bytes"] for chunk in chunks) == len(content)
-        assert max((chunk["bytes"] for chunk in chunks), default=0) <= chunk_bytes
+        assert sum(chunk.bytes for chunk in chunks) == len(content)
+        assert max((chunk.bytes for chunk in chunks), default=0) <= chunk_bytes
         parts = values(blocks, chunks)
         assert b"".join(parts) == content
         assert all(part.endswith(b"\n") for part in parts[:-1])
@@ -70,7 +70,7 @@ def test_a_chunk_owns_the_lines_that_start_in_it(content, chunk_bytes):
         for chunk in chunks_of(source, DictStore()):
             at, owned = 0, b""
             for line in lines_of(content):
-                owned += line if chunk["start"] <= at < chunk["stop"] else b""
+                owned += line if chunk.start <= at < chunk.stop else b""
                 at += len(line)
             assert b"".join(values(source, [chunk])) == owned
 

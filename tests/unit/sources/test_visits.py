@@ -8,6 +8,7 @@ import pytest
 
 from afspark.errors import UsageError
 from afspark.sources import Visits, source_from_json
+from afspark.sources.chunks import NumberedChunk
 from tests.unit.sources.conftest import DictStore
 
 
@@ -26,8 +27,8 @@ def join_size(left: pa.Table, right: pa.Table) -> int:
 def test_a_chunk_depends_on_seed_stream_and_number_only() -> None:
     few, many = Visits(1000, seed=4), Visits(10**12, seed=4)
     (whole,) = many.read(many.planner(DictStore()).chunks({"chunks": 7}, {"chunks": 8})[0])
-    assert rows(few).to_batches()[0].equals(next(many.read({"index": 0, "units": 1000, "bytes": 24000})))
-    assert whole.equals(next(many.read({"index": 7, "units": whole.num_rows, "bytes": 0})))
+    assert rows(few).to_batches()[0].equals(next(many.read(NumberedChunk(index=0, units=1000, bytes=24000))))
+    assert whole.equals(next(many.read(NumberedChunk(index=7, units=whole.num_rows, bytes=0))))
     others = [Visits(1000, seed=5), Visits(1000, seed=4, stream=1)]
     assert all(not rows(few).equals(rows(other)) for other in others)
 

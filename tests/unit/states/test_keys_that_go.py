@@ -20,7 +20,7 @@ def opened(spec: StateSpec) -> Any:
 
 
 def commit(state: Any, theta: float = 0.0) -> pa.RecordBatch | None:
-    state.settle()
+    state.update_drift()
     pairs = state.issue(theta)
     state.acknowledge()
     state.begin()
@@ -67,7 +67,7 @@ def test_keys_that_come_and_go_are_counted_both() -> None:
     commit(members)
     members.remove(np.arange(3))
     members.add(np.arange(10, 13))
-    members.settle()
+    members.update_drift()
     assert len(members) == 10
     assert members.drift() == members.divergence() == 6.0
     assert members.issue(6.0) is None
@@ -79,7 +79,7 @@ def test_without_removal_it_is_the_difference_of_the_numbers_of_keys() -> None:
     sizes = [0]
     for batch in range(5):
         table.add(np.arange(batch * 7, batch * 7 + 20), 1)
-        table.settle()
+        table.update_drift()
         sizes.append(len(table))
         assert table.drift() == sizes[-1] - sizes[0]
         table.begin()
@@ -126,7 +126,7 @@ def test_cells_do_not_pile_up(spec: Any) -> None:
         state.add(new) if isinstance(spec, Set) else state.add(new, 1)
         if batch * 1000 >= width:
             state.remove(named(np.arange(batch * 1000 - width, batch * 1000 - width + 1000)))
-        state.settle()
+        state.update_drift()
         state.issue(100.0 if batch % 3 else 0.0)
         state.acknowledge()
         if state.wants_rebuild:
@@ -146,12 +146,12 @@ def test_what_is_only_durable_is_not_dead() -> None:
     commit(members)
     members.remove(np.arange(5000))
     assert commit(members, 1e9) is None
-    members.settle()
+    members.update_drift()
     members.acknowledge()
     assert len(members) == 0 and not members.wants_rebuild
     assert members.dump().num_rows == 5000
     members.begin()
-    members.settle()
+    members.update_drift()
     assert members.issue(0.0).num_rows == 5000
     members.acknowledge()
     assert members.wants_rebuild
@@ -164,7 +164,7 @@ def test_rolled_back_removals_leave_no_trace() -> None:
     table.add(np.arange(5000), 1)
     commit(table)
     table.remove(np.arange(5000))
-    table.settle()
+    table.update_drift()
     table.issue(0.0)
     table.rollback()
     assert not table.wants_rebuild and len(table) == 5000

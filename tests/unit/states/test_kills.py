@@ -128,7 +128,7 @@ def update(state: Any, seed: int) -> None:
         case Own():
             for number in random.integers(0, 200, 60).tolist():
                 state.own.see(number)
-            state.settle()
+            state.update_drift()
             state.own.see(1)
         case Set() | HashTable():
             for span, how in ((900, "add"), (1500, "add"), (400, "put"), (600, "remove")):
@@ -158,7 +158,7 @@ def prepare(state: Any) -> None:
             state.add_at(random.integers(0, reach, 60), conformance.amounts(state.spec.value, 60, random))
         else:
             update(state, seed)
-        state.settle()
+        state.update_drift()
         state.issue(theta)
         if seed == 1:
             state.acknowledge()
@@ -189,7 +189,7 @@ def opened(spec: StateSpec) -> tuple[HeapColumns, State]:
 def finish(state: State) -> dict[str, Any]:
     state.begin()
     update(state, 3)
-    state.settle()
+    state.update_drift()
     state.issue(20.0)
     return {**observed(state), "changed": state.changed().to_pylist()}
 
@@ -203,7 +203,7 @@ def test_killed_during_a_batch(spec: StateSpec, monkeypatch: pytest.MonkeyPatch)
     state.begin()
     with recording(columns, monkeypatch, 0) as recorder:
         update(state, 3)
-        state.settle()
+        state.update_drift()
         pairs = state.issue(20.0)
     assert pairs is not None
     if isinstance(spec, HashTable | Set):

@@ -32,7 +32,7 @@ def thinned(spec: StateSpec) -> tuple[HeapColumns, Any]:
         state.begin()
         change(state, "remove", np.array(removed), random)
         change(state, "add", np.arange(550, 570), random)
-        state.settle()
+        state.update_drift()
         state.issue(theta)
     state.acknowledge()
     return columns, state

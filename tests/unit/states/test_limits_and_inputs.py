@@ -90,7 +90,7 @@ def test_too_many_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "MOST_ENTRIES", 700)
     table = opened(HashTable(key="int64"))
     table.add(np.arange(700), 1)
-    table.settle()
+    table.update_drift()
     table.issue(0)
     table.acknowledge()
     table.begin()
@@ -129,12 +129,12 @@ def test_sums_outside_int64_are_refused(amounts: list[int]) -> None:
 def test_extreme_integers_differ_by_what_they_differ() -> None:
     grid = opened(Matrix(rows=1, cols=2, divergence="max"))
     grid.put_at([0, 1], [2**63 - 1, -(2**63)])
-    grid.settle()
+    grid.update_drift()
     grid.issue(0)
     grid.acknowledge()
     grid.begin()
     grid.put_at([0, 1], [-(2**63), -(2**63) + 1])
-    grid.settle()
+    grid.update_drift()
     assert grid.drift() == grid.divergence() == 2.0**64
     assert grid.issue(1e18).to_pydict() == {"index": [0], "value": [-(2**63)]}
     assert grid.issue(0).num_rows == 2
@@ -145,14 +145,14 @@ def test_extreme_integers_differ_by_what_they_differ() -> None:
 def test_values_that_are_not_finite_are_backed_up(divergence: Divergence, bad: float) -> None:
     grid = opened(Matrix(rows=1, cols=3, value="float64", divergence=divergence))
     grid.put_at([0, 1], [bad, 1.0])
-    grid.settle()
+    grid.update_drift()
     assert grid.issue(5.0).column("index").to_pylist() == [0]
     grid.acknowledge()
     assert grid.divergence() == grid.drift() == 1.0
     for _ in range(3):
         grid.begin()
         grid.add_at([0, 2], 0.5)
-        grid.settle()
+        grid.update_drift()
         assert grid.issue(5.0) is None
         assert grid.divergence() == grid.drift()
 
@@ -160,11 +160,11 @@ def test_values_that_are_not_finite_are_backed_up(divergence: Divergence, bad: f
 def test_differences_whose_squares_vanish_are_backed_up_at_threshold_0() -> None:
     grid = opened(Matrix(rows=1, cols=2, value="float64", divergence="euclidean"))
     grid.add_at([0], 1e-200)
-    grid.settle()
+    grid.update_drift()
     assert grid.issue(1.0) is None
     grid.begin()
     grid.add_at([1], 1e-200)
-    grid.settle()
+    grid.update_drift()
     assert grid.issue(0.0).num_rows == 2
 
 
@@ -252,7 +252,7 @@ def test_inputs_that_cannot_work() -> None:
 def test_no_updates_once_pairs_are_issued() -> None:
     table = opened(HashTable())
     table.add(["a"], 1)
-    table.settle()
+    table.update_drift()
     assert table.issue(0).num_rows == 1
     with pytest.raises(UsageError):
         table.add(["a"], 1)
@@ -274,7 +274,7 @@ def test_memory_of_a_key(key: str, count: int) -> None:
     names: Any = pa.array(numbers).cast(pa.string()) if key == "string" else numbers
     for start in range(0, count, 1000):
         table.add(names[start : start + 1000], 1)
-    table.settle()
+    table.update_drift()
     assert table.issue(0).num_rows == count
     key_bytes = sum(len(str(number)) for number in range(count)) if key == "string" else 8 * count
     assert table.memory - key_bytes <= 100 * count
@@ -284,7 +284,7 @@ def test_a_transaction_costs_what_it_touches(monkeypatch: pytest.MonkeyPatch) ->
     """On the batch path no kernel sees more cells than the transaction touched."""
     table = opened(HashTable(key="int64", divergence="manhattan"))
     table.add(np.arange(50_000), 1)
-    table.settle()
+    table.update_drift()
     table.issue(0)
     table.acknowledge()
     seen: list[int] = []
@@ -299,7 +299,7 @@ def test_a_transaction_costs_what_it_touches(monkeypatch: pytest.MonkeyPatch) ->
     for theta in (0.0, 10.0, math.inf):
         table.begin()
         table.add(np.arange(100, 200), 3)
-        table.settle()
+        table.update_drift()
         table.issue(theta)
         table.acknowledge()
     assert len(seen) >= 12

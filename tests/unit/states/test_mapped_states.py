@@ -24,14 +24,14 @@ def test_rebuilding_gives_files_back(spec: Any, tmp_path: Path) -> None:
     names = np.arange(8 * NUMBER) if spec.key == "int64" else [f"word-{n}" for n in range(8 * NUMBER)]
     state.begin()
     state.add(names) if isinstance(spec, Set) else state.add(names, 1)
-    state.settle()
+    state.update_drift()
     state.issue(0.0)
     state.acknowledge()
     full = columns.memory
     for generation in (1, 2):
         state.begin()
         state.remove(names[: NUMBER * (8 - generation)] if generation == 1 else names)
-        state.settle()
+        state.update_drift()
         state.issue(0.0)
         state.acknowledge()
         assert state.wants_rebuild
@@ -43,7 +43,7 @@ def test_rebuilding_gives_files_back(spec: Any, tmp_path: Path) -> None:
         if generation == 1:
             state.begin()
             state.add(names) if isinstance(spec, Set) else state.add(names, 1)
-            state.settle()
+            state.update_drift()
             state.issue(0.0)
             state.acknowledge()
     state.discard()
@@ -63,7 +63,7 @@ def test_growing_and_discarding(tmp_path: Path) -> None:
     assert vector.values.tolist() == [0, 0, 0, 1]
     tally.begin()
     update_tally(tally, np.random.default_rng(1))
-    tally.settle()
+    tally.update_drift()
     heap = Own(Tally, 9).open(HeapColumns(), "t")
     heap.begin()
     update_tally(heap, np.random.default_rng(1))

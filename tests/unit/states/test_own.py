@@ -40,13 +40,13 @@ def test_the_object_follows_transactions_and_processes() -> None:
     state: Any = Own(Tally, 10).open(columns, "s")
     state.begin()
     state.own.see(3)
-    state.settle()
+    state.update_drift()
     assert state.issue(1.0) is None
     state.acknowledge()
     assert Own(Tally, 10).open(columns.copy(), "s").view.counts == {3: 1}
     state.begin()
     state.own.see(3)
-    state.settle()
+    state.update_drift()
     pairs = state.issue(1.0)
     state.rollback()
     assert state.view.counts == {3: 1}
@@ -57,7 +57,7 @@ def test_the_object_follows_transactions_and_processes() -> None:
         _ = restored.own
 
 
-def test_updates_that_were_not_settled_are_kept() -> None:
+def test_updates_that_were_not_measured_are_kept() -> None:
     columns = HeapColumns()
     state: Any = Own(Tally, 10).open(columns, "s")
     for ended in (state.begin, state.acknowledge):
@@ -71,7 +71,7 @@ def test_an_untouched_object_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> No
     state: Any = Own(Tally, 10).open(HeapColumns(), "s")
     monkeypatch.setattr(Tally, "backup", lambda self: 1 / 0)
     state.begin()
-    state.settle()
+    state.update_drift()
     assert state.issue(0.0) is None
 
 
@@ -82,7 +82,7 @@ def test_a_state_may_become_empty_again() -> None:
     for change in (lambda tally: tally.see(1), lambda tally: tally.counts.clear()):
         state.begin()
         change(state.own)
-        state.settle()
+        state.update_drift()
         images.append(state.issue(0.0))
         state.acknowledge()
     assert state.dump().num_rows == 0 and state.divergence() == 0.0

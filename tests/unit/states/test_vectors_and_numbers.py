@@ -22,7 +22,7 @@ def test_a_vector_grows_by_use_and_shrinks_by_rollback() -> None:
     vector = opened(Vector(size=2))
     vector.add_at([5], 3)
     assert len(vector) == 6
-    vector.settle()
+    vector.update_drift()
     vector.issue(0)
     vector.acknowledge()
     vector.begin()
@@ -60,7 +60,7 @@ def test_the_length_is_restored(divergence: Divergence) -> None:
     images = []
     for step, zero in enumerate((10, 20, 30, 30)):
         vector.put_at([step, zero], [7, 0])
-        vector.settle()
+        vector.update_drift()
         pairs = vector.issue(0.0 if step % 2 else 2.0)
         images.append(pairs)
         vector.acknowledge()
@@ -78,7 +78,7 @@ def test_the_length_is_restored(divergence: Divergence) -> None:
 def test_a_last_cell_that_is_taken_along_leaves_the_books_right() -> None:
     vector = opened(Vector(divergence="manhattan"))
     vector.add_at([0, 1, 2], [10, 2, 1])
-    vector.settle()
+    vector.update_drift()
     # 10 alone would bring it under half the threshold.
     assert vector.issue(8.0).to_pydict() == {"index": [0, 2], "value": [10, 1]}
     vector.acknowledge()
@@ -88,7 +88,7 @@ def test_a_last_cell_that_is_taken_along_leaves_the_books_right() -> None:
 def test_a_vector_within_the_threshold_is_not_backed_up_for_its_length() -> None:
     vector = opened(Vector(size=1))
     vector.add_at([9], 2)
-    vector.settle()
+    vector.update_drift()
     assert vector.issue(2.0) is None
     assert vector.issue(0.0).num_rows == 1
 
@@ -122,7 +122,7 @@ def test_a_number(value: str) -> None:
     number.put(3)
     number.add(-1)
     assert number.value == 2 and isinstance(number.value, int if value == "int64" else float)
-    number.settle()
+    number.update_drift()
     assert number.divergence() == 2.0
     assert number.issue(1.0).to_pydict() == {"index": [0], "value": [2]}
     number.rollback()

@@ -12,7 +12,8 @@ import pytest
 
 from afspark.errors import UsageError
 from afspark.model.states import HashTable, HeapColumns, Matrix
-from afspark.model.windows import Decayed, Decaying, check_decayable, needs_rebase, scale
+from afspark.model.windows import Decayed, Decaying, needs_rebase, scale
+from afspark.model.windows.specs import check_decayable
 
 HALF = Decaying(0.5, 1, by="processing")
 
@@ -78,7 +79,7 @@ def test_tables() -> None:
     assert view.export().to_pydict() == {"key": [b"a", b"b", b"c"], "value": [2, 2, 5]}
     assert view.changed().schema.equals(table.spec.pairs_schema)
     assert len(view) == 3 and view.spec == table.spec
-    table.settle()
+    table.update_drift()
     assert view.divergence() == view.drift() == 5
     with pytest.raises(UsageError):
         view.add(["a"], ["x"])

@@ -14,7 +14,8 @@ import afspark as af
 from afspark.bench.accuracy.prefixes import Prefixes
 from afspark.bench.accuracy.trial import BATCHES, PAPERS, Study
 from afspark.bounds.join_bounds import lost_samples
-from afspark.sources import Chunk, Visits
+from afspark.sources import Visits
+from afspark.sources.chunks import NumberedChunk
 from afspark.sources.generated_visits import VISIT_BYTES
 
 ON = ("dst", "second")
@@ -87,7 +88,7 @@ class JoinStudy(Study):
             found.append((pairs + sum(_pairs(counted[0][one], counted[1][one]) for one in open_ones), samples))
         return found
 
-    def _counted(self, side: int, chunks: Sequence[Chunk], hosts: dict[int, Any]) -> float:
+    def _counted(self, side: int, chunks: Sequence[NumberedChunk], hosts: dict[int, Any]) -> float:
         """Adds the hosts of every second; how many of the items a join samples."""
         join, samples = self._join(), 0.0
         for chunk in chunks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from afspark.cli.planning import MemoryLog
 from afspark.sources import Chunk, Source
@@ -17,7 +17,7 @@ class Prefixes:
     def __init__(self, source: Source, batch_bytes: int) -> None:
         planner = source.planner(MemoryLog())
         start, end = planner.initial(), planner.discover()
-        self.batches: list[list[Chunk]] = []
+        self.batches: list[Sequence[Any]] = []
         while start != end:
             stop = planner.limit(start, end, batch_bytes)
             self.batches.append(planner.chunks(start, stop))

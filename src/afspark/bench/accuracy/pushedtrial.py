@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from afspark.bench.accuracy.prefixes import Prefixes
 from afspark.bench.accuracy.trial import BATCHES, Outcome, failures_before, injected_failures
 from afspark.protocol.fault_plan import FaultPlan
 from afspark.push.producer.producer import Producer
+from afspark.sources.chunks import NumberedChunk
 
 SMALL_ROWS, SMALL_MESSAGES = 100, 8
 TICK_SECONDS = 0.25
@@ -69,7 +70,7 @@ def _push(query: af.Query, study: HeavyHitterStudy) -> None:
     _wait(lambda: not any(one["pending_items"] for one in query.receiverStats().values()), query)
 
 
-def _messages(study: HeavyHitterStudy, chunks: list[dict[str, int]]) -> Iterator[pa.RecordBatch]:
+def _messages(study: HeavyHitterStudy, chunks: Sequence[NumberedChunk]) -> Iterator[pa.RecordBatch]:
     *before, last = (batch for chunk in chunks for batch in study.source.read(chunk))
     yield from before
     small = SMALL_ROWS * SMALL_MESSAGES

@@ -17,6 +17,7 @@ from afspark.bench.accuracy.prefixes import Prefixes
 from afspark.bench.accuracy.trial import BATCHES, FAILURES, Study
 from afspark.bounds.learning import Risk, average_regret_bound
 from afspark.sources import Clicks
+from afspark.sources.chunks import NumberedChunk
 from afspark.sources.labelled_rows import CLICK_BYTES, CLICK_FEATURES
 
 RATE = 1.0
@@ -41,7 +42,8 @@ class RegressionStudy(Study):
         self.learner.check(self.source.schema())
         first = self.items // _ROWS_A_CHUNK
         self._test_chunks = [
-            {"index": first + place, "units": _ROWS_A_CHUNK} for place in range(test_rows // _ROWS_A_CHUNK)
+            NumberedChunk(index=first + place, units=_ROWS_A_CHUNK, bytes=0)
+            for place in range(test_rows // _ROWS_A_CHUNK)
         ]
 
     def stream(self, spark: SparkSession, tolerance: af.Tolerance) -> af.StatefulStream:
@@ -100,7 +102,7 @@ class RegressionStudy(Study):
         parts = [self._rows(chunk) for chunk in self._test_chunks]
         return np.concatenate([labels for labels, _ in parts]), np.concatenate([cells for _, cells in parts])
 
-    def _rows(self, chunk: dict[str, Any]) -> tuple[Array, Array]:
+    def _rows(self, chunk: NumberedChunk) -> tuple[Array, Array]:
         features = self.learner.features
         (items,) = self.source.read(chunk)
         return features.labels(items).astype(bool), features.cells_of(items)

@@ -12,7 +12,7 @@ TITLE = "The state stage alone"
 
 
 def measure(rig: Rig) -> dict[str, Any]:
-    """Without Spark."""
+    """Measures the states alone, without Spark."""
     sizes = [10**4, 10**5, 10**6, 10**7]
     return {
         "cost_by_size": {kind: cost_by_size(sizes, key=kind) for kind in ("int64", "string")},

@@ -12,7 +12,7 @@ TITLE = "What keeping the divergence costs"
 
 
 def measure(rig: Rig) -> dict[str, Any]:
-    """Without Spark."""
+    """Measures the states alone, without Spark."""
     return {"states": upkeep()}
 
 

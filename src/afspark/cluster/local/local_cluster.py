@@ -6,7 +6,7 @@ end up on the wrong host, what was sent to them is kept until it is lost, and ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.parcels import Parcel
 from afspark.protocol.reports import TaskReport
-from afspark.protocol.requests import TaskRequest
+from afspark.protocol.requests import TaskRequest, homes_of
 from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.task.receiving import receive
 from afspark.task.sending import send_chunks, send_kept
@@ -52,7 +52,8 @@ class LocalJob:
     """Tasks that run side by side. ``kind``: "map" (they send), "reduce" (something was sent to them) or "job"."""
 
     kind: str
-    homes: Sequence[str]
+    #: hosts by number of the task
+    homes: Mapping[int, str]
     #: makes the task of a number, for every try anew
     task: Callable[[int], LocalTask]
 
@@ -100,7 +101,7 @@ class LocalCluster:
     def slots_by_host(self) -> dict[str, int]:
         return dict(self.slots)
 
-    def run_on(self, hosts: Sequence[str], task: HostTask) -> list[Any]:
+    def run_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
         return self._rows(LocalJob("job", hosts, lambda number: partial(_on_host, task, number)))
 
     def run_stage(
@@ -108,17 +109,17 @@ class LocalCluster:
     ) -> list[TaskReport]:
         direct, sent = split_inputs(inputs, keyed=work.keyed)
         senders = [sender for one in sent for sender in _senders(config, work, requests, one)]
-        homes = [home for home, _ in senders]
+        homes = {number: home for number, (home, _) in enumerate(senders)}
         self._outputs = MapOutputs(lambda: self._rows(LocalJob("map", homes, lambda number: senders[number][1])))
 
-        def task(number: int) -> LocalTask:
-            inbox = self._outputs.of(number) if senders else []
-            made = partial(_receive, config, work, tuple(requests), direct, number, inbox)
-            death = self._doomed.pop((config.operator_name, number), None)
+        def task(worker: int) -> LocalTask:
+            inbox = self._outputs.of(worker) if senders else []
+            made = partial(_receive, config, work, tuple(requests), direct, worker, inbox)
+            death = self._doomed.pop((config.operator_name, worker), None)
             return made if death is None else partial(_killed, death, made)
 
         kind = "reduce" if senders else "job"
-        return self._rows(LocalJob(kind, [request.home for request in requests], task))
+        return self._rows(LocalJob(kind, homes_of(requests), task))
 
     # --- tasks ----------------------------------------------------------------------------------------------
 
@@ -128,31 +129,28 @@ class LocalCluster:
 
     def run(self, job: LocalJob) -> list[list[Any]]:
         """What came of each task. They run side by side, or one after the other if somebody interferes."""
-        answers: list[Answer] = [(False, "not tried")] * len(job.homes)
+        answers: dict[int, Answer] = dict.fromkeys(job.homes, (False, "not tried"))
         together = self.before is None
         if together:
-            answers = self._tried(job, range(len(job.homes)))
-        for number in range(len(job.homes)):
+            answers = self._tried(job, job.homes)
+        for number in job.homes:
             for attempt in range(int(together), TASK_TRIES):
                 if answers[number][0]:
                     break
                 if self.before is not None:
                     self.before(job.kind, number, attempt)
-                answers[number : number + 1] = self._tried(job, [number])
+                answers |= self._tried(job, [number])
             ended, why = answers[number]
             if not ended:
                 raise StageFailed(f"task {number} of a {job.kind} died {TASK_TRIES} times, the last one: {why}")
-        return [result for _, result in answers]
+        return [result for _, result in answers.values()]
 
     def _rows(self, job: LocalJob) -> list[Any]:
         return [row for rows in self.run(job) for row in rows]
 
-    def _tried(self, job: LocalJob, numbers: Sequence[int]) -> list[Answer]:
-        tasks = [job.task(number) for number in numbers]
-        hosts = [self._host(job, number) for number in numbers]
-        return self._processes(
-            *(partial(task, self.environment(host)) for task, host in zip(tasks, hosts, strict=True))
-        )
+    def _tried(self, job: LocalJob, numbers: Iterable[int]) -> dict[int, Answer]:
+        tasks = {number: partial(job.task(number), self.environment(self._host(job, number))) for number in numbers}
+        return dict(zip(tasks, self._processes(*tasks.values()), strict=True))
 
     def _host(self, job: LocalJob, number: int) -> str:
         host = self.astray.pop((job.kind, number), job.homes[number])
@@ -166,11 +164,15 @@ def _senders(
     now = requests[0].batch_time.now
     match stage_input:
         case SourceInput():
-            places = enumerate(request.home for request in requests)
-            return [(home, partial(_send_chunks, config, work, stage_input, now, number)) for number, home in places]
+            homes: Mapping[int, str] = homes_of(requests)
+            return [
+                (home, partial(_send_chunks, config, work, stage_input, now, worker)) for worker, home in homes.items()
+            ]
         case OutputInput():
-            places = enumerate(stage_input.homes)
-            return [(home, partial(_send_kept, config, work, stage_input, now, number)) for number, home in places]
+            homes = stage_input.homes
+            return [
+                (home, partial(_send_kept, config, work, stage_input, now, worker)) for worker, home in homes.items()
+            ]
         case FrameInput():
             raise UsageError("A DataFrame can only be read by Spark.", remedy="Use a source, or a Spark session.")
 
@@ -187,10 +189,10 @@ def _send_chunks(
     work: UserCode,
     stage_input: SourceInput,
     now: float,
-    number: int,
+    worker: int,
     _: TaskEnvironment,
 ) -> list[Addressed]:
-    return list(send_chunks(config, work, stage_input, now, [number]))
+    return list(send_chunks(config, work, stage_input, now, [worker]))
 
 
 def _send_kept(
@@ -198,10 +200,10 @@ def _send_kept(
     work: UserCode,
     stage_input: OutputInput,
     now: float,
-    number: int,
+    worker: int,
     environment: TaskEnvironment,
 ) -> list[Addressed]:
-    return list(send_kept(environment, config, work, stage_input, now, [number]))
+    return list(send_kept(environment, config, work, stage_input, now, [worker]))
 
 
 def _receive(
@@ -209,13 +211,13 @@ def _receive(
     work: UserCode,
     requests: Sequence[TaskRequest],
     direct: Sequence[DirectInput],
-    number: int,
+    worker: int,
     inbox: list[Parcel],
     environment: TaskEnvironment,
 ) -> list[TaskReport]:
     # Every task has an operator of its own, as if it had come from another process.
     own = replace(work, operator=cloudpickle.loads(config.pristine))
-    return list(receive(environment, config, own, requests, direct, iter([(number, inbox)])))
+    return list(receive(environment, config, own, requests, direct, iter([(worker, inbox)])))
 
 
 def _killed(death: _Death, task: LocalTask, environment: TaskEnvironment) -> list[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -79,27 +79,32 @@ def driver_host(sc: SparkContext) -> str:
     return cluster(sc).host
 
 
-def anchor(sc: SparkContext, homes: Sequence[str]) -> RDD[int]:
-    """One partition per worker, holding the worker's number, preferably at its home."""
-    return _anchor(sc, sc.applicationId, tuple(homes))
+def anchor(sc: SparkContext, homes: Mapping[int, str]) -> RDD[int]:
+    """One partition per worker of ``homes``, holding the worker's number, preferably at its home."""
+    return _anchor(sc, sc.applicationId, _by_number(homes))
 
 
-def anchor_frame(spark: SparkSession, homes: Sequence[str]) -> DataFrame:
+def anchor_frame(spark: SparkSession, homes: Mapping[int, str]) -> DataFrame:
     """The same as a DataFrame with the column ``worker``, made in the JVM without a Python stage."""
-    return _anchor_frame(spark, spark.sparkContext.applicationId, tuple(homes))
+    return _anchor_frame(spark, spark.sparkContext.applicationId, _by_number(homes))
 
 
-def mailed(sc: SparkContext, homes: Sequence[str], items: RDD[tuple[int, Any]]) -> RDD[tuple[int, tuple[int, Any]]]:
+def mailed(sc: SparkContext, homes: Mapping[int, str], items: RDD[tuple[int, Any]]) -> RDD[tuple[int, tuple[int, Any]]]:
     """The items (worker, content), shuffled to the workers' homes: pairs of a worker's number and an item for it.
 
     Every partition of ``items`` holds exactly one item for every worker. A shuffled partition has no preferred
     host; zipped with an anchor of as many elements it has. That happens in the JVM, on what Python has pickled, so
     that no item passes through a Python process on the way.
     """
-    slots = _slots(sc, sc.applicationId, tuple(homes), items.getNumPartitions())
+    slots = _slots(sc, sc.applicationId, _by_number(homes), items.getNumPartitions())
     inbox = items.partitionBy(len(homes), int)
     pairs = slots.zip(inbox._jrdd)
     return RDD(pairs, sc, PairDeserializer(CPickleSerializer(), inbox._jrdd_deserializer))  # type: ignore[no-untyped-call]
+
+
+def _by_number(homes: Mapping[int, str]) -> tuple[str, ...]:
+    """The homes such that a worker's number is that of its partition."""
+    return tuple(homes[worker] for worker in range(len(homes)))
 
 
 @lru_cache(maxsize=16)

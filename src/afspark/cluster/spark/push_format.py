@@ -20,19 +20,6 @@ from pyspark.sql.types import StructType
 from afspark.errors import UsageError
 
 FORMAT = "afspark"
-OPTIONS = {
-    "port": "where to listen (required)",
-    "host": "address to listen at; default 127.0.0.1",
-    "logLocation": "folder of the item log (required unless items is 'any')",
-    "items": "how many items a failure may take; default 0: none, 'any': nothing is backed up",
-    "itemsSeconds": "the same as a time",
-    "unacked": "how many items a producer may have under way unacknowledged; default 1000000",
-    "lanes": "partitions of a batch; default 2",
-    "tokenFile": "file with the token that producers must show",
-    "certificateFile": "TLS certificate",
-    "keyFile": "its key",
-    "bufferBytes": "memory for items that wait; default 256000000",
-}
 
 
 class LaneRange(InputPartition):
@@ -75,7 +62,7 @@ class PushReader(DataSourceStreamReader):
 
         ends = {name: end for name, end in partition.end.items() if not is_receiver_start(name)}
         position = dict(partition.start)
-        with LaneClient(partition.address, partition.lane, incarnation=0, fence=0, access=partition.access) as client:
+        with LaneClient(partition.address, partition.lane, access=partition.access) as client:
             while any(position.get(producer, 0) < end for producer, end in ends.items()):
                 pulled = client.pull({}, after=position)
                 if not pulled:
@@ -91,7 +78,7 @@ class PushReader(DataSourceStreamReader):
 
         for lane, positions in end.items():
             address = self._receiver(end).announced.address
-            with LaneClient(address, int(lane), incarnation=0, fence=0, access=self._access()) as client:
+            with LaneClient(address, int(lane), access=self._access()) as client:
                 # What the offset has dropped is dropped there.
                 client.attach(positions)
                 self._over[lane] = client.confirm(positions).over
@@ -181,7 +168,20 @@ def _furthest(start: Mapping[str, int], lane: Mapping[str, Any], over: Collectio
 
 
 class PushSource(DataSource):
-    """Registers as ``afspark``."""
+    """Registers as ``afspark``. Its options:
+
+    - ``port``: where to listen (required)
+    - ``host``: address to listen at; default 127.0.0.1
+    - ``logLocation``: folder of the item log (required unless items is 'any')
+    - ``items``: how many items a failure may take; default 0: none, 'any': nothing is backed up
+    - ``itemsSeconds``: the same as a time
+    - ``unacked``: how many items a producer may have under way unacknowledged; default 1000000
+    - ``lanes``: partitions of a batch; default 2
+    - ``tokenFile``: file with the token that producers must show
+    - ``certificateFile``: TLS certificate
+    - ``keyFile``: its key
+    - ``bufferBytes``: memory for items that wait; default 256000000
+    """
 
     @classmethod
     def name(cls) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -49,5 +49,5 @@ class SparkCluster:
                 raise
             raise StageFailed(str(error)) from error
 
-    def run_on(self, hosts: Sequence[str], task: HostTask) -> list[Any]:
+    def run_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
         return anchor(self.session.sparkContext, hosts).flatMap(partial(task, self.environment)).collect()

@@ -20,7 +20,7 @@ from afspark.model.operator import Transform
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.parcels import Parcel
 from afspark.protocol.reports import TaskReport
-from afspark.protocol.requests import TaskRequest
+from afspark.protocol.requests import TaskRequest, homes_of
 from afspark.task.receiving import receive
 from afspark.task.sending import send_batches, send_chunks, send_kept
 from afspark.task.stage_inputs import (
@@ -47,21 +47,17 @@ def run_stage(
     """The reports of the workers, which were brought the items of all inputs. See `Cluster.run_stage`."""
     direct, carried = split_inputs(inputs, keyed=work.keyed)
     sent = [_send(sc, environment, config, work, requests, stage_input) for stage_input in carried]
-    homes = _homes(sc, requests)
+    homes = anchor(sc, homes_of(requests))
     task = partial(receive, environment, config, work, tuple(requests), direct)
     if not sent:
         return homes.map(_without_mail).mapPartitions(task).collect()
     items = sent[0] if len(sent) == 1 else sc.union(sent)
-    if any(isinstance(stage_input, FrameInput) for stage_input in inputs):
-        # A partition of a DataFrame may be empty and then sends nothing at all, so parcels are gathered first.
+    if any(stage_input.may_send_nothing for stage_input in carried):
+        # Parcels can only be zipped with the anchor if there is one of every partition, so they are gathered first.
         inbox = items.partitionBy(config.workers, _by_number).mapPartitions(_gather)
         return homes.zip(inbox).mapPartitions(task).collect()
-    mail = mailed(sc, [request.home for request in requests], items).mapPartitions(_collected)
+    mail = mailed(sc, homes_of(requests), items).mapPartitions(_collected)
     return mail.mapPartitions(task).collect()
-
-
-def _homes(sc: SparkContext, requests: Sequence[TaskRequest]) -> RDD[int]:
-    return anchor(sc, [request.home for request in requests])
 
 
 # --- the sending side ---------------------------------------------------------------------------------------
@@ -78,7 +74,7 @@ def _send(
     now = requests[0].batch_time.now
     match stage_input:
         case SourceInput():
-            return _homes(sc, requests).mapPartitions(partial(send_chunks, config, work, stage_input, now))
+            return anchor(sc, homes_of(requests)).mapPartitions(partial(send_chunks, config, work, stage_input, now))
         case OutputInput():
             task = partial(send_kept, environment, config, work, stage_input, now)
             return anchor(sc, stage_input.homes).mapPartitions(task)

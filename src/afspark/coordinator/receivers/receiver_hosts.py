@@ -57,7 +57,7 @@ class ReceiverHosts(ABC):
 
     @abstractmethod
     def crash(self) -> None:
-        """For experiments: a failure of the whole system, which takes the receivers' processes."""
+        """Kills the receivers' processes, as a failure of the whole system does: for experiments."""
 
     @abstractmethod
     def announced(self) -> Sequence[Announced]:
@@ -83,7 +83,7 @@ class ReceiverHosts(ABC):
 
 
 class DriverReceivers(ReceiverHosts):
-    """In this process."""
+    """Receivers that run in the driver's process."""
 
     def open(self) -> None:
         environment = self.cluster.receiver_environment
@@ -117,7 +117,7 @@ class DriverReceivers(ReceiverHosts):
 
 
 class ExecutorReceivers(ReceiverHosts):
-    """As tasks of jobs of their own, each pinned to a host, so that they leave room for workers elsewhere."""
+    """Receivers that run as tasks of jobs of their own, each pinned to a host: there is room for workers elsewhere."""
 
     def open(self) -> None:
         # Made here: receivers that start at the same moment would make one each.
@@ -174,15 +174,13 @@ class ExecutorReceivers(ReceiverHosts):
         return [one for one in announced(self.store) if one.at >= self._since]
 
     def addresses(self) -> list[str]:
-        """Of the directory, which stays where it is while receivers move."""
+        """The address of the directory, which stays where it is while receivers move."""
         return [] if self._directory is None else [self._directory.address]
 
     def stats(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for one in self.announced():
-            with LaneClient(
-                one.address, one.lanes[0], incarnation=0, fence=0, access=self.access, timeout=2.0
-            ) as client:
+            with LaneClient(one.address, one.lanes[0], access=self.access, timeout=2.0) as client:
                 try:
                     found[one.address] = client.stats()
                 except PushError:
@@ -198,7 +196,7 @@ class ExecutorReceivers(ReceiverHosts):
             home = self._home(number)
             plan = replace(self.plans[number], listed=self.listed(self.plans[number].lanes))
             try:
-                self.cluster.run_on([home], partial(_receive, home, self.store, self._closing, plan))
+                self.cluster.run_on({0: home}, partial(_receive, home, self.store, self._closing, plan))
             except Exception:
                 # It was tried on several executors; what stops the whole cluster ends this thread as well.
                 if self.cluster.stopped:
@@ -220,7 +218,7 @@ class ExecutorReceivers(ReceiverHosts):
 def _receive(
     home: str, store: Store, closing: str, plan: ReceiverPlan, environment: TaskEnvironment, _: int
 ) -> tuple[()]:
-    """Is a receiver until all are told to close; nothing comes of it."""
+    """The task that is a receiver until all are told to close; it gives out nothing."""
     if environment.host != home:
         return ()  # its executor was away; here it would take the slot of a worker
     process = ReceiverProcess(replace(plan, host=home, port=0), store)

@@ -70,7 +70,7 @@ class Receivers:
             self._hosts[name] = receiver_hosts
 
     def close(self) -> None:
-        """Ends them in order: what they hold is durable afterwards."""
+        """Ends all receivers in order: what they hold is durable afterwards."""
         while self._hosts:
             _, receiver_hosts = self._hosts.popitem()
             receiver_hosts.close()
@@ -159,7 +159,8 @@ class Receivers:
                 lane.attach(None)
 
     def confirm(self, name: str, requests: Sequence[TaskRequest], *, stepped: bool) -> None:
-        """After the commit: receivers may forget what has become final, and the next record sessions that are over.
+        """Tells receivers after the commit what has become final, so that they may forget it, and the next record the
+        sessions that are over.
 
         With steps all of the record is. Other items are when Spark has committed their batch as well, which it has
         done before it runs another: if everything dies before, that batch runs again, from the record before it.

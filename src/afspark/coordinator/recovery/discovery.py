@@ -17,18 +17,18 @@ from afspark.resident import Survivor
 from afspark.store import CountedFailure, Loss, WorkerRecord
 from afspark.task.task_environment import TaskEnvironment
 
-CENSUS_TRIES = 5
+SEARCH_TRIES = 5
 
 
 def find_survivors(cluster: Cluster, hosts: Sequence[str], config: OperatorConfig) -> list[Survivor]:
     """The query's states on all hosts; those that nobody can want any more are removed on the way."""
     heard: dict[str, list[Survivor]] = {}
-    for _ in range(CENSUS_TRIES):
+    for _ in range(SEARCH_TRIES):
         # A task may end up on another host than it was meant for; what nobody has looked at is not empty.
         silent = [host for host in hosts if host not in heard]
         if not silent:
             break
-        heard |= dict(cluster.run_on(silent, partial(_look, config)))
+        heard |= dict(cluster.run_on(dict(enumerate(silent)), partial(_look, config)))
     return [survivor for survivors in heard.values() for survivor in survivors]
 
 
@@ -61,7 +61,7 @@ def restore_workers(
         expected = max([Incarnation(loss.incarnation + 1) for loss in own_losses], default=FIRST_INCARNATION)
         if record is not None:
             expected = max(expected, record.incarnation)
-        elif not budget.tolerance.recovers:
+        elif not budget.tolerance.needs_records:
             expected = max([expected, *(s.incarnation for s in usable)])
         counted_failures = _counted_failures(record, own_losses)
         own = record if record is not None and record.incarnation == expected else None
@@ -106,7 +106,7 @@ def _completed(
         return record.completed if record.incarnation == expected else 0
     # Without records nobody knows. What it held would be lost with it, so a loss has to count.
     held = not losses or any(survivor.incarnation == expected for survivor in usable)
-    return int(batch > 0 and held and not budget.tolerance.recovers)
+    return int(batch > 0 and held and not budget.tolerance.needs_records)
 
 
 def _housed(members: Sequence[WorkerState], slots: Mapping[str, int], taken: Sequence[str]) -> list[WorkerState]:

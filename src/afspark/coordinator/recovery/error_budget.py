@@ -148,7 +148,7 @@ class ErrorBudget:
         )
 
     def _tick(self, batch_time: BatchTime, trace: LossEvidence) -> PaneNumber:
-        """When a loss is counted: the newest tick of a decaying state; the first for states that do not fade."""
+        """The tick that a loss is counted for: of a decaying state the newest, of one that does not fade the first."""
         if self.window is None or self.window.has_panes:
             return FIRST_TICK
         return batch_time.tick(self.window, trace.seen) or FIRST_TICK

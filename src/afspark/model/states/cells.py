@@ -57,7 +57,7 @@ class CellState(ResidentState):
         self._integers = value == "int64"
         self._measure = MEASURES[spec.distance]
         self._open_arrays(capacity)
-        self._settled: tuple[Balance, Balance] | None = None
+        self._folded: tuple[Balance, Balance] | None = None
         """Balance of the untouched cells and of the journalled ones; None while updates are not folded in."""
         if self._scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
             self._finish_acknowledging()
@@ -129,7 +129,7 @@ class CellState(ResidentState):
             self._stamps[:] = 0
             scalars[Slot.ATTEMPT] = 0
         scalars[Slot.ATTEMPT] += 1
-        self._settled = None
+        self._folded = None
         scalars[Slot.PHASE] = TransactionPhase.OPEN
 
     def rollback(self) -> None:
@@ -142,7 +142,7 @@ class CellState(ResidentState):
         self._extent_rollback()
         scalars.set_real(Slot.POWER, scalars.real(Slot.POWER_BEFORE))
         scalars.set_real(Slot.ERROR, scalars.real(Slot.ERROR_BEFORE))
-        self._settled = None
+        self._folded = None
         scalars[Slot.PENDING] = 0
         scalars[Slot.JOURNAL] = 0
         scalars[Slot.PHASE] = TransactionPhase.CLOSED
@@ -151,7 +151,7 @@ class CellState(ResidentState):
         """Makes room for ``more`` journal entries; returns the present count."""
         count = self._scalars[Slot.JOURNAL]
         wanted = min(count + more, self.size)
-        self._settled = None
+        self._folded = None
         if wanted > min(len(self._journal), len(self._olds)):
             room = max(wanted, min(roomy(wanted), len(self._values)))
             self._journal = self._columns.grow(f"{self._label()}.journal", room)
@@ -185,8 +185,8 @@ class CellState(ResidentState):
 
     # Divergence
 
-    def settle(self) -> None:
-        if self._settled is not None or self._scalars[Slot.PHASE] not in (
+    def update_drift(self) -> None:
+        if self._folded is not None or self._scalars[Slot.PHASE] not in (
             TransactionPhase.OPEN,
             TransactionPhase.ISSUED,
         ):
@@ -201,7 +201,7 @@ class CellState(ResidentState):
         if self.COUNTS_LIFE:
             self._scalars[Slot.LIVING] = self._scalars[Slot.LIVING_BEFORE] + fold.gained
         self._write_balance(Slot.POWER, Slot.ERROR, books.combined(self.spec.distance, rest, touched))
-        self._settled = (rest, touched)
+        self._folded = (rest, touched)
 
     @property
     def _whole(self) -> bool:
@@ -230,7 +230,7 @@ class CellState(ResidentState):
 
     def issue(self, theta: float, *, everything: bool = False) -> pa.RecordBatch | None:
         self._require_issuable(theta)
-        self.settle()
+        self.update_drift()
         if theta == math.inf:
             return None
         limit = 0.0 if self.spec.exact else float(theta)
@@ -248,8 +248,8 @@ class CellState(ResidentState):
 
     def _select(self, theta: float, everything: bool) -> tuple[Array, Balance]:
         """The cells to back up, and the balance once they are."""
-        assert self._settled is not None
-        rest, touched = self._settled
+        assert self._folded is not None
+        rest, touched = self._folded
         divergence = self.spec.distance
         limit, low = divergence.raised(theta), divergence.raised(theta / 2)
         none = np.zeros(0, _ID)

@@ -66,7 +66,7 @@ def transact(subject: Subject, state: State, random: Random, theta: float) -> pa
     state.begin()
     for _ in range(int(random.integers(0, 4))):
         subject.update(state, random)
-    state.settle()
+    state.update_drift()
     return state.issue(theta)
 
 
@@ -119,7 +119,7 @@ def check_rollback(subject: Subject, random: Random) -> None:
         for _ in range(steps):
             subject.update(state, random)
         if random.random() < 0.7:
-            state.settle()
+            state.update_drift()
             state.issue(thresholds(random))
         if random.random() < 0.5:
             columns, state = _reopened(subject, columns)
@@ -229,7 +229,7 @@ def check_acknowledge(subject: Subject, random: Random) -> None:
         transact(subject, state, random, 0.0)
         state.begin()
         assert image(state.dump()) == durable
-        state.settle()
+        state.update_drift()
         state.issue(0.0)
         state.acknowledge()
 
@@ -311,7 +311,7 @@ def check_merge(subject: Subject, random: Random) -> None:
         fresh.merge_from(left.export())
     except UsageError:
         return
-    fresh.settle()
+    fresh.update_drift()
     assert image(fresh.export()) == image(left.export())
     assert math.isclose(fresh.divergence(), fresh.drift(), rel_tol=_ROUNDING)
     right.acknowledge()
@@ -340,7 +340,7 @@ def check_removal(subject: Subject, random: Random) -> None:
         state.begin()
         state.remove(gone + gone[:3])
         state.remove(keys_for(subject.spec.to_json()["key"], np.arange(10**6, 10**6 + 50)))
-        state.settle()
+        state.update_drift()
         assert state.size == cells
         left = {key: value for key, value in kept.items() if key not in set(gone)}
         assert image(state.export()) == left
@@ -360,7 +360,7 @@ def check_rebuild(subject: Subject, random: Random) -> None:
         if hasattr(state, "remove"):
             state.begin()
             state.remove(state.export().column("key").slice(0, 100))
-            state.settle()
+            state.update_drift()
             state.issue(thresholds(random))
             state.acknowledge()
         before = observed(state)

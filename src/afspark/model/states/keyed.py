@@ -91,7 +91,6 @@ class KeyedState(CellState):
         return cells
 
     def refuse_foreign_keys(self, worker: int, workers: int) -> None:
-        """``UsageError`` if a key that this transaction has brought belongs to another worker."""
         first = self._scalars[Slot.ENTRIES_BEFORE]
         owners = hashing.owners_of(self._keys.hashes_from(first), workers)
         foreign = np.flatnonzero(owners != worker)

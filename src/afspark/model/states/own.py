@@ -152,14 +152,14 @@ class OwnResidence(ResidentState):
         if self._scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
             self._finish_acknowledging()
         self._object = self._made()
-        self._settled = True
+        self._folded = True
         """Whether the present image is that of the object."""
 
     @property
     def own(self) -> OwnState:
         """The user's object, to read and to update; only in an open transaction. Ask again in each."""
         self._require_open()
-        self._settled = False
+        self._folded = False
         return self._object
 
     @property
@@ -200,7 +200,7 @@ class OwnResidence(ResidentState):
         self._require_kept()
         if scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
             self._finish_acknowledging()
-        self.settle()
+        self.update_drift()
         scalars[Slot.PHASE] = TransactionPhase.CLOSED
         scalars[Slot.BEFORE] = scalars[Slot.CURRENT]
         scalars.set_real(Slot.POWER_BEFORE, scalars.real(Slot.POWER))
@@ -218,11 +218,11 @@ class OwnResidence(ResidentState):
         scalars.set_real(Slot.POWER, scalars.real(Slot.POWER_BEFORE))
         scalars[Slot.PENDING] = 0
         self._object = self._made()
-        self._settled = True
+        self._folded = True
         scalars[Slot.PHASE] = TransactionPhase.CLOSED
 
-    def settle(self) -> None:
-        if self._settled or self._scalars[Slot.PHASE] != TransactionPhase.OPEN:
+    def update_drift(self) -> None:
+        if self._folded or self._scalars[Slot.PHASE] != TransactionPhase.OPEN:
             return
         scalars = self._scalars
         image = _encoded(self._object.backup())
@@ -234,13 +234,13 @@ class OwnResidence(ResidentState):
             self._write(place, image)
         scalars[Slot.CURRENT] = place
         scalars.set_real(Slot.POWER, self.divergence())
-        self._settled = True
+        self._folded = True
 
     # Backups
 
     def issue(self, theta: float, *, everything: bool = False) -> pa.RecordBatch | None:
         self._require_issuable(theta)
-        self.settle()
+        self.update_drift()
         if theta == math.inf:
             return None
         scalars = self._scalars
@@ -261,7 +261,7 @@ class OwnResidence(ResidentState):
             self._scalars[Slot.PHASE] = TransactionPhase.ACKNOWLEDGING
             self._finish_acknowledging()
         if self._scalars[Slot.PHASE] == TransactionPhase.OPEN:
-            self.settle()
+            self.update_drift()
             self._scalars[Slot.PHASE] = TransactionPhase.CLOSED
 
     def _finish_acknowledging(self) -> None:
@@ -310,7 +310,7 @@ class OwnResidence(ResidentState):
         return self._pairs_of(0 if current == before else current)
 
     def export(self) -> pa.RecordBatch:
-        self.settle()
+        self.update_drift()
         return self._pairs_of(self._scalars[Slot.CURRENT])
 
     @property

@@ -101,7 +101,7 @@ class State(ABC):
     """One worker's share of a state, updated in transactions of one batch each.
 
     Order of calls for batch t: ``acknowledge`` (if the driver has committed batch t-1), ``begin``, updates,
-    ``settle``, ``issue``. A process may be killed at any store; a new one opens the state again, and
+    ``update_drift``, ``issue``. A process may be killed at any store; a new one opens the state again, and
     ``rollback`` gives exactly the state before ``begin``. The journal stays valid after ``issue``, until
     ``acknowledge`` or the next ``begin`` closes the transaction; from then on ``rollback`` does nothing.
 
@@ -122,7 +122,7 @@ class State(ABC):
         """
 
     @abstractmethod
-    def settle(self) -> None:
+    def update_drift(self) -> None:
         """Ends the updates: folds the journal into the running divergence. Can be repeated after further
         updates.
         """
@@ -162,7 +162,7 @@ class State(ABC):
 
     @abstractmethod
     def drift(self) -> float:
-        """The divergence as of the last ``settle`` or ``acknowledge``, from the incremental books, at no
+        """The divergence as of the last ``update_drift`` or ``acknowledge``, from the incremental books, at no
         cost.
 
         Equal to ``divergence()`` up to rounding for sums; for the maximum an upper bound.
@@ -179,6 +179,9 @@ class State(ABC):
     @abstractmethod
     def merge_from(self, cells: pa.RecordBatch) -> None:
         """Takes what another share exported into the open transaction: numbers are added, sets united."""
+
+    def refuse_foreign_keys(self, worker: int, workers: int) -> None:  # noqa: B027 - most kinds have no keys
+        """``UsageError`` if a key that this transaction has brought belongs to another worker."""
 
     @property
     def wants_rebuild(self) -> bool:

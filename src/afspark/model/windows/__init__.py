@@ -1,6 +1,6 @@
 """Windows: how the time of a stream is cut, and when a piece of it has ended."""
 
-from afspark.model.windows.decay import Decayed, check_decayable, needs_rebase, scale
+from afspark.model.windows.decay import Decayed, needs_rebase, scale
 from afspark.model.windows.fading import Fading
 from afspark.model.windows.pane_report import PaneReport
 from afspark.model.windows.panes import Part, Split, split
@@ -21,7 +21,6 @@ __all__ = [
     "Split",
     "Window",
     "WindowProgress",
-    "check_decayable",
     "late",
     "needs_rebase",
     "scale",

@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from afspark.errors import UsageError
-from afspark.model.divergence import Divergence
 from afspark.model.states import StateSpec
 from afspark.model.states.columns import Array
 from afspark.model.states.inputs import plain
-from afspark.model.windows.specs import Window
+from afspark.model.windows.specs import Window, check_decayable
 
 SMALLEST = 1e-100
 """Below this factor a state moves to a newer base, long before stored values leave the range of float64."""
@@ -47,26 +46,6 @@ def scale(window: Window, tick: int, base: int) -> float:
 def needs_rebase(window: Window, tick: int, base: int) -> bool:
     """Whether the state must move to the base ``tick`` before it takes items of that tick."""
     return scale(window, tick, base) < SMALLEST
-
-
-def check_decayable(spec: StateSpec) -> None:
-    """``UsageError`` unless a state of this kind can fade: its values must be real numbers."""
-    value = getattr(spec, "value", None)
-    if value != "float64":
-        held = f"holds {value} values" if value else "does not hold numbers"
-        raise UsageError(
-            f"A {spec.kind} that {held} cannot decay.",
-            remedy="Declare the state with value='float64'.",
-            kind=spec.kind,
-            value=value,
-        )
-    if spec.distance is Divergence.KEYS:
-        raise UsageError(
-            f"A {spec.kind} whose divergence counts keys cannot decay: a missing key stays missing.",
-            remedy="Use the divergence 'max', 'manhattan' or 'euclidean'.",
-            kind=spec.kind,
-            divergence=spec.distance.value,
-        )
 
 
 def scaled(cells: pa.RecordBatch, factor: float) -> pa.RecordBatch:

@@ -98,7 +98,7 @@ def _column(window: Window) -> str:
 
 
 def _placeable(items: pa.RecordBatch, times: Times) -> tuple[pa.RecordBatch, Times]:
-    """Without the rows whose time has no pane; the extremes tell in most cases that there are none."""
+    """The rows without those whose time has no pane; the extremes tell in most cases that there are none."""
     if len(times.values) == 0:
         return items, times
     extremes = np.array([times.values.min(), times.values.max()])

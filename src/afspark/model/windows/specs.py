@@ -12,7 +12,8 @@ from typing import Any, ClassVar, cast
 import pyarrow as pa
 
 from afspark.errors import UsageError
-from afspark.model.states.state import one_of
+from afspark.model.divergence import Divergence
+from afspark.model.states.state import StateSpec, one_of
 from afspark.model.windows.amounts import amount, exact
 from afspark.model.windows.times import check_type, pane_of
 from afspark.numbers import PaneNumber
@@ -95,6 +96,9 @@ class Window(ABC):
             )
         check_type(self.column, schema.field(self.column).type)
 
+    def check_state(self, name: str, spec: StateSpec) -> None:  # noqa: B027 - most windows take every state
+        """Raises UsageError if an operator with such windows cannot have the state."""
+
     def to_json(self) -> dict[str, Any]:
         """A JSON object that names the kind and all parameters."""
         return {"kind": self.kind} | {name: getattr(self, name) for name in self._parameters()}
@@ -114,7 +118,7 @@ class Window(ABC):
     def _parameters(cls) -> list[str]:
         return [entry.name for entry in dataclasses.fields(cast(Any, cls)) if entry.init]
 
-    def _settle(self, **amounts: float) -> None:
+    def _check_fields(self, **amounts: float) -> None:
         """Checks what all kinds have in common; ``amounts`` replace the fields of the same names."""
         one_of("measure of a window", self.by, BY)
         amounts["delay"] = amount("delay", self.delay, positive=False)
@@ -158,7 +162,7 @@ class Hopping(Window):
     delay: float | timedelta = 0
 
     def __post_init__(self) -> None:
-        self._settle(length=amount("length", self.length))
+        self._check_fields(length=amount("length", self.length))
 
     @property
     def size(self) -> float:
@@ -182,7 +186,7 @@ class Sliding(Window):
     delay: float | timedelta = 0
 
     def __post_init__(self) -> None:
-        self._settle(length=amount("length", self.length), slide=amount("slide", self.slide))
+        self._check_fields(length=amount("length", self.length), slide=amount("slide", self.slide))
         if (exact(cast(float, self.length)) / exact(self.size)).denominator != 1:
             raise UsageError(
                 f"The length {self.length} is no whole multiple of the slide {self.slide}.",
@@ -198,6 +202,13 @@ class Sliding(Window):
     @cached_property
     def panes(self) -> int:
         return int(exact(cast(float, self.length)) / exact(self.size))
+
+    def check_state(self, name: str, spec: StateSpec) -> None:
+        if not spec.mergeable:
+            raise UsageError(
+                f"The panes of a sliding window cannot be added up for the state {name!r}.",
+                remedy="Use one of the primitives, or a hopping window.",
+            )
 
 
 @dataclass(frozen=True)
@@ -224,7 +235,7 @@ class Decaying(Window):
                 remedy="Use a number such as 0.9: the weight an item keeps from one tick to the next.",
                 got=self.decay,
             )
-        self._settle(decay=decay, every=amount("every", self.every))
+        self._check_fields(decay=decay, every=amount("every", self.every))
 
     @property
     def size(self) -> float:
@@ -233,3 +244,26 @@ class Decaying(Window):
     @property
     def kept_per_tick(self) -> float:
         return self.decay
+
+    def check_state(self, name: str, spec: StateSpec) -> None:
+        check_decayable(spec)
+
+
+def check_decayable(spec: StateSpec) -> None:
+    """``UsageError`` unless a state of this kind can fade: its values must be real numbers."""
+    value = getattr(spec, "value", None)
+    if value != "float64":
+        held = f"holds {value} values" if value else "does not hold numbers"
+        raise UsageError(
+            f"A {spec.kind} that {held} cannot decay.",
+            remedy="Declare the state with value='float64'.",
+            kind=spec.kind,
+            value=value,
+        )
+    if spec.distance is Divergence.KEYS:
+        raise UsageError(
+            f"A {spec.kind} whose divergence counts keys cannot decay: a missing key stays missing.",
+            remedy="Use the divergence 'max', 'manhattan' or 'euclidean'.",
+            kind=spec.kind,
+            divergence=spec.distance.value,
+        )

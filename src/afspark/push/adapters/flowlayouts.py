@@ -81,7 +81,7 @@ class Layout:
 
     @classmethod
     def of(cls, fields: Sequence[tuple[int | None, int]], *, options: bool = False) -> Layout:
-        """From elements with their lengths; None stands for one that is of no interest."""
+        """The layout of elements with their lengths; None stands for one that is of no interest."""
         if not 0 < len(fields) <= MOST_FIELDS:
             raise FlowFormatError(f"a template of {len(fields)} fields")
         places: dict[int, tuple[int, int]] = {}

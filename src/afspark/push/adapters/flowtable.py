@@ -34,7 +34,6 @@ ZERO_IF_ABSENT = frozenset({"src_port", "dst_port", "tcp_flags"})
 
 _MAPPED = bytes(10) + b"\xff\xff"
 _NTP_TO_UNIX = 2_208_988_800
-_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 Column = np.ndarray[Any, Any]
 
@@ -105,7 +104,7 @@ def packed(host: str) -> bytes:
 
 @lru_cache(maxsize=65_536)
 def address_text(address: bytes) -> str:
-    """As people write it.
+    """The address as people write it.
 
     >>> address_text(packed("10.0.0.1")), address_text(packed("2001:db8::1"))
     ('10.0.0.1', '2001:db8::1')
@@ -159,7 +158,7 @@ def _sixteen(group: _Group, four: int, six: int) -> Bytes | None:
 
 
 def _addresses(found: Bytes | None, length: int, kind: pa.DataType) -> pa.Array:
-    """Of the column's type; addresses that are no number stay 16 bytes, for `_fit` to see."""
+    """The addresses in the column's type; those that are no number stay 16 bytes, for `_fit` to see."""
     as_text = types.is_string(kind) or types.is_large_string(kind)
     if found is None:
         return pa.nulls(length, pa.string() if as_text else pa.binary(16))

@@ -44,7 +44,7 @@ def check_certificate(security: Security | None, host: str) -> None:
 def check_reachable(address: str, lane: int, access: Access) -> None:
     """`UsageError` unless a worker could talk to the receiver at ``address``: by a real call, as workers make them."""
     try:
-        with LaneClient(address, lane, incarnation=0, fence=0, access=access, timeout=_REACH_SECONDS) as client:
+        with LaneClient(address, lane, access=access, timeout=_REACH_SECONDS) as client:
             client.stats()
     except AfsparkError as error:
         raise UsageError(
@@ -66,7 +66,7 @@ def _contexts(cert_file: str, key_file: str) -> tuple[ssl.SSLContext, ssl.SSLCon
 
 
 def _handshake(server_context: ssl.SSLContext, client_context: ssl.SSLContext, host: str) -> float:
-    """When the certificate that the client has accepted ends."""
+    """The time at which the certificate that the client has accepted ends."""
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context.wrap_bio(to_client, to_server, server_hostname=host)
     server = server_context.wrap_bio(to_server, to_client, server_side=True)

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from afspark.numbers import FIRST_INCARNATION, NO_FENCE, Fence, Incarnation
 from afspark.push.wire.messages import ATTACH, CONFIRM, STATS, STOP_LOGGING, Allowance, Positions, PunctuationMark
 from afspark.push.wire.security import Access
 from afspark.push.wire.worker_messages import (
@@ -60,8 +61,8 @@ class LaneClient:
         address: str,
         lane: int,
         *,
-        incarnation: int,
-        fence: int,
+        incarnation: Incarnation = FIRST_INCARNATION,
+        fence: Fence = NO_FENCE,
         owner: str = "",
         access: Access | None = None,
         timeout: float = 30.0,

@@ -12,13 +12,10 @@ interrupted, and a receiver that hangs cannot hang its producer beyond the time-
 from __future__ import annotations
 
 import math
-import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,37 +23,23 @@ from typing import Self
 import pyarrow as pa
 
 from afspark.errors import AfsparkError, UsageError
-from afspark.push.latency import Latencies
-from afspark.push.producer.link import CALL_SECONDS, Dial, PutConnection, found_by, may_pass, why_away
-from afspark.push.producer.unacked import Lost, NotAcknowledged, Piece, Unacked
+from afspark.push.producer.link import Dial
+from afspark.push.producer.producer_connection import Outgoing, ProducerConnection
+from afspark.push.producer.unacked import Lost, NotAcknowledged, Piece
 from afspark.push.wire.batches import no_rows
 from afspark.push.wire.messages import (
-    BYE,
-    HELLO,
-    Ack,
-    Bye,
-    Done,
-    Ends,
-    Hello,
     PunctuationMark,
     PutHeader,
-    Receipts,
-    Welcome,
 )
 from afspark.push.wire.push_errors import (
     LimitExceeded,
     PushError,
-    ReceiverUnreachable,
     SchemaMismatch,
-    SessionOver,
-    UnknownSession,
 )
 
 BATCH_ROWS = 65_536
 UNACKED_BYTES = 64 << 20
 GIVE_UP_SECONDS = 60.0
-PAUSES = (0.05, 2.0)
-"""Seconds before the second and before late attempts to connect."""
 
 
 class ProducerClosed(PushError):
@@ -107,64 +90,54 @@ class Producer:
         if batch_rows < 1 or unacked_bytes < 1 or (unacked is not None and unacked < 0):
             raise UsageError("batch_rows and unacked_bytes must be at least 1, unacked at least 0.")
         self._dial = Dial(address, token, root_certificates)
-        self._header = PutHeader.from_bytes(PutHeader(name).to_bytes())
+        header = PutHeader.from_bytes(PutHeader(name).to_bytes())
         self.schema = schema.remove_metadata()
-        self._own_limit = math.inf if unacked is None else unacked
+        self._shared = Outgoing(header, math.inf if unacked is None else unacked)
         self._batch_rows, self._bytes_limit, self._give_up = batch_rows, unacked_bytes, give_up
-        self._changed = threading.Condition()
-        self._unacked = Unacked()
-        self._queue: deque[Piece] = deque()
-        self._welcome: Welcome | None = None
-        self._limit, self._turn = self._own_limit, 0
-        self._failure: AfsparkError | None = None
-        self._away_since: float | None = time.monotonic()
-        self._ended = self._closing = self._aborted = self._done = False
-        self._sent = self._acknowledged = self._resent = self._bytes = self._reconnects = 0
-        self._blocked = 0.0
-        self._latencies = Latencies()
-        self._thread = threading.Thread(target=self._run, name=f"afspark-producer-{name}", daemon=True)
+        self._turn, self._ended, self._blocked = 0, False, 0.0
+        self._thread = ProducerConnection(self._dial, self.schema, self._shared, give_up)
         self._thread.start()
 
     @property
     def id(self) -> str:
         """``name/session``, as receivers and ledgers call this producer; waits for the first connection."""
-        with self._changed:
-            self._wait(lambda: self._welcome is not None)
-            return self._header.id
+        with self._shared.changed:
+            self._wait(lambda: self._shared.welcome is not None)
+            return self._shared.header.id
 
     @property
     def counters(self) -> ProducerCounters:
-        with self._changed:
+        with self._shared.changed:
             return ProducerCounters(
-                taken=self._unacked.rows,
-                sent=self._sent,
-                acknowledged=self._acknowledged,
-                resent=self._resent,
-                bytes=self._bytes,
-                reconnects=self._reconnects,
+                taken=self._shared.unacked.rows,
+                sent=self._shared.sent,
+                acknowledged=self._shared.acknowledged,
+                resent=self._shared.resent,
+                bytes=self._shared.bytes,
+                reconnects=self._shared.reconnects,
                 blocked_seconds=self._blocked,
-                latency_p50=self._latencies.quantile(0.5),
-                latency_p99=self._latencies.quantile(0.99),
-                latency_max=self._latencies.longest if self._latencies.count else None,
+                latency_p50=self._shared.latencies.quantile(0.5),
+                latency_p99=self._shared.latencies.quantile(0.99),
+                latency_max=self._shared.latencies.longest if self._shared.latencies.count else None,
             )
 
     @property
     def unacknowledged(self) -> int:
         """How many sequence numbers are unacknowledged now."""
-        with self._changed:
-            return self._unacked.items
+        with self._shared.changed:
+            return self._shared.unacked.items
 
     @property
     def alive(self) -> bool:
         """Whether what is unacknowledged may still be acknowledged."""
-        with self._changed:
-            return not (self._done or self._aborted or self._failure is not None)
+        with self._shared.changed:
+            return not (self._shared.done or self._shared.aborted or self._shared.failure is not None)
 
     @property
     def lost(self) -> Lost:
         """What is unacknowledged now; after `abort` or a failure: what was lost for good."""
-        with self._changed:
-            return self._unacked.lost()
+        with self._shared.changed:
+            return self._shared.unacked.lost()
 
     def send(self, data: pa.RecordBatch | pa.Table) -> None:
         """Queues rows; blocks while γ items are unacknowledged. Returns before they are, unless γ is 0."""
@@ -185,20 +158,20 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Returns when everything is acknowledged. NotAcknowledged after ``timeout`` seconds (None: wait)."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
-            if not self._wait(lambda: not self._unacked.items, deadline):
+        with self._shared.changed:
+            if not self._wait(lambda: not self._shared.unacked.items, deadline):
                 raise self._not_acknowledged(f"within {timeout:g} s")
 
     def close(self, timeout: float | None = None) -> None:
         """Waits until everything is acknowledged, then says good-bye. NotAcknowledged after ``timeout`` seconds."""
-        with self._changed:
-            if self._aborted or (self._done and self._failure is None):
+        with self._shared.changed:
+            if self._shared.aborted or (self._shared.done and self._shared.failure is None):
                 return
-            self._closing = True
-            self._changed.notify_all()
+            self._shared.closing = True
+            self._shared.changed.notify_all()
             deadline = None if timeout is None else time.monotonic() + timeout
             try:
-                finished = self._wait(lambda: self._done, deadline)
+                finished = self._wait(lambda: self._shared.done, deadline)
                 error: AfsparkError | None = None if finished else self._not_acknowledged(f"within {timeout:g} s")
             except AfsparkError as failure:
                 error = failure
@@ -208,11 +181,11 @@ class Producer:
 
     def abort(self) -> Lost:
         """What was never acknowledged. The producer ends at once, and sends nothing afterwards."""
-        with self._changed:
-            self._aborted = True
-            self._queue.clear()
-            self._changed.notify_all()
-            lost = self._unacked.lost()
+        with self._shared.changed:
+            self._shared.aborted = True
+            self._shared.queue.clear()
+            self._shared.changed.notify_all()
+            lost = self._shared.unacked.lost()
         if threading.current_thread() is not self._thread:
             self._thread.join(0.5)
         return lost
@@ -232,7 +205,7 @@ class Producer:
             if failure is not error:
                 error.add_note(str(failure))
 
-    # --- what calls do, under the lock ---
+    # --- under the lock ---
 
     def _fitting(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if batch.schema.equals(self.schema, check_metadata=True):
@@ -247,217 +220,85 @@ class Producer:
         return pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
 
     def _send_some(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        with self._changed:
+        with self._shared.changed:
             self._check_open()
-            self._wait(lambda: self._welcome is not None)
-            assert self._welcome is not None
+            self._wait(lambda: self._shared.welcome is not None)
+            assert self._shared.welcome is not None
             rows = min(batch.num_rows, self._slice_rows())
-            some, size = _at_most(batch.slice(0, rows), self._welcome.max_bytes)
+            some, size = _at_most(batch.slice(0, rows), self._shared.welcome.max_bytes)
             self._wait(lambda: self._has_room(some.num_rows, size))
             if some.num_rows > self._slice_rows():  # γ has become smaller meanwhile
                 return batch
             piece = self._give_out(some, size)
-            if self._limit < 1:
-                self._wait(lambda: not self._unacked.holds(piece))
+            if self._shared.limit < 1:
+                self._wait(lambda: not self._shared.unacked.holds(piece))
         return batch.slice(some.num_rows)
 
     def _mark(self, punctuation: PunctuationMark) -> None:
         empty = no_rows(self.schema)
-        with self._changed:
+        with self._shared.changed:
             self._check_open()
-            self._wait(lambda: self._welcome is not None)
-            assert self._welcome is not None
-            for lane in self._welcome.lanes:
+            self._wait(lambda: self._shared.welcome is not None)
+            assert self._shared.welcome is not None
+            for lane in self._shared.welcome.lanes:
                 self._wait(lambda: self._has_room(1, 0))
                 self._give_out(empty, 0, punctuation, lane)
 
     def _check_open(self) -> None:
         if self._ended:
             raise UsageError("The stream was ended.", remedy="Send everything before end().")
-        if self._closing or self._aborted:
+        if self._shared.closing or self._shared.aborted:
             raise ProducerClosed("The producer is closed.")
 
     def _slice_rows(self) -> int:
         """Two slices fit under γ, so that one is on its way while the other is acknowledged."""
-        if self._limit < 1:
+        if self._shared.limit < 1:
             return self._batch_rows
-        return int(min(self._batch_rows, max(1.0, self._limit / 2)))
+        return int(min(self._batch_rows, max(1.0, self._shared.limit / 2)))
 
     def _has_room(self, rows: int, size: int) -> bool:
-        return self._unacked.has_room(rows, items=self._limit, size=size, bytes_limit=self._bytes_limit)
+        return self._shared.unacked.has_room(rows, items=self._shared.limit, size=size, bytes_limit=self._bytes_limit)
 
     def _give_out(
         self, batch: pa.RecordBatch, size: int, punctuation: PunctuationMark | None = None, lane: int | None = None
     ) -> Piece:
-        assert self._welcome is not None
+        assert self._shared.welcome is not None
         if lane is None:
-            lane = self._welcome.lanes[self._turn % len(self._welcome.lanes)]
+            lane = self._shared.welcome.lanes[self._turn % len(self._shared.welcome.lanes)]
             self._turn += 1
-        piece = self._unacked.admit(lane, batch, size, punctuation)
-        self._queue.append(piece)
-        self._changed.notify_all()
+        piece = self._shared.unacked.admit(lane, batch, size, punctuation)
+        self._shared.queue.append(piece)
+        self._shared.changed.notify_all()
         return piece
 
     def _wait(self, holds: Callable[[], bool], deadline: float | None = None) -> bool:
         """Waits under the lock until something holds; raises if it never will, False if time is up."""
-        if self._failure is None and not self._aborted and holds():
+        if self._shared.failure is None and not self._shared.aborted and holds():
             return True
         began = time.monotonic()
         try:
             while True:
-                if self._failure is not None:
-                    raise self._failure
-                if self._aborted:
+                if self._shared.failure is not None:
+                    raise self._shared.failure
+                if self._shared.aborted:
                     raise ProducerClosed("The producer was aborted.")
                 if holds():
                     return True
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     return False
-                self._changed.wait(left)
+                self._shared.changed.wait(left)
         finally:
             self._blocked += time.monotonic() - began
 
     def _not_acknowledged(self, when: str) -> NotAcknowledged:
-        lost = self._unacked.lost()
+        lost = self._shared.unacked.lost()
         return NotAcknowledged(
             f"{lost} were not acknowledged by {self._dial.address} {when}.",
             items=lost.items,
             lost=lost,
             address=self._dial.address,
         )
-
-    # --- the thread that owns the connection ---
-
-    def _run(self) -> None:
-        pause = PAUSES[0]
-        while True:
-            try:
-                self._connected()
-                break
-            except AfsparkError as error:
-                told = error
-                if self._begins_anew(told):
-                    continue
-            except Exception as error:  # noqa: BLE001 - a thread that dies silently would hang its callers
-                told = PushError(f"{type(error).__name__}: {error}")
-            with self._changed:
-                if self._aborted or self._gives_up(told):
-                    break
-                if self._away_since is None:
-                    self._away_since, pause = time.monotonic(), PAUSES[0]
-                # Not all producers of a receiver that comes back at the same moment.
-                self._changed.wait_for(lambda: self._aborted, pause * random.uniform(0.5, 1.0))
-                pause = min(2 * pause, PAUSES[1])
-        with self._changed:
-            self._done = True
-            self._changed.notify_all()
-
-    def _begins_anew(self, error: AfsparkError) -> bool:
-        """Whether nothing can be counted twice if another session goes on with what is unacknowledged."""
-        with self._changed:
-            # Another query has got nothing of it, and nobody what was never sent.
-            fresh = isinstance(error, SessionOver) and not self._unacked.written
-            if not (isinstance(error, UnknownSession) or fresh):
-                return False
-            self._header, self._unacked = replace(self._header, session=""), self._unacked.renumbered()
-            return True
-
-    def _gives_up(self, error: AfsparkError) -> bool:
-        away = 0.0 if self._away_since is None else time.monotonic() - self._away_since
-        if may_pass(error) and (self._give_up is None or away < self._give_up):
-            return False
-        lost = self._unacked.lost()
-        if may_pass(error):
-            kept = f"; {lost.items} items are unacknowledged" if lost.items else ""
-            reason, remedy = why_away(error)
-            error = ReceiverUnreachable(
-                f"The receiver at {self._dial.address} could not be reached for {away:.0f} s ({reason}){kept}.",
-                remedy=remedy,
-                address=self._dial.address,
-                reason=reason,
-            )
-        error.fields |= {"items": lost.items, "lost": lost}
-        self._failure = error
-        return True
-
-    def _connected(self) -> None:
-        """From hello to good-bye on one connection; returns when the producer is over, else raises."""
-        with found_by(self._dial, self._header.producer).open() as connection:
-            self._resume(connection.act(HELLO, Hello(*self._standing()), Welcome, seconds=CALL_SECONDS))
-            take, header = partial(self._take, self._unacked), PutHeader(*self._standing())
-            stream = PutConnection(connection, header, self.schema, acknowledged=take, ended=self._notify)
-            if self._write_until_closed(stream):
-                stream.finish()
-                connection.act(BYE, Bye(*self._standing()), Done, seconds=CALL_SECONDS)
-            else:
-                stream.drop()
-
-    def _standing(self) -> tuple[str, str, Ends, Receipts]:
-        with self._changed:
-            return self._header.producer, self._header.session, self._unacked.acked, self._unacked.receipts
-
-    def _resume(self, welcome: Welcome) -> None:
-        with self._changed:
-            if not welcome.lanes:
-                raise PushError(f"The receiver at {self._dial.address} has no lanes.")
-            if self._welcome is not None:
-                self._reconnects += 1
-            # All of it, though ``received`` may say that some is there: the stream could reach another process than
-            # the hello did, and whoever has it already drops it and acknowledges it again.
-            self._queue = deque(self._unacked.pending(welcome.lanes))
-            self._welcome = welcome
-            self._header = replace(self._header, session=welcome.session)
-            self._limit = min(self._own_limit, welcome.unacked)
-            if not self._queue:
-                self._away_since = None
-            self._changed.notify_all()
-
-    def _write_until_closed(self, stream: PutConnection) -> bool:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._queue or stream.over or self._aborted or self._finished())
-                if self._aborted:
-                    return False
-                if self._finished():
-                    return True
-                if stream.over:
-                    break
-                piece = self._queue.popleft()
-                if piece.written is None:
-                    self._sent += piece.rows
-                    self._bytes += piece.size
-                else:
-                    self._resent += piece.rows
-                piece.written = time.monotonic()
-            stream.write(piece)
-        stream.check()
-        return False
-
-    def _finished(self) -> bool:
-        return self._closing and not self._unacked.items
-
-    def _notify(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
-
-    def _take(self, unacked: Unacked, ack: Ack) -> None:
-        with self._changed:
-            # What abort() called lost stays so, and another session has numbers of its own.
-            if self._aborted or unacked is not self._unacked:
-                return
-            if ack.unacked is not None:
-                self._limit = min(self._own_limit, ack.unacked)
-            self._release(self._unacked.acknowledge(ack.lane, ack.end, ack.receipt))
-            self._away_since = None
-            self._changed.notify_all()
-
-    def _release(self, pieces: list[Piece]) -> None:
-        now = time.monotonic()
-        for piece in pieces:
-            self._acknowledged += piece.rows
-            if piece.written is not None:
-                self._latencies.add(now - piece.written)
 
 
 def _at_most(batch: pa.RecordBatch, limit: int) -> tuple[pa.RecordBatch, int]:

@@ -16,17 +16,11 @@ from afspark.push.wire.messages import Ack
 
 
 class Acks:
-    """``write`` sends one message; ``unacked`` tells γ, which goes along when it has changed; ``receipt`` proves the
-    acknowledgement of a lane up to an end.
-    """
+    """``write`` sends one message; ``receipt`` proves the acknowledgement of a lane up to an end."""
 
-    def __init__(
-        self, write: Callable[[bytes], None], unacked: Callable[[], float], receipt: Callable[[int, int], str]
-    ) -> None:
+    def __init__(self, write: Callable[[bytes], None], receipt: Callable[[int, int], str]) -> None:
         self._receipt = receipt
         self._write = write
-        self._unacked = unacked
-        self._told = unacked()
         self._changed = threading.Condition()
         self._sending = threading.Lock()
         self._owed: dict[int, int] = {}
@@ -59,11 +53,8 @@ class Acks:
                 # Two threads tell of ends; the lower one may come last, when the higher one is sent already.
                 owed = {lane: max(end, self._sent.get(lane, 0)) for lane, end in self._owed.items()}
                 self._owed = {}
-            unacked = self._unacked()
             for lane, end in owed.items():
-                news = None if unacked == self._told else unacked
-                self._write(Ack(lane, end, news, self._receipt(lane, end)).to_bytes())
-                self._told = unacked
+                self._write(Ack(lane, end, receipt=self._receipt(lane, end)).to_bytes())
             with self._changed:
                 self._sent |= owed
                 self._changed.notify_all()

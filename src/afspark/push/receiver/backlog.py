@@ -99,7 +99,7 @@ class Backlog:
         return self._open[0].arrived + self.allow.seconds
 
     def released(self, entry: LaneEntry, items: int) -> None:
-        """So many items of an entry are confirmed: a failure does not lose them any more."""
+        """Notes that so many items of an entry are confirmed: a failure does not lose them any more."""
         if entry.acked and not entry.logged:
             self.exposed -= items
 

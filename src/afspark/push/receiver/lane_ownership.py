@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from afspark.numbers import FIRST_INCARNATION, NO_FENCE, Fence, Incarnation
 from afspark.push.wire.push_errors import Superseded
 
 #: How many processes that had to give a lane up are remembered.
@@ -15,11 +16,11 @@ class LaneOwnership:
 
     def __init__(self, lane: int) -> None:
         self._lane = lane
-        self._claim = (0, 0)
+        self._claim = (FIRST_INCARNATION, NO_FENCE)
         self._owner = ""
         self._former: deque[str] = deque(maxlen=_FORMER_OWNERS)
 
-    def claim(self, incarnation: int, fence: int, owner: str = "", *, takes_over: bool = False) -> bool:
+    def claim(self, incarnation: Incarnation, fence: Fence, owner: str = "", *, takes_over: bool = False) -> bool:
         """Whether the lane changes hands; `Superseded` if a newer worker, or another process of the same one, has it.
 
         A process that ``takes_over`` shuts out all others of its incarnation for good: whatever they confirm later

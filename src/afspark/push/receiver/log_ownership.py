@@ -22,7 +22,7 @@ class LogOwnership:
         self._mine: ClaimId | None = None
 
     def take(self) -> None:
-        """From now on nobody else acknowledges out of the log."""
+        """Claims the log: from now on nobody else acknowledges out of it."""
         self._mine = self._claims.take(drop_older=True)
 
     def check(self) -> None:

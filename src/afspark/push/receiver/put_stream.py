@@ -38,7 +38,6 @@ class PutStream:
         self._next: dict[int, int] = {}
         self._acks = Acks(
             lambda data: writer.write(pa.py_buffer(data)),
-            lambda: receiver.unacked,
             lambda lane, end: receiver.sessions.receipt(self._header.id, lane, end),
         )
 

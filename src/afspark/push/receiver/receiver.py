@@ -187,10 +187,6 @@ class Receiver:
             self._end_lanes(save=save)
             endpoint.stop(timeout)
 
-    def set_unacked(self, unacked: float) -> None:
-        """Changes γ; producers hear of it with their next acknowledgement."""
-        self._context.unacked = unacked
-
     def stats(self) -> dict[str, Any]:
         """Counters as JSON: of the receiver, and per lane under ``lanes``."""
         lanes = {number: lane.stats() for number, lane in self._lanes.items()}

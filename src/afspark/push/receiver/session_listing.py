@@ -120,7 +120,7 @@ class Listing:
         return sorted(filter(is_receiver_start, self.confirmed))
 
     def _count(self, producer: str) -> None:
-        """From now on the sessions of its start up to this one are over if they are not listed."""
+        """Counts the session: those of its start up to this one are over from now on if they are not listed."""
         if (number := start_and_number(producer)) is not None:
             name = start_name(number[0])
             self.confirmed[name] = max(number[1] + 1, self.confirmed.get(name, 0))

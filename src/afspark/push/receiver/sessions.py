@@ -19,7 +19,7 @@ from afspark.push.wire.push_errors import UnknownSession, Unproven
 from afspark.store import Store, seal, unseal
 from afspark.store.claims import ClaimId, Claims
 
-#: folders in the store
+#: folders in the store, whose names are part of its format
 _KEY, _STARTS = "session-key", "tenures"
 _KEY_BYTES, _CODE_DIGITS, _RECEIPT_DIGITS, _NUMBER_DIGITS = 32, 16, 32, 8
 
@@ -66,7 +66,7 @@ class Sessions:
             )
 
     def receipt(self, producer: str, lane: int, end: int) -> str:
-        """Goes with the acknowledgement of what a session (by its id) has sent to a lane, up to ``end``."""
+        """The proof of an acknowledgement: of what a session (by its id) has sent to a lane, up to ``end``."""
         return self._code(_RECEIPT_DIGITS, "receipt", producer, str(lane), str(end))
 
     def check_receipts(self, producer: str, acked: Ends, receipts: Receipts) -> None:
@@ -105,7 +105,7 @@ def session_key(store: Store) -> bytes:
 
 
 def start_and_number(producer: str) -> tuple[int, int] | None:
-    """In which start of a receiver a session began and as which one, by its id; None if no receiver has made the id.
+    """The start of a receiver in which a session began, and its number there; None if no receiver has made the id.
 
     >>> start_and_number("sensor/0000000a000000070123456789abcdef"), start_and_number("sensor/00112233")
     ((10, 7), None)

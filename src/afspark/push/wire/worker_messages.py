@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
+from afspark.numbers import NO_INCARNATION, Batch, Fence, Incarnation
 from afspark.push.wire.field_checks import count, flag, is_number, parse, positions, text, wrong
 from afspark.push.wire.messages import TAG_BYTES, Allowance, Message, Positions, PunctuationMark, punctuation_of
 
@@ -14,12 +15,12 @@ from afspark.push.wire.messages import TAG_BYTES, Allowance, Message, Positions,
 class BackupNumber(NamedTuple):
     """Names the newest backup of a worker's steps, so that two can be compared: the greater one is the newer."""
 
-    batch: int
-    incarnation: int
+    batch: Batch
+    incarnation: Incarnation
     number: int
 
 
-NO_BACKUP = BackupNumber(-1, -1, 0)
+NO_BACKUP = BackupNumber(Batch(-1), NO_INCARNATION, 0)
 
 #: Messages with positions may be of any length: nobody knows how many sessions come and go within one batch, and a
 #: receiver reads them only from those who have shown the workers' secret.
@@ -31,8 +32,8 @@ class Claim(Message):
     """Base of what a worker or its driver says: which lane, and on whose behalf."""
 
     lane: int
-    incarnation: int
-    fence: int
+    incarnation: Incarnation
+    fence: Fence
     #: names one process among those that act for the same incarnation; "" where there is only one
     owner: str = ""
 
@@ -45,11 +46,11 @@ class Claim(Message):
         return fields | {"owner": self.owner} if self.owner else fields
 
     @classmethod
-    def _claim(cls, fields: dict[str, Any]) -> tuple[int, int, int, str]:
+    def _claim(cls, fields: dict[str, Any]) -> tuple[int, Incarnation, Fence, str]:
         return (
             count(fields["lane"], "lane"),
-            count(fields["incarnation"], "incarnation"),
-            count(fields["fence"], "fence"),
+            Incarnation(count(fields["incarnation"], "incarnation")),
+            Fence(count(fields["fence"], "fence")),
             text(fields["owner"], "owner") if "owner" in fields else "",
         )
 
@@ -282,7 +283,8 @@ def _backup_number(fields: dict[str, Any]) -> BackupNumber:
     given = fields.get("durable", list(NO_BACKUP))
     if not (isinstance(given, list) and len(given) == 3 and all(type(part) is int for part in given)):
         raise wrong("durable", "three whole numbers")
-    return BackupNumber(*given)
+    batch, incarnation, number = given
+    return BackupNumber(Batch(batch), Incarnation(incarnation), number)
 
 
 def _allow(fields: dict[str, Any]) -> Allowance | None:

@@ -176,14 +176,14 @@ def test_a_batch_extends_the_chain_and_a_full_image_replaces_it() -> None:
     assert full.chain == (ref(4, full=True),) and full.previous == partial.chain
 
 
-def test_orders_name_backups_only_for_recoveries() -> None:
+def test_requests_name_backups_only_for_recoveries() -> None:
     member = WorkerState.at("a", worker=0, chain=(ref(1),), previous=(ref(0),), hint=Hint.RESUME)
     assert member.request(1, budget()).recovery == KeepResident()
     assert replace(member, hint=Hint.CREATE).request(1, budget()).recovery == StartEmpty()
     assert member.lost(budget(), "a").request(1, budget()).recovery == RestoreChain(chain=(ref(1),), preceded=(ref(0),))
 
 
-def test_a_full_image_is_ordered_when_the_rule_says_so() -> None:
+def test_a_full_image_is_requested_when_the_rule_says_so() -> None:
     rule = CompactionRule(floor_cells=20)
     agreed = ErrorBudget(tolerance=MiniBatch(), states=STATES, place=Place(), compaction=rule)
     few, many = ((ref(1),), (ref(1), ref(2)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 from afspark.bounds import Place
 from afspark.cluster.cluster import HostTask
 from afspark.cluster.local.local_cluster import LocalCluster
-from afspark.coordinator.recovery.discovery import CENSUS_TRIES, find_survivors, restore_workers
+from afspark.coordinator.recovery.discovery import SEARCH_TRIES, find_survivors, restore_workers
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import WorkerState
 from afspark.model.states import HashTable
@@ -210,15 +210,15 @@ def test_lost_workers_get_the_slots_that_survivors_leave_free() -> None:
 
 
 class Wandering(LocalCluster):
-    """Tasks run on host a until those for b have gone astray twice. ``rounds``: the hosts that each census was for."""
+    """Tasks run on host a until those for b have gone astray twice. ``rounds``: the hosts that each search was for."""
 
     def __init__(self) -> None:
         super().__init__({"a": 1, "b": 1})
         self.rounds: list[list[str]] = []
 
-    def run_on(self, hosts: Sequence[str], task: HostTask) -> list[Any]:
-        self.rounds.append(list(hosts))
-        for number, home in enumerate(hosts):
+    def run_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
+        self.rounds.append(list(hosts.values()))
+        for number, home in hosts.items():
             self.astray["job", number] = "a" if home == "nowhere" or len(self.rounds) < 3 else home
         return super().run_on(hosts, task)
 
@@ -258,4 +258,4 @@ def test_a_host_that_never_answers_does_not_keep_the_driver_from_starting(tmp_pa
     inhabited(tmp_path)
     cluster = Wandering()
     assert found_on(cluster, tmp_path, "a", "nowhere") == [("a", 0)]
-    assert cluster.rounds == [["a", "nowhere"]] + [["nowhere"]] * (CENSUS_TRIES - 1)
+    assert cluster.rounds == [["a", "nowhere"]] + [["nowhere"]] * (SEARCH_TRIES - 1)

@@ -1,0 +1,78 @@
+"""Units of reading: what an offset counts, and what workers share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """One unit of reading. ``bytes``: what reading it weighs."""
+
+    bytes: int
+
+    @property
+    def place(self) -> str:
+        """Where its items are, for somebody who looks for one of them."""
+        named = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "bytes"}
+        return ", ".join(f"{name} {value}" for name, value in named.items())
+
+    @property
+    def part_of(self) -> str:
+        """The file that it is a part of, if it is."""
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileChunk(Chunk):
+    """A part of the file at ``path``, which had ``size`` bytes when it was found."""
+
+    path: str
+    size: int
+
+    @property
+    def part_of(self) -> str:
+        return self.path
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByteRange(FileChunk):
+    """The bytes from ``start`` to before ``stop``."""
+
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowGroups(FileChunk):
+    """The row groups from the first number to before the second, with so many rows; None: whatever there is."""
+
+    groups: Sequence[int] | None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberedChunk(Chunk):
+    """A part that its number says everything about, of so many ``units``."""
+
+    index: int
+    units: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputChunk(Chunk):
+    """A chunk of one of several sources, with the place of that source among them."""
+
+    input: int
+    chunk: Chunk
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneTick(Chunk):
+    """A lane for the length of a tick."""
+
+    bytes: int = 0
+    lane: int
+    tick: int
