@@ -3,8 +3,8 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import resource
 import subprocess
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from afspark.model.states import HashTable, Set, Vector
 from afspark.model.states.columns import Columns
 from afspark.resident import MappedColumns
 from afspark.resident.open_folder import OpenFolder
+from afspark.resident.peek import PrivateColumns
 from afspark.task.pane_states import PaneStates
 
 INT = np.dtype(np.int64)
@@ -80,17 +81,43 @@ def test_old_arrays_stay_valid_and_share_memory(columns: MappedColumns) -> None:
     assert old[4] == 43
 
 
+def test_no_column_keeps_a_descriptor(columns: MappedColumns, tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    arrays = [columns.open(f"pane-{number}", INT, 512) for number in range(100)]
+    looked_at = PrivateColumns(tmp_path / "columns").arrays()
+    assert len(looked_at) == len(arrays)
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_mapping_goes_with_the_last_array(columns: MappedColumns) -> None:
-    array = columns.open("a", INT, 512)
-    view: Any = array.base  # numpy's memoryview over the mapping
-    mapping = weakref.ref(view.obj)
-    del view
+    def mapped() -> int:
+        return Path("/proc/self/maps").read_text().count("/columns/a@i8")
+
+    part = columns.open("a", INT, 512)[3:5].view(np.float64)
     columns.grow("a", 100_000)
     gc.collect()
-    assert mapping() is not None
-    del array
+    assert mapped() == 2
+    part[:] = 1.5
+    del part
     gc.collect()
-    assert mapping() is None
+    assert mapped() == 1
+    columns.close()
+    assert mapped() == 0
+
+
+def test_a_process_that_may_not_map_more_is_told_which_limit(columns: MappedColumns, tmp_path: Path) -> None:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (8 << 20), hard))
+    try:
+        with pytest.raises(NoSpace, match="max_map_count") as caught:
+            columns.open("a", np.dtype(np.uint8), 32 << 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    error = caught.value
+    assert (error.path, error.wanted) == (str(tmp_path / "columns" / "a@u1"), 32 << 20)
+    assert 0 < error.mapped < error.limit
+    assert error.remedy
 
 
 def test_grow_of_a_long_enough_column_returns_the_same_array(columns: MappedColumns) -> None:
