@@ -45,7 +45,7 @@ def map_file(file: int, size: int, flags: int, path: str | Path) -> npt.NDArray[
     memory = (ctypes.c_uint8 * size).from_address(address)
     # Arrays may be in use to the very end of the process, which unmaps them anyway.
     weakref.finalize(memory, _LIBC.munmap, address, size).atexit = False
-    return np.frombuffer(memory, np.uint8)
+    return np.ctypeslib.as_array(memory)
 
 
 def _too_many(path: str | Path, size: int) -> NoSpace:
