@@ -45,21 +45,20 @@ def map_file(file: int, size: int, flags: int, path: str | Path) -> npt.NDArray[
     memory = (ctypes.c_uint8 * size).from_address(address)
     # Arrays may be in use to the very end of the process, which unmaps them anyway.
     weakref.finalize(memory, _LIBC.munmap, address, size).atexit = False
-    return np.ctypeslib.as_array(memory)
+    return np.frombuffer(memoryview(memory), np.uint8)
 
 
 def _too_many(path: str | Path, size: int) -> NoSpace:
+    # Nothing large is read or made here: the process may be unable to get any more memory.
     try:
         limit = int(Path("/proc/sys/vm/max_map_count").read_text())
-        mapped = Path("/proc/self/maps").read_bytes().count(b"\n")
     except OSError:
-        limit = mapped = 0
+        limit = 0
     return NoSpace(
-        f"{path} cannot be mapped: the process has {mapped} mappings, the system allows {limit} (vm.max_map_count).",
-        remedy="Raise the limit (sysctl vm.max_map_count=…) and the one of memory (ulimit -v), if there is one, or have"
-        " fewer windows open at once.",
+        f"{path} cannot be mapped: a process may have {limit} mappings (vm.max_map_count), and every pane needs some.",
+        remedy="Raise that limit with sysctl, and the one of memory (ulimit -v) if there is one, or have fewer"
+        " windows open at once.",
         path=str(path),
         wanted=size,
-        mapped=mapped,
         limit=limit,
     )

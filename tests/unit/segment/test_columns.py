@@ -5,6 +5,7 @@ import gc
 import os
 import resource
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -116,8 +117,33 @@ def test_a_process_that_may_not_map_more_is_told_which_limit(columns: MappedColu
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
     error = caught.value
     assert (error.path, error.wanted) == (str(tmp_path / "columns" / "a@u1"), 32 << 20)
-    assert 0 < error.mapped < error.limit
+    assert error.limit == int(Path("/proc/sys/vm/max_map_count").read_text())
     assert error.remedy
+
+
+USE_ALL_MAPPINGS = """
+import sys
+from afspark.errors import NoSpace
+from afspark.resident.memory_map import SHARED, map_file
+with open(sys.argv[1], "r+b") as page:
+    arrays = []
+    try:
+        while True:
+            arrays.append(map_file(page.fileno(), 4096, SHARED, sys.argv[1]))
+    except NoSpace as error:
+        print(error.limit, len(arrays) < error.limit)
+"""
+
+
+def test_a_process_that_has_all_mappings_can_still_say_so(tmp_path: Path) -> None:
+    limit = Path("/proc/sys/vm/max_map_count").read_text().strip()
+    if int(limit) > 100_000:
+        pytest.skip("it would take long here")
+    (tmp_path / "page").write_bytes(bytes(4096))
+    run = subprocess.run(
+        [sys.executable, "-c", USE_ALL_MAPPINGS, str(tmp_path / "page")], capture_output=True, text=True, check=False
+    )
+    assert (run.stdout.strip(), run.stderr) == (f"{limit} True", "")
 
 
 def test_grow_of_a_long_enough_column_returns_the_same_array(columns: MappedColumns) -> None:
