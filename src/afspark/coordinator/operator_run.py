@@ -85,11 +85,21 @@ class OperatorRun:
         """More than receivers can have lost is missing only where the state went with them, and is counted there."""
         missing = self._missing_by_lane()
         possible = {lane: math.floor(most) for lane, most in self.receivers.items() if math.isfinite(most)}
-        state_goes_too = self.config.stepped and not self.config.exact
         return {
-            lane: possible[lane] if state_goes_too and lane in possible else max(missing[lane], possible.get(lane, 0))
+            lane: possible[lane]
+            if lane in possible and self._loses_state(lane)
+            else max(missing[lane], possible.get(lane, 0))
             for lane in {*missing, *possible}
         }
+
+    def _loses_state(self, lane: int) -> bool:
+        """Whether what is missing on a lane can have gone with the state of its worker; under an exact policy, if
+        another one was in force before.
+        """
+        if not self.config.stepped or not self.config.exact:
+            return self.config.stepped
+        counted = self.group.member(lane % self.node.workers).counted_failures
+        return any(loss.may_lose for loss in self.group.budget.counted(counted).values())
 
     def hear_of_receivers(self, lost: Mapping[int, float]) -> None:
         """Notes how many items failures of receivers can have taken, by lane; never less than was known before."""

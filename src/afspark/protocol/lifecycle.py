@@ -102,7 +102,7 @@ class Present:
     version: Batch
     marked: bool
     fence: Fence = NO_FENCE
-    kept_from: Batch = NONE_APPLIED
+    kept_from: Batch = field(default=NONE_APPLIED, compare=False)
 
 
 Found: TypeAlias = Absent | Foreign | Present

@@ -22,12 +22,11 @@ import numpy.typing as npt
 
 from afspark.errors import NoSpace, SegmentError
 from afspark.resident.folders import own_files
+from afspark.resident.memory_map import SHARED, map_file
 from afspark.resident.open_folder import OpenFolder
 
 Array = npt.NDArray[Any]
 
-# All pages at once cost a fraction of one page fault each, and a growing column is mapped anew as a whole.
-_FLAGS = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EFBIG}
 
 
@@ -143,21 +142,18 @@ class MappedColumns:
         if mapping is not None and mapping.size >= wanted and self._is_current(name, mapping):
             return mapping.array
         with own_files(self._folder.path):
-            inode, view = self._mapping(file, wanted, made=name in self._kinds)
+            inode, array = self._mapping(file, wanted, made=name in self._kinds)
         self._kinds[name] = dtype
-        # The array keeps its mapping alive, so an older one is unmapped with the last array over it.
-        array = np.frombuffer(view, dtype=dtype, count=len(view) // dtype.itemsize)
-        self._mapped[name] = _Mapping(inode, len(view), array)
-        return array
+        mapping = self._mapped[name] = _Mapping(inode, array.nbytes, array.view(dtype))
+        return mapping.array
 
-    def _mapping(self, name: str, wanted: int, *, made: bool) -> tuple[int, mmap.mmap]:
+    def _mapping(self, name: str, wanted: int, *, made: bool) -> tuple[int, Array]:
         path = f"{self._folder.path}/{name}"
         with nullcontext() if made else self._changing():
             file = self._folder.open(name, os.O_RDWR | os.O_CREAT)
             try:
                 inode, size = reserve(file, path, wanted)
-                with no_space_as_error(path, size):
-                    return inode, mmap.mmap(file, size, flags=_FLAGS)
+                return inode, map_file(file, size, SHARED, path)
             except NoSpace:
                 if not os.fstat(file).st_size:
                     self._folder.remove(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from afspark.numbers import Batch, Incarnation
 from afspark.protocol.lifecycle import Present
 from afspark.resident.file_lock import FileLock
 from afspark.resident.header import HEADER, examine
+from afspark.resident.memory_map import PRIVATE, map_file
 
 PEEK_SECONDS = 0.5
 
@@ -56,8 +56,8 @@ class PrivateColumns(HeapColumns):
         for path in directory.glob("*@*"):
             name, _, dtype = path.name.rpartition("@")
             with path.open("rb") as stream:
-                view = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
-            self._arrays[unquote(name)] = np.frombuffer(view, dtype=np.dtype(dtype))
+                array = map_file(stream.fileno(), os.fstat(stream.fileno()).st_size, PRIVATE, path)
+            self._arrays[unquote(name)] = array.view(np.dtype(dtype))
 
 
 def peek(

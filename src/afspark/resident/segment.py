@@ -435,12 +435,15 @@ def is_swept(name: str, last: Batch, oldest: Batch) -> bool:
 
     >>> [is_swept(name, Batch(7), Batch(5)) for name in ("report-5.", "report-6.", "out-4-rows", "out-5-rows", "note")]
     [True, False, True, False, False]
+    >>> is_swept("out-8-rows", Batch(7), Batch(5))  # of an attempt that was taken back
+    True
     """
     kind = next((one for one in (_REPORT, _OUT, _STEP) if name.startswith(one)), None)
     if kind is None:
         return False
     number, _, _ = name.removeprefix(kind).replace(".", "-").partition("-")
-    return int(number) < {_REPORT: oldest + 1, _OUT: oldest, _STEP: last + 1}[kind]
+    first, end = {_REPORT: (oldest + 1, last), _OUT: (oldest, last), _STEP: (last + 1, last + 1)}[kind]
+    return not first <= int(number) <= end
 
 
 def _clear_place(directory: Path, identity: Identity, incarnation: Incarnation, timeout_seconds: float) -> None:

@@ -42,6 +42,21 @@ def test_attaching_answers_what_is_known(receiver: Receiver, stream: Stream) -> 
     assert (entry.start, entry.end) == (3, 5)
 
 
+def test_any_number_of_sessions_may_come_and_go_within_a_batch(receiver: Receiver, stream: Stream) -> None:
+    """None of them leaves the positions before the batch is in a record; until then every message names them all."""
+    stream.send(0, 5)
+    stream.ack_up_to(5)
+    gone = {f"sensor-{number}/{number:032x}": 1 for number in range(70_000)}
+    client = worker(receiver)
+    assert gone.items() <= client.attach(gone).positions.items()
+    (entry,) = client.pull(gone, after=gone)
+    assert (entry.producer, entry.end) == (stream.client.id, 5)
+    taken = gone | {entry.producer: entry.end}
+    client.stop_logging(taken)
+    assert set(client.confirm(taken).over) <= set(gone)
+    assert receiver.stats()["pending_items"] == 0
+
+
 def test_a_pull_waits_for_what_is_to_come(receiver: Receiver, stream: Stream) -> None:
     client = worker(receiver)
     began = time.monotonic()

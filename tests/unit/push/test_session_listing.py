@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from afspark.push.receiver.lane import Lane
 from afspark.push.receiver.lane_entries import LaneItems
-from afspark.push.receiver.session_listing import KEPT_AWAY, KEPT_STARTS, Listing, is_receiver_start
+from afspark.push.receiver.session_listing import KEPT_AWAY, KEPT_STARTS, Listing, is_receiver_start, start_name
 from afspark.push.receiver.sessions import Sessions
 from afspark.push.wire.messages import Allowance
 from afspark.push.wire.push_errors import SessionOver
@@ -88,6 +90,47 @@ def test_positions_of_ended_sessions_are_dropped_everywhere(store: MemoryStore) 
     assert sum(query.counted.values()) == 5100
     assert listed(query) == [alive] and query.positions[alive] == 100
     assert len(query.lane.positions) == 2 and list(query.lane.sessions) == [alive]
+
+
+def test_sessions_that_send_nothing_leave_nothing_while_no_worker_comes(store: MemoryStore) -> None:
+    query = Query(store)
+
+    def come_and_go(times: int) -> str:
+        """Sessions, of which two are open at any time, and the last one stays."""
+        current = query.begin()
+        for _ in range(times):
+            following = query.begin()
+            query.end(current)
+            current = following
+        return current
+
+    ended = query.begin()
+    query.end(ended)
+    first = come_and_go(500)
+    tracemalloc.start()
+    last = come_and_go(3000)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 100_000
+    assert list(query.lane.sessions) == [first, last] and query.lane.pending_entries == 2
+    for _ in range(3):
+        with pytest.raises(SessionOver):
+            query.come_back(ended)
+        query.batch()
+    assert listed(query) == [first, last] and query.lane.listing.starts == {start_name(query.sessions.start): 3503}
+
+
+def test_a_session_that_ends_while_a_worker_lists_it_is_over_as_well(store: MemoryStore) -> None:
+    query = Query(store)
+    producer = query.begin()
+    (handout,) = query.lane.handouts({}, 1 << 30)
+    query.end(producer)
+    query.lane.confirm({handout.record.producer: handout.record.end})
+    with pytest.raises(SessionOver):
+        query.come_back(producer)
+    query.batch()
+    query.batch()
+    assert listed(query) == [] and not query.lane.sessions
 
 
 def test_a_session_that_has_ended_is_not_taken_again(store: MemoryStore) -> None:

@@ -3,8 +3,9 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import resource
 import subprocess
-import weakref
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from afspark.model.states import HashTable, Set, Vector
 from afspark.model.states.columns import Columns
 from afspark.resident import MappedColumns
 from afspark.resident.open_folder import OpenFolder
+from afspark.resident.peek import PrivateColumns
 from afspark.task.pane_states import PaneStates
 
 INT = np.dtype(np.int64)
@@ -80,17 +82,68 @@ def test_old_arrays_stay_valid_and_share_memory(columns: MappedColumns) -> None:
     assert old[4] == 43
 
 
+def test_no_column_keeps_a_descriptor(columns: MappedColumns, tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    arrays = [columns.open(f"pane-{number}", INT, 512) for number in range(100)]
+    looked_at = PrivateColumns(tmp_path / "columns").arrays()
+    assert len(looked_at) == len(arrays)
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_mapping_goes_with_the_last_array(columns: MappedColumns) -> None:
-    array = columns.open("a", INT, 512)
-    view: Any = array.base  # numpy's memoryview over the mapping
-    mapping = weakref.ref(view.obj)
-    del view
+    def mapped() -> int:
+        return Path("/proc/self/maps").read_text().count("/columns/a@i8")
+
+    part = columns.open("a", INT, 512)[3:5].view(np.float64)
     columns.grow("a", 100_000)
     gc.collect()
-    assert mapping() is not None
-    del array
+    assert mapped() == 2
+    part[:] = 1.5
+    del part
     gc.collect()
-    assert mapping() is None
+    assert mapped() == 1
+    columns.close()
+    assert mapped() == 0
+
+
+def test_a_process_that_may_not_map_more_is_told_which_limit(columns: MappedColumns, tmp_path: Path) -> None:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (8 << 20), hard))
+    try:
+        with pytest.raises(NoSpace, match="max_map_count") as caught:
+            columns.open("a", np.dtype(np.uint8), 32 << 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    error = caught.value
+    assert (error.path, error.wanted) == (str(tmp_path / "columns" / "a@u1"), 32 << 20)
+    assert error.limit == int(Path("/proc/sys/vm/max_map_count").read_text())
+    assert error.remedy
+
+
+USE_ALL_MAPPINGS = """
+import sys
+from afspark.errors import NoSpace
+from afspark.resident.memory_map import SHARED, map_file
+with open(sys.argv[1], "r+b") as page:
+    arrays = []
+    try:
+        while True:
+            arrays.append(map_file(page.fileno(), 4096, SHARED, sys.argv[1]))
+    except NoSpace as error:
+        print(error.limit, len(arrays) < error.limit)
+"""
+
+
+def test_a_process_that_has_all_mappings_can_still_say_so(tmp_path: Path) -> None:
+    limit = Path("/proc/sys/vm/max_map_count").read_text().strip()
+    if int(limit) > 100_000:
+        pytest.skip("it would take long here")
+    (tmp_path / "page").write_bytes(bytes(4096))
+    run = subprocess.run(
+        [sys.executable, "-c", USE_ALL_MAPPINGS, str(tmp_path / "page")], capture_output=True, text=True, check=False
+    )
+    assert (run.stdout.strip(), run.stderr) == (f"{limit} True", "")
 
 
 def test_grow_of_a_long_enough_column_returns_the_same_array(columns: MappedColumns) -> None:

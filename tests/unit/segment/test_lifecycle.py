@@ -66,8 +66,24 @@ def test_position(found: Found, position: Position) -> None:
     assert locate(found, Wanted(ME, INCARNATION, BATCH, fence=FENCE)) is position
 
 
+REPLAYED = [
+    (present(4), Position.BEFORE),
+    (present(5), Position.APPLIED),
+    (present(5, marked=True), Position.LATER),
+    (present(6), Position.LATER),
+]
+
+
+@pytest.mark.parametrize(("found", "position"), REPLAYED)
+def test_a_batch_that_is_replayed_may_be_in_the_past(found: Found, position: Position) -> None:
+    wanted = Wanted(ME, INCARNATION, BATCH, fence=FENCE, replay=True)
+    assert locate(found, wanted) is position
+    if position is Position.LATER:
+        assert decide(found, wanted) is Action.ALREADY_APPLIED
+
+
 def test_positions_are_all_covered() -> None:
-    assert {position for _, position in FOUND} == set(Position)
+    assert {position for _, position in (*FOUND, *REPLAYED)} == set(Position)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +132,10 @@ def test_only_a_matching_segment_is_ever_changed_in_place() -> None:
     }
     usable = {Position.BEFORE, Position.HALFWAY, Position.APPLIED}
     for (position, _), action in TRANSITIONS.items():
-        assert (action in in_place) == (position in usable)
+        if position is Position.LATER:
+            assert action in (Action.ALREADY_APPLIED, Action.AHEAD)
+        else:
+            assert (action in in_place) == (position in usable)
 
 
 def test_only_the_driver_declares_a_loss() -> None:

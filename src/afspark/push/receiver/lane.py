@@ -6,7 +6,6 @@ and what to write. `backlog` has the rule that decides it.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 
 from afspark.push.receiver.backlog import Backlog
@@ -59,7 +58,8 @@ class Lane:
         self._sessions: dict[str, ProducerSession] = {}
         self.listing = listing or Listing()
         self._confirmed = self.listing.confirmed
-        self._pending: deque[LaneEntry] = deque()
+        #: in order of arrival
+        self._pending: dict[LaneEntry, None] = {}
         self._backlog = Backlog(allow, logs=self._logs, late_acks=ack_when_confirmed)
         self._objects = LogObjects()
 
@@ -83,7 +83,7 @@ class Lane:
     def open(self, producer: str, now: float, *, begins: bool) -> None:
         """Lets a session send, and tells the worker of one that it may not know. ``begins``: it is a new one."""
         if self.listing.open(producer, begins=begins) and producer not in self._sessions:
-            # It takes no room: there are no more of these than sessions, which are limited.
+            # It takes no room: there are no more of these than open sessions, which are limited.
             opening = LaneItems(producer, 0, 0, mark=True)
             self._append(self._session(producer), opening, 0, now, stays_open=False).acked = True
 
@@ -116,6 +116,9 @@ class Lane:
         """
         session = self._session(producer)
         session.over = session.over or final
+        if final and session.pending and session.pending[-1].only_opens and not session.pending[-1].handed_out:
+            # No worker has heard of the session, and none needs to.
+            self._release(session.pending.pop())
         needed = start > (self._confirmed.get(producer, 0) if final else session.end)
         session.end, session.acked = max(session.end, start), max(session.acked, start)
         if not needed:
@@ -228,7 +231,7 @@ class Lane:
         What another worker was about to make final and is not below the positions counts as pending again.
         """
         self.confirm(positions)
-        again = [entry for entry in self._pending if entry.kept_out and not entry.released]
+        again = [entry for entry in self._pending if entry.kept_out]
         for entry in again:
             entry.kept_out = False
         self._backlog.take_back(again)
@@ -254,8 +257,6 @@ class Lane:
             if session.pending:
                 self._cut(session.pending[0], position)
             self._forget(producer)
-        while self._pending and self._pending[0].released:
-            self._pending.popleft()
         self._backlog.trim()
         self.listing.advance()
 
@@ -285,6 +286,7 @@ class Lane:
             if found and size + entry.nbytes > nbytes:
                 break
             size += entry.nbytes
+            entry.handed_out = True
             found.append(Handout(entry.record.above(position), entry.logged))
         return found
 
@@ -322,7 +324,7 @@ class Lane:
 
     @property
     def pending_entries(self) -> int:
-        return sum(not entry.released for entry in self._pending)
+        return len(self._pending)
 
     @property
     def unacknowledged(self) -> int:
@@ -369,7 +371,7 @@ class Lane:
         entry = LaneEntry(record, record.producer, record.end, record.span, nbytes, now, self._order, durable)
         self._order += 1
         session.pending.append(entry)
-        self._pending.append(entry)
+        self._pending[entry] = None
         self.pending_bytes += nbytes
         self.pending_items += record.span
         if stays_open:
@@ -383,6 +385,7 @@ class Lane:
         return [(entry, entry.record) for entry in chosen if entry.record is not None]
 
     def _release(self, entry: LaneEntry) -> None:
+        del self._pending[entry]
         entry.released = True
         entry.record = None
         self.pending_bytes -= entry.nbytes

@@ -53,6 +53,7 @@ class LaneEntry:
     writing: bool = False
     logged: bool = False
     kept_out: bool = False  # a worker is about to make it final, so it is not logged any more
+    handed_out: bool = False
     released: bool = False
     object: str = ""
 

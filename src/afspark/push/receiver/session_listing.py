@@ -11,8 +11,8 @@ nobody knows, so those that it has listed stay listed, as do sessions that went 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Container
+from itertools import takewhile
 
 from afspark.push.receiver.sessions import start_and_number
 from afspark.push.wire.messages import Positions
@@ -44,7 +44,9 @@ class Listing:
     def __init__(self, start: int = 0, listed: Positions | None = None, keep: int = KEPT_AWAY) -> None:
         self.confirmed: dict[str, int] = {}
         self._start, self._listed, self._keep = start, listed or {}, keep
-        self._begun: deque[str] = deque()
+        #: sessions that are neither listed nor over, in the order in which they began
+        self._begun: dict[str, None] = {}
+        self._newest = ""
         #: what the positions need not hold any more; True for sessions that said good-bye
         self._over: dict[str, bool] = {}
 
@@ -55,13 +57,17 @@ class Listing:
         """
         self._over.pop(producer, None)
         if begins:
-            self._begun.append(producer)
+            self._begun[producer] = None
+            self._newest = producer
         return not self._knows(producer)
 
     def advance(self) -> None:
-        """Positions were confirmed: sessions in them are listed."""
-        while self._begun and self._begun[0] in self.confirmed:
-            self._count(self._begun.popleft())
+        """Counts sessions up to the first that is not listed: positions were confirmed, or a session has ended."""
+        for producer in list(takewhile(self.confirmed.__contains__, self._begun)):
+            del self._begun[producer]
+            self._count(producer)
+        if not self._begun:
+            self._count(self._newest)
 
     def is_over(self, producer: str) -> bool:
         """Whether a session that is not at work here is over."""
@@ -85,9 +91,12 @@ class Listing:
             )
 
     def end(self, producer: str) -> None:
-        """A session said good-bye, and nothing of it is left here."""
+        """A session said good-bye, and nothing of it is left here. One that no worker has listed never will be."""
         if producer in self.confirmed:
             self._over[producer] = True
+        else:
+            self._begun.pop(producer, None)
+            self.advance()
 
     def forgettable(self, positions: Positions, present: Container[str]) -> list[str]:
         """Which of the positions need not be kept; ``present``: the sessions that the lane has."""

@@ -22,6 +22,10 @@ class BackupNumber(NamedTuple):
 
 NO_BACKUP = BackupNumber(Batch(-1), NO_INCARNATION, 0)
 
+#: Messages with positions may be of any length: nobody knows how many sessions come and go within one batch, and a
+#: receiver reads them only from those who have shown the workers' secret.
+ANY_LENGTH = sys.maxsize
+
 
 @dataclass(frozen=True)
 class Claim(Message):
@@ -33,6 +37,7 @@ class Claim(Message):
     #: names one process among those that act for the same incarnation; "" where there is only one
     owner: str = ""
 
+    limit = ANY_LENGTH
     required = frozenset({"lane", "incarnation", "fence"})
     optional = frozenset({"owner"})
 
@@ -153,6 +158,7 @@ class Attached(Message):
     durable: BackupNumber = NO_BACKUP
 
     versioned = False
+    limit = ANY_LENGTH
     required = frozenset({"positions"})
     optional = frozenset({"durable"})
 
@@ -208,6 +214,7 @@ class Confirmed(Message):
     listed: Positions = field(default_factory=dict)
 
     versioned = False
+    limit = ANY_LENGTH
     required = frozenset({"over", "listed"})
 
     def _fields(self) -> dict[str, Any]:
@@ -262,7 +269,7 @@ class Stats(Message):
     counters: Mapping[str, Any]
 
     versioned = False
-    limit = sys.maxsize
+    limit = ANY_LENGTH
 
     def _fields(self) -> dict[str, Any]:
         return dict(self.counters)
