@@ -257,9 +257,11 @@ class Coordinator:
         slices = self.inputs.slices(batch, first=True)
         self._begin_batch(time_of_batch(self.checkpoint, batch), ending=False, last=False)
         self._stages.replay.remember(batch, slices, self.runs)
+        started = self.cluster.clock.monotonic()
         self._stages.apply(self.runs, batch, None, slices, past=True)
         for run in self.runs:
-            run.take_stock(batch)
+            for report in run.reports:
+                run.group.recoveries.replayed(report, self.cluster.clock.monotonic() - started)
         self._count()
         for run in self.runs:
             run.end_batch()

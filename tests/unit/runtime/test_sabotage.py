@@ -15,7 +15,7 @@ from afspark.model.states.cells import CellState
 from afspark.policies import Approximate
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
 from afspark.protocol.reports import Status, TaskReport
-from afspark.resident import Segment
+from afspark.resident import Segment, header
 from afspark.store import Ledger, RecordLog, WorkerRecord
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.test_engine_drivers import after_record
@@ -206,6 +206,7 @@ def loss_skips_the_batch(patch: pytest.MonkeyPatch) -> None:
         report = TaskReport(worker=segment.identity.worker, status=Status.APPLIED, host="a").to_json()
         (segment.directory / f"report-{version + 1}.").write_text(json.dumps(report))
         real(segment, version + 1)
+        segment._slots[header.SLOT_KEPT] = version
 
     patch.setattr(Segment, "restored", restored)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from afspark.cluster.local.processes import answer, begin
+from afspark.coordinator.committer import Committer
 from afspark.errors import AnotherDriver
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
 from afspark.store import RecordLog, Store
@@ -159,6 +160,7 @@ def _frozen_while_deleting(rig: Rig, what: str, moment: str) -> FirstDriver:
         engine = rig.start()
         engine.log = log = FreezingLog(engine.store, rig, what, moment)
         engine.lease = Lease(engine.store, log, seconds=engine.options.lease_seconds)
+        engine.commits = Committer(engine.cluster, log, engine._stages, engine.commits.pace)
         store.armed = partial(log.armed, "listed")  # type: ignore[method-assign]
         rig.go()
 

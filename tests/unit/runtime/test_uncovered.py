@@ -111,10 +111,26 @@ def test_windows_are_concerned_while_they_have_a_pane_of_the_lost_state(make_rig
 
 
 @pytest.mark.parametrize("window", [Hopping(10, by="processing"), None], ids=["windows", "none"])
-def test_windows_depend_on_records_even_if_all_state_survives(make_rig: MakeRig, window: Window | None) -> None:
+def test_windows_of_a_damaged_record_are_known_again_from_what_workers_have_kept(
+    make_rig: MakeRig, window: Window | None
+) -> None:
     rig, _ = make_rig(tolerance=MiniBatch(), window=window)
     rig.go(4)
     damage(rig.records()[-1])
+    rig.start()
+    rig.go(1)
+    rig.start()
+    rig.go(1)
+    assert bound(rig) == 0.0 and rig.ledger == []
+
+
+@pytest.mark.parametrize("window", [Hopping(10, by="processing"), None], ids=["windows", "none"])
+def test_windows_depend_on_records_where_nothing_can_be_replayed(make_rig: MakeRig, window: Window | None) -> None:
+    """Spark has forgotten what belonged to the batch of a damaged record."""
+    rig, _ = make_rig(tolerance=MiniBatch(), window=window)
+    rig.go(4)
+    damage(rig.records()[-1])
+    (rig.checkpoint / "offsets" / "2").unlink()
     rig.start()
     rig.go(1)
     rig.start()

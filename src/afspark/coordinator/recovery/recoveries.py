@@ -93,7 +93,12 @@ class Recoveries:
         self._restored |= {report.worker: report.restored for report in reports if report.restored is not None}
 
     def replayed(self, report: TaskReport, seconds: float) -> None:
-        """A worker has applied a batch once more; what it has met on the way is told when it has all of them."""
+        """A worker has applied a batch once more; what it has met on the way is told when it has all of them.
+
+        One that is not being recovered has only said again what it had done.
+        """
+        if report.worker not in self._under_way:
+            return
         batches, before = self._replayed.get(report.worker, (0, 0.0))
         self._replayed[report.worker] = (batches + 1, before + seconds)
         if report.damaged:
