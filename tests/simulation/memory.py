@@ -224,6 +224,8 @@ class MemoryAddress:
     def create(self, identity: Identity, incarnation: int) -> Iterator[MemorySegment]:
         here = world()
         here.recovering = incarnation > 0
+        # From here on the folder is locked: nobody else puts anything in its place.
+        here.point("before creation")
         old = here.memory.get(self.place)
         if old is not None and old.identity == identity and old.incarnation == incarnation and old.version != RESTORING:
             raise SegmentError(f"{self.place} was put in place by another task")
@@ -231,7 +233,6 @@ class MemoryAddress:
             raise SegmentError(f"{self.place} is of incarnation {old.incarnation}, newer than {incarnation}")
         if old is not None and old.locked:
             raise SegmentError(f"{self.place} is busy")
-        here.point("before creation")
         made = here.memory[self.place] = MemorySegment(self.place, identity, incarnation)
         here.point("after creation")
         yield made
