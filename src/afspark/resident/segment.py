@@ -253,6 +253,11 @@ class Segment:
         if note is not None:
             self._write(_step_name(batch, NO_STEP), note)
 
+    @property
+    def backups(self) -> int:
+        """The number of the backup that was begun last."""
+        return int(self._slots[header.SLOT_BACKUPS])
+
     def number_backup(self) -> int:
         """A number above those of all backups begun before, by whichever process."""
         self._require_lock()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 
+from afspark.numbers import Batch
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.requests import TaskRequest
 from afspark.resident.storage import StateStorage
@@ -44,6 +45,16 @@ def begin_generation(
     header = BackupHeader.of(config, request)
     config.store.put(backup_name(config, request, generation), seal(header.to_json(), {}))
     storage.restored_at(request.batch, None if reached is None else reached.to_text().encode(), generation)
+
+
+def leave(storage: StateStorage, batch: Batch) -> None:
+    """After an attempt that did not come to its end: what it was writing may have been cut short."""
+    storage.restored_at(batch, None, generation_after(storage.number_backup()) - 1)
+
+
+def is_left(storage: StateStorage) -> bool:
+    """Whether the last attempt did not come to its end."""
+    return storage.backups % GENERATION == GENERATION - 1
 
 
 def take_up(storage: StateStorage, config: OperatorConfig, request: TaskRequest) -> None:

@@ -14,6 +14,7 @@ from afspark.protocol.ports import ROWS, WINDOWS
 from afspark.protocol.reports import Restored, Status, TaskReport
 from afspark.resident.storage import StateStorage
 from afspark.task.backup import BackupTask
+from afspark.task.backup_numbers import leave
 from afspark.task.batch_processor import BatchProcessor
 from afspark.task.outbox import Output
 from afspark.task.pane_states import PaneStates
@@ -64,6 +65,8 @@ class BatchApplication:
             except BaseException:
                 self._undo()
                 steps.writes.leave()
+                if self.task.in_steps:
+                    leave(home, self.request.batch)
                 raise
             self.task.probe(FaultPhase.BACKING_UP)
             started = clock.lap("backup", started)

@@ -16,7 +16,7 @@ from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import Restored, Status, TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.resident.storage import StateStorage
-from afspark.task.backup_numbers import take_up
+from afspark.task.backup_numbers import is_left, take_up
 from afspark.task.bad_item_search import as_failure
 from afspark.task.damage_note import noted_damage
 from afspark.task.feed import Feed
@@ -90,7 +90,7 @@ class _Task:
             panes.rollback()
             home.clear_mark()
         if action in (Action.APPLY, Action.ROLL_BACK_THEN_APPLY) and self.request.apply:
-            if self.task.in_steps and (action is Action.ROLL_BACK_THEN_APPLY or home.step):
+            if self.task.in_steps and (action is Action.ROLL_BACK_THEN_APPLY or home.step or is_left(home)):
                 take_up(home, self.task.config, self.request)
             return BatchApplication(self.task, home, panes, damaged=self.damaged, restored=self.restored).run()
         if action not in (Action.CREATE, Action.RECOVER):
