@@ -13,10 +13,12 @@ import pytest
 
 from afspark.cluster.local.processes import KILLED, answer, begin
 from afspark.errors import StoreNotWritable
+from afspark.numbers import Batch, Incarnation
 from afspark.resident import Segment
 from afspark.resident.spool import Spooled, Uploads, next_spooled, upload
 from afspark.store.base import not_writable
 from afspark.store.local import LocalStore
+from afspark.store.naming import object_name
 from tests.unit.runtime.sparkless import die
 
 DATA = os.urandom(300_000)
@@ -50,10 +52,19 @@ def spool(segment: Segment, batch: int, *names: str, data: bytes = DATA) -> None
         segment.finish(batch, b"report", covered=-1)
 
 
-@pytest.mark.parametrize("name", ["objects/a b", "objects/x-1-2", "é/ü", "a" * 150])
+@pytest.mark.parametrize("name", ["objects/a b", "objects/x-1-2", "é/ü", "objects/%2E"])
 def test_names_come_back(name: str) -> None:
     one = Spooled(12, 3, name)
     assert Spooled.parse(one.file) == one and "/" not in one.file
+
+
+@pytest.mark.parametrize("operator", ["数" * 16, "слова " * 4, "a" * 150])
+def test_operators_may_have_long_names(segment: Segment, tmp_path: Path, operator: str) -> None:
+    name = object_name("00000001-0123456789abcdef", operator, 0, Incarnation(0), Batch(10**9), 0)
+    spool(segment, 0, name)
+    store = store_at(tmp_path / "store")
+    upload(segment.directory, store)
+    assert store.get(name) == DATA
 
 
 @pytest.mark.parametrize("file", ["report-3.", "out-3-rows", "note", "uploading", "spool-3-0-a.tmp"])
