@@ -82,7 +82,8 @@ class Committer:
             run.group.cover(covered)
 
     def before_loss(self) -> None:
-        """Called before a loss is declared."""
+        """Called before a loss is declared; `AnotherDriver` if another one has opened the query: only that one may."""
+        self._log.refuse_if_superseded()
         self.records.stop()
         self.cover(self.records.covered)
 

@@ -51,7 +51,7 @@ class WorkerGroup:
         self.recoveries = Recoveries(config, budget, ledger)
         self._fence = fence
         self._meanings: dict[Batch, tuple[BatchTime, PunctuationPlan]] = {}
-        #: called before a loss is declared
+        #: called before a loss is declared or a state refused
         self.before_loss: Callable[[], None] = lambda: None
         #: whether lost workers apply again what no durable record covers
         self.replays = False
@@ -211,6 +211,8 @@ class WorkerGroup:
                 report.error.fields.update(batch=batch, worker=member.worker)
                 raise report.error
             if verdict is Verdict.REFUSE:
+                # Workers refuse a driver that has been followed by another one: then that is what has to be said.
+                self.before_loss()
                 raise CheckpointError(
                     f"The resident state of worker {member.worker} contradicts batch {batch} ({report.detail}).",
                     remedy="Use the checkpoint this state belongs to, or start with a new one.",

@@ -7,7 +7,7 @@ every operator has applied it, and nothing is in transit but feedback, which goe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from afspark.bounds.thresholds import Place
@@ -58,9 +58,10 @@ class BarrierSnapshot(Tolerance):
                 remedy="Give interval (seconds), batches or items.",
             )
         for name, value in chosen.items():
-            if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
+            kind, called = (Real, "number") if name == "interval" else (Integral, "whole number")
+            if isinstance(value, bool) or not isinstance(value, kind) or not 0 < float(value) < float("inf"):
                 raise UsageError(
-                    f"{name} must be a number above 0, not {value!r}.",
+                    f"{name} must be a {called} above 0, not {value!r}.",
                     remedy="It says how far apart barriers are: interval in seconds, batches, or items.",
                     **{name: value},
                 )

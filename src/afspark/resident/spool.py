@@ -12,7 +12,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, unquote
 
 from afspark.errors import AfsparkError
 from afspark.numbers import Batch
@@ -21,12 +20,15 @@ from afspark.store import Store
 
 SPOOL = "spool-"
 _LOCK = "uploading"
+_SLASH = "\\"
 
 
 @dataclass(frozen=True, order=True)
 class Spooled:
-    """A backup that waits: of which batch, its number among those of the batch, and its name in the store.
+    r"""A backup that waits: of which batch, its number among those of the batch, and its name in the store.
 
+    >>> Spooled(7, 0, "objects/a b").file
+    'spool-7-0-objects\\a b'
     >>> Spooled.parse(Spooled(7, 0, "objects/a b").file)
     Spooled(batch=7, index=0, name='objects/a b')
     """
@@ -37,7 +39,8 @@ class Spooled:
 
     @property
     def file(self) -> str:
-        return f"{SPOOL}{self.batch}-{self.index}-{quote(self.name, safe='')}"
+        # No name in the store has a backslash. Quoted, names of operators could become too long for a file's.
+        return f"{SPOOL}{self.batch}-{self.index}-{self.name.replace('/', _SLASH)}"
 
     @classmethod
     def parse(cls, file: str) -> Spooled | None:
@@ -45,7 +48,7 @@ class Spooled:
         if not file.startswith(SPOOL) or file.endswith(".tmp"):
             return None
         batch, index, name = file.removeprefix(SPOOL).split("-", 2)
-        return cls(int(batch), int(index), unquote(name))
+        return cls(int(batch), int(index), name.replace(_SLASH, "/"))
 
 
 def spooled_in(folder: OpenFolder) -> list[Spooled]:

@@ -48,6 +48,7 @@ RUN_OPTIONS = {
     "batch_bytes",
     "faults",
     "host_grace_seconds",
+    "max_replay_seconds",
     "quarantine_bytes",
     "throttle",
     "takeover",

@@ -1,0 +1,211 @@
+"""Drivers that die while records are behind: the next one replays what was committed, and hands nothing out twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from afspark.cluster.local.processes import forked
+from afspark.errors import AnotherDriver
+from afspark.model.windows import Hopping
+from afspark.numbers import Batch
+from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Tolerance
+from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
+from afspark.store import Ledger, open_store
+from afspark.store.naming import FOLDER
+from tests.unit.runtime.conftest import MakeRig
+from tests.unit.runtime.lagging import Lag, LaggingRig
+from tests.unit.runtime.sparkless import die
+from tests.unit.runtime.test_engine_failures import worst
+from tests.unit.runtime.test_replay_of_pipelines import line
+
+LAGS = [Lag.RECORDS, Lag.BACKUPS]
+POLICIES: list[Tolerance] = [MiniBatch(), BarrierSnapshot(batches=3), BarrierSnapshot(batches=2, recovery="full")]
+LOST: list[tuple[int, ...] | None] = [None, (0,), (0, 1)]
+
+
+def name_of(tolerance: Tolerance) -> str:
+    return f"{tolerance.name} {getattr(tolerance, 'recovery', '')}".strip()
+
+
+def killed_after(one: LaggingRig, batches: int) -> None:
+    """A driver runs so many batches and is killed before the next one has an effect."""
+    one.rig.drive_and_die(lambda: (one.rig.go(batches), die()))
+
+
+@pytest.mark.parametrize("lost", LOST, ids=str)
+@pytest.mark.parametrize("tolerance", POLICIES, ids=name_of)
+@pytest.mark.parametrize("lag", LAGS)
+def test_a_killed_driver(make_rig: MakeRig, lag: Lag, tolerance: Tolerance, lost: tuple[int, ...] | None) -> None:
+    one = LaggingRig(make_rig, lag, batches=7, tolerance=tolerance, keyed=True)
+    rig = one.rig
+    killed_after(one, 5)
+    assert len(rig.records()) == 1, "all other records were behind"
+    if lost:
+        rig.lose(*lost)
+    rig.go()
+    assert rig.delivered == [5, 6], "sinks have had what was committed"
+    assert rig.counts() == one.truth and rig.bound() == 0
+    one.assert_as_calm()
+    if tolerance.takes_all_back:
+        return
+    assert {worker for _, worker, _ in one.again()} == set(lost or ())
+    assert {entry.loss.worker for entry in rig.ledger} == set(lost or ())
+    if lost:
+        assert rig.members[lost[0]].incarnation == 1
+
+
+@pytest.mark.parametrize("lost", LOST, ids=str)
+@pytest.mark.parametrize("lag", LAGS)
+@pytest.mark.parametrize("theta", [40.0, 400.0])
+def test_what_approximate_tells_over_drivers(
+    make_rig: MakeRig, theta: float, lag: Lag, lost: tuple[int, ...] | None
+) -> None:
+    one = LaggingRig(make_rig, lag, batches=8, tolerance=Approximate(theta))
+    rig = one.rig
+    for batches in (3, 2, 2):
+        killed_after(one, batches)
+        if lost:
+            rig.lose(*lost)
+    rig.go()
+    assert worst(one.truth, rig.counts()) <= rig.bound() <= theta
+    assert lost or rig.counts() == one.truth
+
+
+@pytest.mark.parametrize("lost", LOST, ids=str)
+@pytest.mark.parametrize("tolerance", POLICIES, ids=name_of)
+@pytest.mark.parametrize("lag", LAGS)
+def test_killed_again_during_the_replay(
+    make_rig: MakeRig, lag: Lag, tolerance: Tolerance, lost: tuple[int, ...] | None
+) -> None:
+    one = LaggingRig(make_rig, lag, batches=7, tolerance=tolerance, keyed=True)
+    rig = one.rig
+    killed_after(one, 5)
+    if lost:
+        rig.lose(*lost)
+    for tasks in (1, 3, 6, 9):
+        rig.drive_and_die(lambda tasks=tasks: (interrupt(one, tasks, die), rig.go(), die()))
+        rig.hosts.before = None
+    rig.go()
+    assert rig.counts() == one.truth
+    one.assert_as_calm()
+    assert rig.committed == 6
+
+
+def interrupt(one: LaggingRig, tasks: int, what: Callable[[], object]) -> None:
+    """Something happens before the task of that number begins."""
+    left = [tasks]
+
+    def before(kind: str, partition: int, attempt: int) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            what()
+
+    one.rig.hosts.before = before
+
+
+@pytest.mark.parametrize("tolerance", POLICIES, ids=name_of)
+@pytest.mark.parametrize("lag", LAGS)
+@pytest.mark.parametrize("tasks", range(1, 16, 2))
+def test_lost_again_during_the_replay(make_rig: MakeRig, tasks: int, lag: Lag, tolerance: Tolerance) -> None:
+    """Whoever is replayed, and whoever is not, may be lost on the way."""
+    one = LaggingRig(make_rig, lag, tolerance=tolerance, keyed=True)
+    rig = one.rig
+    rig.go(5)
+    rig.lose(0)
+    interrupt(one, tasks, rig.lose)
+    rig.go()
+    rig.hosts.before = None
+    assert rig.counts() == one.truth
+    one.assert_as_calm()
+    assert rig.delivered == list(range(6))
+
+
+@pytest.mark.parametrize("lost", [None, "gate", "tally", "ends"])
+@pytest.mark.parametrize("lag", LAGS)
+def test_a_pipeline_whose_driver_is_killed(make_rig: MakeRig, lag: Lag, lost: str | None) -> None:
+    times = (1.0, 4.0, 12.0, 13.0, 27.0, 38.0)
+    one = LaggingRig(make_rig, lag, pipeline=line(MiniBatch(), Hopping(10, by="processing")))
+    rig = one.rig
+    rig.drive_and_die(lambda: (one.go(*times[:5]), die()))
+    if lost:
+        rig.lose(0, operator=lost)
+    one.go(*times[5:])
+    one.assert_as_calm(*times)
+    assert rig.delivered == [5]
+
+
+@pytest.mark.parametrize("phase", FaultPhase)
+@pytest.mark.parametrize("lag", LAGS)
+@pytest.mark.parametrize("tolerance", POLICIES, ids=name_of)
+def test_failures_of_the_whole_system(make_rig: MakeRig, tolerance: Tolerance, lag: Lag, phase: FaultPhase) -> None:
+    """Workers lose their state and their processes at every moment of a batch."""
+    faults = FaultPlan(frozenset(InjectedFailure(batch, phase) for batch in (2, 4)), "replay")
+    one = LaggingRig(make_rig, lag, hosts={"processes": forked}, tolerance=tolerance, keyed=True, faults=faults)
+    one.rig.go()
+    assert one.rig.counts() == one.truth and one.rig.bound() == 0
+    assert set(one.rig.delivered) == set(range(6))
+
+
+@pytest.mark.parametrize("damage", ["deleted", "torn"])
+@pytest.mark.parametrize("lost", LOST, ids=str)
+@pytest.mark.parametrize("behind", [False, True], ids=["in time", "behind"])
+@pytest.mark.parametrize("tolerance", [MiniBatch(), Approximate(0.0), BarrierSnapshot(batches=2)], ids=name_of)
+def test_the_newest_record_is_damaged(
+    make_rig: MakeRig, tolerance: Tolerance, behind: bool, lost: tuple[int, ...] | None, damage: str
+) -> None:
+    """The one before it is as good: what came since can be replayed."""
+    one = LaggingRig(make_rig, Lag.NOTHING, batches=7, tolerance=tolerance, max_replay_seconds=1000.0 * behind)
+    rig = one.rig
+    killed_after(one, 5)
+    newest = rig.records()[-1]
+    assert len(rig.records()) > 1
+    if damage == "deleted":
+        newest.unlink()
+    else:
+        newest.write_bytes(newest.read_bytes()[:-7])
+    if lost:
+        rig.lose(*lost)
+    rig.go()
+    assert rig.counts() == one.truth and rig.bound() == 0
+    one.assert_as_calm()
+    assert rig.delivered == [5, 6]
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["", "lost"])
+@pytest.mark.parametrize("lag", LAGS)
+def test_an_older_driver_hears_of_the_newer_one(make_rig: MakeRig, lag: Lag, lost: bool) -> None:
+    """It is behind with its records when another one takes over and runs the batch that both of them planned."""
+    one = LaggingRig(make_rig, lag, tolerance=MiniBatch(), keyed=True)
+    rig = one.rig
+    rig.go(3)
+    old, handed_out = rig.driver, []
+    rig.start()
+    rig.go(1)
+    if lost:
+        rig.lose(0)
+    with pytest.raises(AnotherDriver):
+        old.run(Batch(3), None, handed_out.append)
+    old.close()
+    assert handed_out == []
+    assert Ledger(open_store(str(rig.checkpoint)).below(FOLDER)).entries() == [], "it declares nothing"
+    rig.go()
+    assert rig.counts() == one.truth
+    assert [entry.loss.worker for entry in rig.ledger] == [0] * lost
+
+
+def test_an_older_driver_that_stops_touches_nothing(make_rig: MakeRig) -> None:
+    """`close` makes records durable; those of a driver that has been followed by another one are not wanted."""
+    one = LaggingRig(make_rig, Lag.BACKUPS, tolerance=MiniBatch(), keyed=True)
+    rig = one.rig
+    rig.go(3)
+    old = rig.driver
+    rig.start()
+    rig.go(1)
+    rig.lose(0)
+    old.close()
+    assert Ledger(open_store(str(rig.checkpoint)).below(FOLDER)).entries() == [], "it declares nothing"
+    rig.go()
+    assert rig.counts() == one.truth
+    assert [entry.loss.worker for entry in rig.ledger] == [0]
