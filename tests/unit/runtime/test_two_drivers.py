@@ -158,7 +158,8 @@ def _frozen_while_deleting(rig: Rig, what: str, moment: str) -> FirstDriver:
         store = FreezingStore(str(rig.checkpoint))
         rig.open_store = lambda place: store
         engine = rig.start()
-        engine.log = log = FreezingLog(engine.store, rig, what, moment)
+        log = FreezingLog(engine.store, rig, what, moment)
+        engine.log = engine.commits._log = engine.commits.records._log = log
         engine.lease = Lease(engine.store, log, seconds=engine.options.lease_seconds)
         engine.commits = Committer(engine.cluster, log, engine._stages, engine.commits.pace)
         store.armed = partial(log.armed, "listed")  # type: ignore[method-assign]
