@@ -127,7 +127,7 @@ from tests.spark.streams import Place, run, words
 from tests.spark.conftest import make_session
 from pathlib import Path
 
-place, moment = Place(Path(sys.argv[1])), sys.argv[2]
+place, moment, behind = Place(Path(sys.argv[1])), sys.argv[2], sys.argv[3]
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -141,13 +141,14 @@ def write(log, record):
         die()
 RecordLog.write = write
 spark = make_session(place.root / "spark")
-run(words(spark, place, af.Approximate(100.0)))
+run(words(spark, place, af.Approximate(100.0)).option("maxReplaySeconds", behind))
 """
 
 
-def die_in_driver(place: Place, moment: str) -> None:
+def die_in_driver(place: Place, moment: str, *, behind: float = 0.0) -> None:
+    """A driver is killed when it writes the record of batch 2; ``behind``: that may be after the batch has ended."""
     driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(place.root), moment],
+        [sys.executable, "-c", DRIVER, str(place.root), moment, str(behind)],
         env={**os.environ, "PYTHONPATH": os.environ["PYTHONPATH"]},
         start_new_session=True,
         stdout=subprocess.DEVNULL,
@@ -158,7 +159,19 @@ def die_in_driver(place: Place, moment: str) -> None:
     finally:
         # The JVM ends by itself when its driver is gone; no test should wait for that.
         os.killpg(driver.pid, signal.SIGKILL)
-    assert not (place.checkpoint / "commits" / "2").exists()
+    assert behind or not (place.checkpoint / "commits" / "2").exists()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("lost", [False, True], ids=["state survives", "state is lost"])
+def test_a_driver_killed_behind_its_records_is_continued(spark: SparkSession, place: Place, lost: bool) -> None:
+    truth = write_text(place.input, 16)
+    die_in_driver(place, "before", behind=10.0)
+    if lost:
+        assert place.lose_segments() == 2
+    query = run(words(spark, place, af.Approximate(100.0)))
+    assert worst(truth, counts(query)) <= query.bounds()["counts"] <= 100.0
+    assert lost or query.ledger() == []
 
 
 @pytest.mark.thorough
