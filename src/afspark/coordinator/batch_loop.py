@@ -183,6 +183,7 @@ class Coordinator:
             # A loss found now concerns what the last batch left behind, not what it had found.
             run.begin_batch(0.0)
         self._stages.revive(self.runs, batch, complete=True)
+        self.commits.finish()
         return self.runs
 
     def _next_batch(self) -> Batch:
