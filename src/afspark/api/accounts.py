@@ -51,6 +51,8 @@ class Accounts:
                 "at": entry.loss.at,
                 "recovery_seconds": entry.recovery.seconds if entry.recovery else None,
                 "restored_cells": entry.recovery.restored_cells if entry.recovery else None,
+                "replayed_batches": entry.recovery.replayed if entry.recovery else None,
+                "replay_seconds": entry.recovery.replay_seconds if entry.recovery else None,
                 "damaged": list(entry.recovery.damaged) if entry.recovery else [],
                 "covered": entry.recovery.covered if entry.recovery else None,
             }

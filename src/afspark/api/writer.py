@@ -116,7 +116,8 @@ class StreamWriter:
             raise UsageError("A pipeline of a test has no Spark session.", remedy="Return it to afspark.testing.run.")
         check_session(spark)
         writers = [first, *first.others]
-        options = replace(first._run_options(), takeover=takeover)
+        kept = int(spark.conf.get("spark.sql.streaming.minBatchesToRetain", "100") or 100)
+        options = replace(first._run_options(), takeover=takeover, offsets_kept=kept)
         pipeline = first.check(options.batch_bytes)
         for source in pipeline.sources.values():
             if isinstance(source, Source):

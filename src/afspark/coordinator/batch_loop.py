@@ -25,7 +25,7 @@ from afspark.coordinator.offsets import has_offsets, newest_of, time_of_batch
 from afspark.coordinator.operator_inputs import OperatorInputs, Slices
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.receivers.receivers import Receivers
-from afspark.coordinator.recovery.coverage import declare_damaged_log, declare_unread_records
+from afspark.coordinator.recovery.coverage import declare_damaged_log, declare_missing_input, declare_unread_records
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.run_options import RunOptions
 from afspark.coordinator.stage_runner import StageRunner
@@ -93,6 +93,7 @@ class Coordinator:
             [node.tolerance for node in pipeline.nodes],
             replayable=pipeline.replayable,
             max_replay_seconds=options.max_replay_seconds,
+            offsets_kept=options.offsets_kept,
         )
         self.commits = Committer(cluster, self.log, self._stages, pace)
         self.runs: list[OperatorRun] = []
@@ -258,6 +259,10 @@ class Coordinator:
         slices = self.inputs.slices(batch, first=True)
         self._begin_batch(time_of_batch(self.checkpoint, batch), ending=False, last=False)
         self._stages.replay.remember(batch, slices, self.runs)
+        gone = sorted({chunk.part_of for one in slices.values() for chunk in one.gone})
+        for run in self.runs:
+            if gone and any(other.group.lacks_batches for other in self.runs):
+                declare_missing_input(self.ledger, run, batch, gone)
         started = self.cluster.clock.monotonic()
         self._stages.apply(self.runs, batch, None, slices, past=True)
         for run in self.runs:

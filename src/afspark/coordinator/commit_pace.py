@@ -13,14 +13,23 @@ from collections.abc import Sequence
 from afspark.numbers import Batch
 from afspark.policies import Tolerance
 
-#: How many batches a record may be behind: Spark forgets what belonged to older ones.
+#: How many batches a record may be behind at most.
 MOST_BATCHES = 50
 
 
 class CommitPace:
     """Decides, before a batch begins, whether it is a ``barrier``, and whether its backups are ``behind`` it."""
 
-    def __init__(self, tolerances: Sequence[Tolerance], *, replayable: bool, max_replay_seconds: float) -> None:
+    def __init__(
+        self,
+        tolerances: Sequence[Tolerance],
+        *,
+        replayable: bool,
+        max_replay_seconds: float,
+        offsets_kept: int = 2 * MOST_BATCHES,
+    ) -> None:
+        # Spark forgets what belonged to older batches; the first one to be replayed needs the offsets before it.
+        self._most_batches = min(MOST_BATCHES, offsets_kept - 2)
         self._waiting = [one for one in tolerances if one.replays]
         self._replayable = replayable and (max_replay_seconds > 0 or bool(self._waiting))
         self._limit = max([max_replay_seconds, *(2 * one.barrier_seconds for one in self._waiting)])
@@ -70,4 +79,6 @@ class CommitPace:
 
     def is_late(self, batch: Batch) -> bool:
         """Whether a worker that is lost in ``batch`` would have too much to replay."""
-        return self._replayable and (batch - self._covered > MOST_BATCHES or sum(self._spent.values()) > self._limit)
+        return self._replayable and (
+            batch - self._covered > self._most_batches or sum(self._spent.values()) > self._limit
+        )

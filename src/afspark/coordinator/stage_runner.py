@@ -55,7 +55,7 @@ class StageRunner:
         """Brings all workers to the batch before, or leaves them where they have applied it already."""
         for attempt in range(1, BATCH_TRIES + 1):
             found = [(run, self._look_after(run, batch)) for run in runs]
-            if all(reports is not None for _, reports in found) and self.replay.catch_up(runs, batch):
+            if all(reports is not None for _, reports in found) and self._catch_up(runs, batch):
                 if complete:
                     for run, reports in found:
                         run.group.rest(batch, reports or ())
@@ -77,10 +77,7 @@ class StageRunner:
     ) -> bool:
         """One try of one operator's stage; True if all of its workers have applied the batch."""
         run.group.await_hosts(batch)
-        if self.takes_all_back and self.replay.is_needed(runs, batch):
-            for one in runs:
-                one.group.go_back(batch)
-        if not self.replay.catch_up(runs, batch):
+        if not self._catch_up(runs, batch):
             return False
         inputs = self._inputs.of(run, runs, batch, frame, slices)
         reports = self._reports(run, self._requests(run, batch, past=past), inputs)
@@ -95,6 +92,13 @@ class StageRunner:
             if one.name in concerned:
                 self._roll_back(one, batch)
         return False
+
+    def _catch_up(self, runs: Sequence[OperatorRun], batch: Batch) -> bool:
+        """Has every worker apply what it lacks of the batches before; False if that has to be tried again."""
+        if self.takes_all_back and self.replay.is_needed(runs, batch):
+            for run in runs:
+                run.group.go_back(batch)
+        return self.replay.catch_up(runs, batch)
 
     def _requests(self, run: OperatorRun, batch: Batch, *, past: bool) -> list[TaskRequest]:
         return [

@@ -50,6 +50,8 @@ class WorkerGroup:
         self.punctuation_plan: PunctuationPlan = ()
         self.recoveries = Recoveries(config, budget, ledger)
         self._fence = fence
+        #: whether a worker that this driver has found has to replay anything
+        self.lacks_batches = False
         self._meanings: dict[Batch, tuple[BatchTime, PunctuationPlan]] = {}
         #: called before a loss is declared or a state refused
         self.before_loss: Callable[[], None] = lambda: None
@@ -96,6 +98,8 @@ class WorkerGroup:
             # Backups between the record found and the last one are unknown: no chain may go on with a hole in it.
             members = [replace(member, restart_chain=True) for member in members]
         self._members = {member.worker: member for member in members}
+        behind = any(survivor.operator == name and survivor.version < newest - 1 for survivor in survivors)
+        self.lacks_batches = behind or any(member.hint is not Hint.RESUME for member in members)
         self.recoveries.take_up(self._members, damaged)
         for worker in undeclared:
             self._declare(self.member(worker), batch, "its segment was gone when the driver started")

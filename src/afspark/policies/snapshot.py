@@ -65,6 +65,8 @@ class BarrierSnapshot(Tolerance):
                     remedy="It says how far apart barriers are: interval in seconds, batches, or items.",
                     **{name: value},
                 )
+        if not isinstance(self.asynchronous, bool):
+            raise UsageError(f"asynchronous is True or False, not {self.asynchronous!r}.", got=self.asynchronous)
         if self.recovery not in ("partial", "full"):
             raise UsageError(
                 f"Unknown recovery {self.recovery!r}.",

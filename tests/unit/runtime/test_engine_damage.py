@@ -16,9 +16,10 @@ import pytest
 import afspark
 from afspark.algorithms import WordCount
 from afspark.cluster.local.local_environment import LocalEnvironment
+from afspark.coordinator.told_bounds import told
 from afspark.errors import StoreNotWritable
 from afspark.model.operator import WorkerContext
-from afspark.policies import Approximate, MiniBatch
+from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Tolerance
 from afspark.store import CompactionRule, ObjectRef, Store
 from afspark.store.itemlosses import Gap
 from tests.unit.runtime.conftest import MakeRig
@@ -198,6 +199,39 @@ def test_batches_of_a_damaged_record_are_replayed(make_rig: MakeRig, damage: Cal
     rig.go()
     assert rig.counts() == truth
     assert [(entry.recovery.covered, entry.recovery.replayed) for entry in rig.ledger] == [(True, 1), (True, 1)]
+
+
+@pytest.mark.parametrize(
+    "tolerance", [MiniBatch(), Approximate(400.0), BarrierSnapshot(batches=2)], ids=lambda t: t.name
+)
+@pytest.mark.parametrize("hosts", [0, 1], ids=["all state survives", "one worker is lost"])
+def test_without_any_readable_record_everything_is_replayed(
+    make_rig: MakeRig, tolerance: Tolerance, hosts: int
+) -> None:
+    rig, truth = make_rig(tolerance=tolerance)
+    rig.go(4)
+    for record in rig.records():
+        flip_a_bit(record)
+    if hosts:
+        rig.lose(0)
+    rig.start()
+    rig.go()
+    assert rig.counts() == truth
+    assert all(entry.recovery is not None and entry.recovery.covered for entry in rig.ledger)
+
+
+def test_input_that_a_replay_needs_and_does_not_find_is_told(make_rig: MakeRig, tmp_path: Path) -> None:
+    rig, truth = make_rig(tolerance=MiniBatch())
+    rig.go(4)
+    flip_a_bit(rig.records()[-1])
+    rig.lose()
+    for path in sorted((tmp_path / "input").iterdir())[12:16]:
+        path.unlink()
+    rig.start()
+    rig.go()
+    assert rig.counts() != truth
+    assert any(entry.recovery is not None and not entry.recovery.covered for entry in rig.ledger)
+    assert set(told(rig.run_of()).values()) == {math.inf}
 
 
 def test_a_store_that_breaks_in_the_middle_leaves_the_batch_to_be_applied_again(make_rig: MakeRig) -> None:

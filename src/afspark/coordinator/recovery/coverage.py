@@ -48,6 +48,13 @@ def declare_unread_records(ledger: Ledger, run: OperatorRun, batch: Batch, damag
     )
 
 
+def declare_missing_input(ledger: Ledger, run: OperatorRun, batch: Batch, paths: Sequence[str]) -> None:
+    """Makes durable that input of a committed ``batch`` is gone, which lost workers would have to apply again."""
+    known = {name for entry in uncovered(run) if entry.recovery for name in entry.recovery.damaged}
+    if not set(paths) <= known:
+        _declare(ledger, run, batch, paths, "input that had to be replayed is gone")
+
+
 def declare_damaged_log(ledger: Ledger, run: OperatorRun, batch: Batch, damaged: Sequence[str]) -> None:
     """Makes durable that items in a receiver's log cannot be read, once for each of its objects."""
     known = {name for entry in uncovered(run) if entry.recovery for name in entry.recovery.damaged}

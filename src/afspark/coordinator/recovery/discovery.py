@@ -94,6 +94,10 @@ def restore_workers(
             member = replace(member, hint=Hint.RESUME)
         elif batch > 0 and record is not None and record.incarnation == expected:
             undeclared.append(worker)
+        elif any(s.worker == worker and s.incarnation == expected and s not in usable for s in survivors):
+            # It goes on from records that nobody can read any more.
+            member = replace(member, hint=Hint.RECOVER)
+            undeclared.append(worker)
         elif batch > 0 or expected > 0:
             member = replace(member, hint=Hint.RECOVER)
             if record is None and not own_losses:
