@@ -20,7 +20,7 @@ from tests.unit.runtime.sparkless import die
 from tests.unit.runtime.test_engine_failures import worst
 from tests.unit.runtime.test_replay_of_pipelines import line
 
-LAGS = [Lag.RECORDS, Lag.BACKUPS]
+LAGS = [Lag.RECORDS, pytest.param(Lag.BACKUPS, marks=pytest.mark.thorough)]
 POLICIES: list[Tolerance] = [MiniBatch(), BarrierSnapshot(batches=3), BarrierSnapshot(batches=2, recovery="full")]
 LOST: list[tuple[int, ...] | None] = [None, (0,), (0, 1)]
 

@@ -21,7 +21,7 @@ from tests.unit.runtime.sparkless import Rig
 from tests.unit.runtime.test_pipeline_engine import Ends, two
 from tests.unit.runtime.test_sparkless import Gate, Tally, number, words
 
-LAGS = [Lag.RECORDS, Lag.BACKUPS]
+LAGS = [Lag.RECORDS, pytest.param(Lag.BACKUPS, marks=pytest.mark.thorough)]
 #: When Spark plans the batches: some windows are closed by a batch of their own, some by the same one.
 TIMES = (1.0, 4.0, 12.0, 13.0, 27.0, 38.0)
 POLICIES: list[Tolerance] = [MiniBatch(), BarrierSnapshot(batches=3)]
@@ -66,16 +66,16 @@ def line(tolerance: Tolerance, window: Window | None = None) -> Callable[[Source
     ],
     ids=" ".join,
 )
-def test_connected_operators(make_rig: MakeRig, lost: str, tolerance: Tolerance, lag: Lag) -> None:
+def test_connected_operators(make_rig: MakeRig, lost: tuple[str, ...], tolerance: Tolerance, lag: Lag) -> None:
     one = LaggingRig(make_rig, lag, pipeline=line(tolerance, Hopping(10, by="processing")))
     rig = one.rig
     one.go(*TIMES[:5])
-    for operator in lost.split():
+    for operator in lost:
         rig.lose(0, operator=operator)
     one.go(*TIMES[5:])
     one.assert_as_calm(*TIMES)
     replayed = one.replayed()
-    assert replayed.keys() == {(operator, 0) for operator in lost.split()} and min(replayed.values()) > 0
+    assert replayed.keys() == {(operator, 0) for operator in lost} and min(replayed.values()) > 0
     assert {(operator, worker) for operator, worker, _ in one.again()} == replayed.keys()
     assert rig.delivered == list(range(6))
 
