@@ -149,7 +149,7 @@ def draw(seed: int) -> Schedule:
         relentless=rng.random() < 0.12,
         factors=tuple(rng.choice(FACTORS) for _ in range(7)),
         other_cells=combination.primitive in ("hashtable", "set") and rng.random() < 0.3,
-        lag=rng.choice((0, 0, 3, 8)),
+        lag=rng.choice((0, 0, 1, 3, 8)),
     )
     return replace(drawn, tolerance=_snapshots(rng)) if rng.random() < 0.25 else drawn
 

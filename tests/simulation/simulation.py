@@ -44,10 +44,19 @@ class Broken(AssertionError):
         self.seed, self.why, self.trace = seed, why, trace
 
 
-def run_options() -> RunOptions:
-    """Drivers come one after the other, so that nobody has to wait for the end of a lease."""
+def run_options(*, behind: bool = False) -> RunOptions:
+    """Drivers come one after the other, so that nobody has to wait for the end of a lease. ``behind``: records may be
+    behind the batches.
+    """
     faults: Any = Faults()
-    return RunOptions(checkpoint="memory:", host_grace_seconds=0.0, faults=faults, takeover=True, lease_seconds=0.0)
+    return RunOptions(
+        checkpoint="memory:",
+        host_grace_seconds=0.0,
+        faults=faults,
+        takeover=True,
+        lease_seconds=0.0,
+        max_replay_seconds=10.0 if behind else 0.0,
+    )
 
 
 @dataclass(frozen=True)
@@ -163,7 +172,11 @@ class Simulation:
             with self.world.in_peace():
                 identity = claim(store, pipeline.fingerprint(), pipeline.settings())
             self.engine = Coordinator(
-                SimulatedCluster(self.world, lag=self.schedule.lag), pipeline, run_options(), identity, self.store
+                SimulatedCluster(self.world, lag=self.schedule.lag),
+                pipeline,
+                run_options(behind=self.schedule.lag > 0),
+                identity,
+                self.store,
             )
         return self.engine
 

@@ -265,9 +265,12 @@ class Coordinator:
                 declare_missing_input(self.ledger, run, batch, gone)
         started = self.cluster.clock.monotonic()
         self._stages.apply(self.runs, batch, None, slices, past=True)
+        seconds = self.cluster.clock.monotonic() - started
         for run in self.runs:
             for report in run.reports:
-                run.group.recoveries.replayed(report, self.cluster.clock.monotonic() - started)
+                run.group.recoveries.replayed(report, seconds)
+            # Damage is told at once: the loss may have been made good before, from what was sound then.
+            run.group.complete(batch, [report for report in run.reports if report.damaged])
         self._count()
         for run in self.runs:
             run.end_batch()

@@ -223,8 +223,12 @@ def test_however_often_a_receiver_dies_no_more_than_the_limit_is_lost_and_all_of
     ids=["state goes too", "exact", "no steps"],
 )
 def test_items_that_went_with_a_state_are_counted_there(stepped: bool, exact: bool, told: int) -> None:
-    config = SimpleNamespace(stepped=stepped, exact=exact)
-    run = OperatorRun(cast("Any", SimpleNamespace(keyed=False, workers=1)), cast("Any", SimpleNamespace(config=config)))
+    group = SimpleNamespace(
+        config=SimpleNamespace(stepped=stepped, exact=exact),
+        member=lambda worker: SimpleNamespace(counted_failures=()),
+        budget=SimpleNamespace(counted=lambda counted_failures: {}),
+    )
+    run = OperatorRun(cast("Any", SimpleNamespace(keyed=False, workers=1)), cast("Any", group))
     run.entrances = [run]
     run.gaps = {(1, 0): 30, (4, 0): 10}
     run.hear_of_receivers({0: 10.0})
