@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,6 +66,10 @@ def test_backups_of_several_processes_that_were_cut_short_are_no_damage(bench: A
         with pytest.raises(Died):
             bench.run(lane, probe=die, hint=Hint.CREATE if first else Hint.RESUME)
         process_cache().clear()
+    for thread in threading.enumerate():
+        # What a dead process was writing ends here with its thread.
+        if thread.name == "afspark-writer":
+            thread.join()
     for name in bench.store.list(OBJECTS):
         if unseal(bench.store.get(name), name).meta["progress"]:
             bench.store.inner.put(name, b"cut short")
