@@ -9,11 +9,21 @@ events as break the promise, and with the command that replays them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from afspark.coordinator.batch_loop import Coordinator
+from afspark.protocol.reports import TaskReport
+from afspark.protocol.requests import TaskRequest
+from afspark.push.wire.push_errors import Superseded
 from tests.simulation.pushed.running import attempt, simulate
 from tests.simulation.pushed.schedule import HUNTED, TROUBLES, draw
+from tests.simulation.pushed.simulation import PushedSimulation
 from tests.simulation.simulation import Outcome
+from tests.simulation.world import entered
 
 EACH, SUITE, ALL = 250, 26, 40
 
@@ -42,6 +52,45 @@ def test_a_seed_replays_event_by_event(seed: int) -> None:
     first, again = attempt(seed), attempt(seed)
     assert isinstance(first, Outcome) and isinstance(again, Outcome)
     assert _told(first) == _told(again)
+
+
+class LateTasks(PushedSimulation):
+    """After every batch, each of its tasks wakes up once more and asks for its lane."""
+
+    asked = 0
+
+    def _driver(self) -> Coordinator:
+        if self.engine is None:
+            engine = super()._driver()
+            run_stage = engine.cluster.run_stage
+
+            def noting(config: Any, work: Any, requests: Sequence[TaskRequest], inputs: Any) -> list[TaskReport]:
+                if config.pushed:
+                    self.sent += requests
+                return run_stage(config, work, requests, inputs)
+
+            self.sent: list[TaskRequest] = []
+            engine.cluster.run_stage = noting  # type: ignore[method-assign]
+        return super()._driver()
+
+    def _look(self, batch: int) -> None:
+        super()._look(batch)
+        endpoint = self._endpoint()
+        assert endpoint is not None and self.sent
+        for request in self.sent:
+            ownership = endpoint.context.lanes[request.worker].lane.ownership
+            with pytest.raises(Superseded):
+                ownership.claim(request.incarnation, request.fence, "a task that wakes up", takes_over=True)
+            self.asked += 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_lane_is_closed_to_the_tasks_of_a_batch_that_is_over(seed: int) -> None:
+    """Also if the batch had no items. One that has lost its state would confirm what nobody looks for."""
+    late = LateTasks(replace(draw(seed), troubles=(), failures=0, corrupts=False, drains=False), frozenset())
+    with entered(late.world):
+        late.run()
+    assert late.asked >= late.schedule.batches
 
 
 def _told(outcome: Outcome) -> list[str]:

@@ -61,8 +61,8 @@ from afspark.task.task_environment import TaskEnvironment
 
 LOG = logging.getLogger("afspark")
 
-#: Room for taken-back batches below the epoch's number in a fence.
-FENCE_BITS = 20
+#: Room for batches below the epoch's number in a fence.
+FENCE_BITS = 32
 
 
 class Coordinator:
@@ -439,6 +439,8 @@ class Coordinator:
 
     def _let_go(self, batch: Batch) -> None:
         for name, run in self._drained():
+            # A task of this batch that wakes up later may have lost its state: it must not take the lane once more.
+            run.group.raise_fence()
             self.receivers.confirm(
                 name,
                 run.group.last_requests(batch),

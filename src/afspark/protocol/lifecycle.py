@@ -121,8 +121,8 @@ class Hint(Enum):
 class Wanted:
     """What the driver told the task of batch ``batch``.
 
-    ``fence`` grows whenever tasks sent earlier must no longer do anything: with each start of a driver and
-    each batch taken back. A task that meets a higher one than its own is a zombie.
+    ``fence`` grows whenever tasks sent earlier must no longer do anything: with each start of a driver, each batch
+    taken back, and each batch of pushed items that is over. A task that meets a higher one than its own is a zombie.
     """
 
     identity: Identity

@@ -24,7 +24,8 @@ class TaskRequest:
     batch: Batch
     incarnation: Incarnation
     hint: Hint
-    #: grows with every driver and every taken-back batch; tasks of an older one find the state closed to them
+    #: grows with every driver, every taken-back batch and every one of pushed items that is over; tasks of an older one
+    #: find the state and the lane closed to them
     fence: Fence
     home: str
     #: what is written before the batch is final, and where the state comes from

@@ -168,11 +168,12 @@ class Receivers:
         lanes = self.positions.get(name, {})
         for request in requests:
             final = (lanes if stepped else self._before.get(name, {})).get(request.worker)
-            if not final:
-                continue
             with closing(self._lane(name, request)) as lane:
                 try:
+                    # Also shuts out the tasks of the batch, which is over.
                     lane.attach(None)
+                    if not final:
+                        continue
                     answer = lane.confirm(final)
                 except LaneAway:
                     continue  # the next tick says it again
