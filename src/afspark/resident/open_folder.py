@@ -48,9 +48,14 @@ class OpenFolder:
     def write(self, name: str, data: bytes | memoryview) -> None:
         """Writes a file; it is there as a whole or not at all. Raises `OSError`."""
         temporary = f"{name}.tmp"
-        with os.fdopen(self.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as stream:
-            stream.write(data)
-        os.replace(temporary, name, src_dir_fd=self._file, dst_dir_fd=self._file)
+        try:
+            with os.fdopen(self.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as stream:
+                stream.write(data)
+            os.replace(temporary, name, src_dir_fd=self._file, dst_dir_fd=self._file)
+        except OSError:
+            # Where there is no room, a part of it would only take more.
+            self.remove(temporary)
+            raise
 
     def remove(self, name: str) -> None:
         """Removes a file; a missing one is no error."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import singledispatch
 
 import pyarrow as pa
 
+from afspark.errors import NoSpace
 from afspark.model.state_label import StateLabel
 from afspark.model.windows import PaneReport
 from afspark.policies import BackupPlan, NoBackup, ThresholdBackup
@@ -20,6 +22,8 @@ from afspark.task.outbox import Output
 from afspark.task.pane_states import PaneStates
 from afspark.task.steps import BatchSteps
 from afspark.task.task_context import TaskContext
+
+LOG = logging.getLogger("afspark")
 
 Images = dict[ImageKey, pa.RecordBatch]
 
@@ -140,12 +144,20 @@ class BackupTask:
         name = backup_name(self.config, self.request, self.steps.number_backup(home))
         data = seal(self._header(full, cells, seen).to_json(), images)
         ref = ObjectRef.of(name, data, cells=cells, full=full)
-        if self.request.spools:
-            home.spool(self.request.batch, name, data)
+        if self.request.spools and self._spools(home, name, data):
             self.steps.writes.spooled(ref)
         else:
             self.steps.writes.begin(ref, data)
         self.steps.backed_up(seen)
+
+    def _spools(self, home: StateStorage, name: str, data: bytes) -> bool:
+        """Puts a backup beside the state; False if there is no room, so that the batch has to wait for the store."""
+        try:
+            home.spool(self.request.batch, name, data)
+        except NoSpace as error:
+            LOG.warning("A backup of batch %d is not spooled: %s", self.request.batch, error)
+            return False
+        return True
 
     def _header(self, full: bool, cells: int, seen: PaneReport | None) -> BackupHeader:
         return replace(

@@ -6,12 +6,13 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from afspark.errors import StoreAway, StoreFull
+from afspark.resident.open_folder import OpenFolder
 from tests.unit.runtime.conftest import MakeRig
 
 BATCH = 2
@@ -94,3 +95,10 @@ def test_a_full_disk_is_called_that_and_costs_nothing(make_rig: MakeRig, small_d
     rig.go()
     assert rig.counts() == truth
     assert all(entry.recovery is not None and entry.recovery.covered for entry in rig.ledger)
+
+
+def test_what_does_not_fit_beside_a_state_leaves_nothing_behind(small_disk: Path) -> None:
+    with closing(OpenFolder(small_disk)) as folder:
+        with pytest.raises(OSError, match="No space"):
+            folder.write("spool-0-0-a", bytes(1 << 21))
+        assert folder.names() == []

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Tolerance
+from afspark.resident.open_folder import OpenFolder
+from afspark.resident.spool import SPOOL
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.lagging import Lag, LaggingRig
 from tests.unit.runtime.test_engine_failures import worst
@@ -89,3 +93,31 @@ def test_a_worker_that_is_lost_again_and_again(make_rig: MakeRig, lag: Lag, tole
     assert rig.counts() == one.truth
     one.assert_as_calm()
     assert rig.delivered == list(range(6))
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["local", "keyed"])
+def test_without_room_for_the_spool_a_batch_waits_for_the_store(
+    make_rig: MakeRig, keyed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing fails; what was spooled before stays in order with what is written past it."""
+    one = LaggingRig(make_rig, Lag.BACKUPS, batches=8, tolerance=MiniBatch(), keyed=keyed)
+    rig, real, full = one.rig, OpenFolder.write, False
+
+    def write(folder: OpenFolder, name: str, data: bytes | memoryview) -> None:
+        if full and name.startswith(SPOOL):
+            raise OSError(errno.ENOSPC, "no room")
+        real(folder, name, data)
+
+    monkeypatch.setattr(OpenFolder, "write", write)
+    rig.go(3)
+    full = True
+    rig.go(2)
+    rig.lose(0)
+    rig.go(1)
+    full = False
+    rig.go(1)
+    rig.lose(0, 1)
+    rig.go()
+    assert rig.counts() == one.truth and rig.bound() == 0
+    one.assert_as_calm()
+    assert rig.delivered == list(range(8))
