@@ -6,7 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 from afspark.coordinator.batch_loop import Coordinator
+from afspark.coordinator.snapshots import described
 from afspark.coordinator.told_bounds import in_force, told
+from afspark.store.epochs import newest_record
 
 
 class Accounts:
@@ -58,6 +60,20 @@ class Accounts:
             }
             for entry in self._engine.ledger.entries()
         ]
+
+    def snapshots(self) -> list[dict[str, Any]]:
+        """The newest snapshots, oldest first, over all drivers of the query; empty without `BarrierSnapshot`.
+
+        Of each: its number, ``barrier`` (the batch that it ended with), ``stage``, when it was started and completed
+        (seconds since 1970), ``parts`` (objects), ``full`` (how many of them are full images), ``bytes``, why it was
+        ``abandoned`` if it was, and the barriers that were ``skipped`` after it, with the reason. Only a complete one
+        is ever used.
+        """
+        if self._engine.runs:
+            return self._engine.commits.snapshots.described()
+        # A driver that has not looked for its workers yet knows of none.
+        record = newest_record(self._engine.store)
+        return described(record.snapshots) if record else []
 
     def item_losses(self) -> list[dict[str, Any]]:
         """Items that producers were promised to keep and that failures have taken, oldest first.

@@ -34,6 +34,7 @@ from afspark.store.itemlosses import ItemLosses
 from afspark.store.naming import FOLDER, parse_object_name
 from afspark.store.quarantine import BadItem, Count, Quarantine
 from afspark.store.reading import read_sealed
+from afspark.store.snapshot_history import SnapshotEntry
 
 _TRIES = 3
 
@@ -106,6 +107,8 @@ class Inspection:
     ledger: tuple[LedgerEntry, ...]
     #: the folder that was searched for resident state
     segments: str | None
+    #: what became of the newest snapshots, oldest first
+    snapshots: tuple[SnapshotEntry, ...] = ()
     verified: bool = False
     damaged: tuple[Damage, ...] = field(default=())
     #: what is kept in quarantine, if it was asked for
@@ -188,6 +191,7 @@ def inspect(
         ),
         ledger=tuple(ledger.entries()),
         segments=str(base) if base else None,
+        snapshots=record.snapshots if record else (),
         verified=verify,
         damaged=(*damaged, *ledger.damaged, *item_losses.damaged, *quarantine.damaged),
         bad_items=tuple(bad_items),

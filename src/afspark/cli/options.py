@@ -67,7 +67,7 @@ _DEMO = Command(
 _INSPECT = Command(
     name="inspect",
     help="look into the checkpoint of a query, running or not",
-    description="Shows workers, thresholds, backups, losses and resident state of a query. Changes nothing.",
+    description="Shows workers, thresholds, backups, snapshots, losses and resident state of a query. Changes nothing.",
     epilog="exit status:\n"
     "  0: nothing damaged was found; 1: something is damaged; 2: not a checkpoint, or wrong options\n\n"
     "example:\n  afspark inspect checkpoint/ --verify --cells 10",

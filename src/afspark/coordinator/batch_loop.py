@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -231,7 +232,7 @@ class Coordinator:
             run.end_batch()
         self._committed = batch
         self._inject(batch, FaultPhase.COMMITTED)
-        return summarise(
+        progress = summarise(
             batch=batch,
             runs=self.runs,
             entrances=entrances,
@@ -241,6 +242,8 @@ class Coordinator:
             parts=watch.seconds,
             receivers=self.receivers.watch(watch.start() - started),
         )
+        kept = self.pipeline.keeps_records
+        return replace(progress, durable=self.commits.durability(batch, self.items)) if kept else progress
 
     def _count(self) -> list[OperatorRun]:
         """Takes up what the workers report of the batch at work; the operators whose items come from a source."""
@@ -340,6 +343,7 @@ class Coordinator:
         passed_over = self._passed_over(first, record)
         # What cannot be replayed is missing from the state that a lost worker is given, and was declared so.
         self.commits.cover(Covered(Batch(first - 1), record))
+        self.commits.snapshots.restore(record)
         self.ledger.expect(record.ledger_heads if record else ())
         operators = record.operators if record else {}
         runs = [self._make_run(node) for node in self.pipeline.nodes]

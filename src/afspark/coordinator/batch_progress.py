@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from afspark.coordinator.durability import Durability
 from afspark.numbers import Batch
 from afspark.protocol.reports import TaskReport
 from afspark.store import LedgerEntry
@@ -41,6 +42,8 @@ class BatchProgress:
     state: Mapping[str, int]
     #: what receivers took since the last batch: items accepted, acknowledged, logged, duplicates; pending now
     receivers: Mapping[str, float]
+    #: what of the query is durable now, and what a failure would have applied again; None if nothing is backed up
+    durable: Durability | None = None
     #: per worker: operator, whether that is one of the runtime's own, host, thresholds in force, distance from the
     #: last backup, seconds per part of its task
     workers: Sequence[Mapping[str, Any]]

@@ -40,6 +40,13 @@ class CommitPace:
         self.behind = False
         #: barriers that were due since the last one, and skipped because a snapshot was on its way to the store
         self.skipped = 0
+        #: the batch would have been a barrier, had there not been a snapshot on its way
+        self.skips = False
+
+    @property
+    def takes_snapshots(self) -> bool:
+        """Whether some operator is backed up at barriers only."""
+        return bool(self._waiting)
 
     @property
     def takes_all_back(self) -> bool:
@@ -51,7 +58,8 @@ class CommitPace:
         on its way; ``now`` and ``items``: the time, and what was taken so far.
         """
         due = self._is_due(now, batch, items)
-        if due and under_way and self._waiting and not must and not self.is_late(batch):
+        self.skips = due and under_way and bool(self._waiting) and not must and not self.is_late(batch)
+        if self.skips:
             self.skipped += 1
             due = False
         self.barrier = due or must or self.is_late(batch)
@@ -77,8 +85,11 @@ class CommitPace:
         self._covered = covered
         self._spent = {batch: spent for batch, spent in self._spent.items() if batch > covered}
 
+    @property
+    def replay_seconds(self) -> float:
+        """How long the batches took that no durable record covers."""
+        return sum(self._spent.values())
+
     def is_late(self, batch: Batch) -> bool:
         """Whether a worker that is lost in ``batch`` would have too much to replay."""
-        return self._replayable and (
-            batch - self._covered > self._most_batches or sum(self._spent.values()) > self._limit
-        )
+        return self._replayable and (batch - self._covered > self._most_batches or self.replay_seconds > self._limit)

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 
 from afspark.cluster.cluster import Cluster
 from afspark.coordinator.commit_pace import CommitPace
+from afspark.coordinator.durability import Durability, durability
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.record_writer import RecordWriter
+from afspark.coordinator.snapshots import APPLIED_BEFORE, UNDER_WAY, Snapshots
 from afspark.coordinator.stage_runner import StageRunner
 from afspark.coordinator.worker_state import Covered
 from afspark.errors import AfsparkError
@@ -24,7 +26,8 @@ class Committer:
 
     def __init__(self, cluster: Cluster, log: RecordLog, stages: StageRunner, pace: CommitPace) -> None:
         self._cluster, self._log, self._stages, self.pace = cluster, log, stages, pace
-        self.records = RecordWriter(cluster, log)
+        self.snapshots = Snapshots(taken=pace.takes_snapshots)
+        self.records = RecordWriter(cluster, log, self.snapshots)
         self.runs: Sequence[OperatorRun] = ()
         #: this driver has written a record
         self.recorded = False
@@ -38,6 +41,10 @@ class Committer:
         under_way = self.records.newest is not None
         now = self._cluster.clock.monotonic()
         self.pace.choose(now, batch, items, under_way=under_way, must=must or not self.recorded)
+        if self.pace.barrier:
+            self.snapshots.due(batch)
+        elif self.pace.skips:
+            self.snapshots.skip(batch, UNDER_WAY)
         self._stages.spools = self.pace.behind
         for run in self.runs:
             run.group.barrier = self.pace.barrier
@@ -62,6 +69,8 @@ class Committer:
             self._write(record())
             self.pace.passed(self._cluster.clock.monotonic(), batch, items)
         else:
+            if self.pace.barrier:
+                self.snapshots.skip(batch, APPLIED_BEFORE)
             self.records.hear(self._pending)
         self.cover(self.records.covered)
 
@@ -81,6 +90,17 @@ class Committer:
         for run in self.runs:
             run.group.cover(covered)
 
+    def durability(self, batch: Batch, items: int) -> Durability:
+        """What is durable after ``batch``, with so many items of all sources before its end."""
+        return durability(
+            batch,
+            items,
+            self.records.covered,
+            self.snapshots,
+            replay_seconds=self.pace.replay_seconds,
+            now=self._cluster.clock.time(),
+        )
+
     def before_loss(self) -> None:
         """Called before a loss is declared; `AnotherDriver` if another one has opened the query: only that one may."""
         self._log.refuse_if_superseded()
@@ -98,6 +118,7 @@ class Committer:
             LOG.warning("The last batches will be replayed at the next start, because no record covers them: %s", error)
 
     def _write(self, record: CommitRecord) -> None:
+        self.snapshots.captured(record, self._cluster.clock.time())
         if not self.pace.behind:
             self.records.write(record)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from afspark.cluster.cluster import Cluster
+from afspark.coordinator.snapshots import LOSS, Snapshots
 from afspark.coordinator.worker_state import Covered
 from afspark.store import CommitRecord, RecordLog
 from afspark.task.backup_writes import BackgroundWrite
@@ -17,8 +18,8 @@ class RecordWriter:
     older ones are left out: each says all that is known.
     """
 
-    def __init__(self, cluster: Cluster, log: RecordLog) -> None:
-        self._cluster, self._log = cluster, log
+    def __init__(self, cluster: Cluster, log: RecordLog, snapshots: Snapshots) -> None:
+        self._cluster, self._log, self._snapshots = cluster, log, snapshots
         self.covered = Covered()
         self._under_way: tuple[CommitRecord, BackgroundWrite] | None = None
         self._offered: list[CommitRecord] = []
@@ -33,8 +34,13 @@ class RecordWriter:
         """Makes a record durable before this returns; the store has all backups that it names."""
         self._offered = []
         self.wait()
-        self._put(record)
-        self.covered = Covered.by(record)
+        record = self._begun(record)
+        try:
+            self._put(record)
+        except BaseException:
+            self._snapshots.fail(record.batch)
+            raise
+        self._ended(record)
 
     def offer(self, record: CommitRecord, pending: Iterable[str]) -> None:
         """Has a record written when it can be. ``pending``: the backups that the store may not have yet."""
@@ -44,6 +50,7 @@ class RecordWriter:
     def hear(self, pending: Iterable[str]) -> None:
         """What of the backups the store may not have yet; starts what can be written."""
         self._pending = frozenset(pending)
+        self._snapshots.hear(self._pending)
         self.go_on()
 
     def stop(self) -> None:
@@ -54,6 +61,7 @@ class RecordWriter:
         """
         self._offered = []
         self.wait()
+        self._snapshots.abandon(LOSS)
 
     def go_on(self, seconds: float | None = 0.0) -> bool:
         """Starts the next write, after so many seconds at most for the one under way; whether none is under way.
@@ -66,12 +74,13 @@ class RecordWriter:
                 return False
             self._under_way = None
             if write.failure is not None:
+                self._snapshots.fail(record.batch)
                 raise write.failure
-            self.covered = Covered.by(record)
+            self._ended(record)
         complete = [record for record in self._offered if self._pending.isdisjoint(record.references())]
         if not complete:
             return True
-        record = complete[-1]
+        record = self._begun(complete[-1])
         self._offered = [later for later in self._offered if later.batch > record.batch]
         self._under_way = (record, self._cluster.in_background(lambda: self._put(record)))
         return self._under_way[1].wait(0.0) and self.go_on()
@@ -80,6 +89,14 @@ class RecordWriter:
         """Until every record is durable that can be."""
         while not self.go_on(None):
             pass
+
+    def _begun(self, record: CommitRecord) -> CommitRecord:
+        """The record as it is written."""
+        return self._snapshots.recording(record, self._cluster.clock.time())
+
+    def _ended(self, record: CommitRecord) -> None:
+        self.covered = Covered.by(record)
+        self._snapshots.complete(record.batch)
 
     def _put(self, record: CommitRecord) -> None:
         self._log.write(record)

@@ -10,8 +10,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from afspark.api.inspection import Inspection, OperatorInspection, Resident, WorkerInspection
+from afspark.report.snapshots_text import snapshot_text, snapshots_table
 from afspark.report.summary import plain_table, text_cell, titled
 from afspark.report.wording import bytes_text, number_text, seconds_text
+from afspark.store.snapshot_history import newest_complete
 
 _SHOWN = 20
 
@@ -25,6 +27,8 @@ def inspection(found: Inspection, operators: Sequence[OperatorInspection]) -> Re
         if any(worker.residents for worker in operator.workers):
             parts.append(_states(operator))
         parts += _cells(operator)
+    if found.snapshots:
+        parts.append(snapshots_table(found.snapshots))
     if found.ledger:
         parts.append(_ledger(found))
     if found.bad_items:
@@ -38,6 +42,7 @@ def _query(found: Inspection) -> RenderableType:
     table = plain_table(show_header=False)
     table.add_column(style="bold")
     table.add_column()
+    newest = newest_complete(found.snapshots)
     batch = "none yet" if found.batch is None else f"{found.batch} (epoch {found.epoch})"
     spark = "none yet" if found.spark_batch is None else str(found.spark_batch)
     facts = [
@@ -46,6 +51,7 @@ def _query(found: Inspection) -> RenderableType:
         ("created", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(found.created))),
         ("newest record", f"batch {batch}" if found.batch is not None else batch),
         ("committed by Spark", f"batch {spark}" if found.spark_batch is not None else spark),
+        *([("newest snapshot", snapshot_text(newest, time.time()))] if newest else []),
         ("input so far", f"{number_text(found.items)} items, {bytes_text(found.bytes)}"),
         ("stream", "ended" if found.ended else "open"),
         ("resident state", f"looked for in {found.segments}" if found.segments else "none on this machine"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from afspark.numbers import Batch
 from afspark.store.operator_record import OperatorRecord
+from afspark.store.snapshot_history import SnapshotEntry
 
 Positions = Mapping[str, int]
 """How far a lane has been taken: the number after the last item, by producer."""
@@ -40,6 +41,8 @@ class CommitRecord:
     lanes: Mapping[str, LanePositions] = field(default_factory=dict)
     #: the newest objects of the loss ledger
     ledger_heads: tuple[str, ...] = ()
+    #: what became of the newest snapshots, this one the last, if snapshots are not taken with every batch
+    snapshots: tuple[SnapshotEntry, ...] = ()
 
     def references(self) -> frozenset[str]:
         """Names of all objects some worker may need."""
@@ -60,6 +63,7 @@ class CommitRecord:
                 for source, lanes in self.lanes.items()
             },
             "ledger_heads": self.ledger_heads,
+            **({"snapshots": [entry.to_json() for entry in self.snapshots]} if self.snapshots else {}),
         }
 
     @classmethod
@@ -74,4 +78,5 @@ class CommitRecord:
             end=StreamEnd(found["end"]),
             lanes={source: dict(lanes) for source, lanes in found["lanes"].items()},
             ledger_heads=tuple(found["ledger_heads"]),
+            snapshots=tuple(map(SnapshotEntry.from_json, found.get("snapshots", ()))),
         )

@@ -66,6 +66,12 @@ def newest_batch(store: Store) -> int | None:
     return max(read_history(store, sys.maxsize).records, default=None)
 
 
+def newest_record(store: Store) -> CommitRecord | None:
+    """The record that a new epoch would continue; None if there is none."""
+    records = read_history(store, sys.maxsize).records
+    return records[max(records)][1] if records else None
+
+
 def _entries(store: Store) -> list[EpochEntry]:
     return [entry for name in store.list(EPOCHS) if (entry := EpochEntry.parse(name))]
 

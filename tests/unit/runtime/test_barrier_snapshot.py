@@ -258,11 +258,15 @@ class TestStoreAway:
 
 
 class RefusingStore(LocalStore):
-    """Takes no backups while it ``refuses``."""
+    """Takes no backups, or nothing else of which it is told a part of the name, while it ``refuses``."""
 
     refuses = False
 
+    def __init__(self, root: str, what: str = "/objects/") -> None:
+        super().__init__(root)
+        self.what = what
+
     def put(self, name: str, data: bytes) -> None:
-        if self.refuses and "/objects/" in name:
+        if self.refuses and self.what in name:
             raise not_writable(self.path, "out of order")
         super().put(name, data)

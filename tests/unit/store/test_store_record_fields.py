@@ -18,6 +18,7 @@ from afspark.store import (
     open_store,
 )
 from afspark.store.quarantine import Count
+from afspark.store.snapshot_history import SnapshotEntry
 
 
 def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
@@ -53,6 +54,10 @@ def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
         end=StreamEnd.TOLD,
         lanes={"": {0: {"a": 4, "b": 5}, 11: {}}},
         ledger_heads=("ledger/a", "ledger/b"),
+        snapshots=(
+            SnapshotEntry(number=1, barrier=4, started=2.5, abandoned="a loss").with_skipped(5, "no room"),
+            SnapshotEntry(number=2, barrier=9, started=3.5, completed=4.0, parts=3, full=1, bytes=99),
+        ),
     )
     log.write(record)
     assert log.newest() == record
