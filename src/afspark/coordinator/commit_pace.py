@@ -49,6 +49,11 @@ class CommitPace:
         return bool(self._waiting)
 
     @property
+    def records_kept(self) -> int | None:
+        """How many of the newest records are kept, if some operator's policy says so."""
+        return max((one.records_kept for one in self._waiting if one.records_kept is not None), default=None)
+
+    @property
     def takes_all_back(self) -> bool:
         """Whether a loss takes all workers back to the last barrier."""
         return any(one.takes_all_back for one in self._waiting)

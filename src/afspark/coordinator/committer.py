@@ -27,7 +27,7 @@ class Committer:
     def __init__(self, cluster: Cluster, log: RecordLog, stages: StageRunner, pace: CommitPace) -> None:
         self._cluster, self._log, self._stages, self.pace = cluster, log, stages, pace
         self.snapshots = Snapshots(taken=pace.takes_snapshots)
-        self.records = RecordWriter(cluster, log, self.snapshots)
+        self.records = RecordWriter(cluster, log, self.snapshots, kept=pace.records_kept)
         self.runs: Sequence[OperatorRun] = ()
         #: this driver has written a record
         self.recorded = False

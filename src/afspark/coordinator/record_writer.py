@@ -15,11 +15,12 @@ class RecordWriter:
     """Writes one record at a time. ``covered``: what is known to be durable.
 
     A record may be written when the store has all backups that it names. Of several the newest one is written, and the
-    older ones are left out: each says all that is known.
+    older ones are left out: each says all that is known. ``kept``: how many durable ones stay in the store; None: as
+    the log's own rule says.
     """
 
-    def __init__(self, cluster: Cluster, log: RecordLog, snapshots: Snapshots) -> None:
-        self._cluster, self._log, self._snapshots = cluster, log, snapshots
+    def __init__(self, cluster: Cluster, log: RecordLog, snapshots: Snapshots, kept: int | None = None) -> None:
+        self._cluster, self._log, self._snapshots, self._kept = cluster, log, snapshots, kept
         self.covered = Covered()
         self._under_way: tuple[CommitRecord, BackgroundWrite] | None = None
         self._offered: list[CommitRecord] = []
@@ -59,9 +60,11 @@ class RecordWriter:
         A backup that those name may be lost before the store has it. And what becomes durable later must not name a
         state from before the loss: it would be counted with another one than it is restored from.
         """
-        self._offered = []
+        dropped, self._offered = self._offered, []
         self.wait()
         self._snapshots.abandon(LOSS)
+        # Whoever survives goes on from its own part, and the next record names that.
+        self._log.forsake(name for record in dropped for name in record.references())
 
     def go_on(self, seconds: float | None = 0.0) -> bool:
         """Starts the next write, after so many seconds at most for the one under way; whether none is under way.
@@ -100,4 +103,7 @@ class RecordWriter:
 
     def _put(self, record: CommitRecord) -> None:
         self._log.write(record)
-        self._log.prune()
+        if self._kept is None:
+            self._log.prune()
+        else:
+            self._log.prune(keep=self._kept, slack=0)

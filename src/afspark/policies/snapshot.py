@@ -28,6 +28,10 @@ class BarrierSnapshot(Tolerance):
     their state. A barrier is the end of the first batch after ``interval`` seconds; or of every so many ``batches``; or
     after so many ``items``. While a snapshot is on its way to the store no other one is begun.
 
+    A worker's snapshots build on each other: every ``full_every``-th is a full image, so that a recovery reads at most
+    so many objects; earlier ones come when the changes outweigh the last image. The newest ``keep`` complete snapshots
+    stay in the store, with all objects that they build on; by default 8, and up to 16 before older ones are deleted.
+
     With ``asynchronous=False`` everybody waits at a barrier until the snapshot is durable. With ``recovery="full"``
     a loss takes everybody back to the last snapshot. Both are for comparison.
 
@@ -42,6 +46,8 @@ class BarrierSnapshot(Tolerance):
     items: int | None = None
     asynchronous: bool = True
     recovery: str = "partial"
+    full_every: int | None = None
+    keep: int | None = None
 
     name: ClassVar[str] = "snapshot"
     replays: ClassVar[bool] = True
@@ -65,12 +71,23 @@ class BarrierSnapshot(Tolerance):
                     remedy="It says how far apart barriers are: interval in seconds, batches, or items.",
                     **{name: value},
                 )
+        self._check_count("full_every", 1, "It says how many snapshots may build on a full image, itself included.")
+        self._check_count("keep", 2, "The one before the newest is needed if that turns out to be damaged.")
         if not isinstance(self.asynchronous, bool):
             raise UsageError(f"asynchronous is True or False, not {self.asynchronous!r}.", got=self.asynchronous)
         if self.recovery not in ("partial", "full"):
             raise UsageError(
                 f"Unknown recovery {self.recovery!r}.",
                 remedy='Use "partial" (the lost worker is replayed) or "full" (everybody goes back).',
+            )
+
+    def _check_count(self, name: str, least: int, remedy: str) -> None:
+        value = getattr(self, name)
+        if value is None:
+            return
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+            raise UsageError(
+                f"{name} must be a whole number of at least {least}, not {value!r}.", remedy=remedy, **{name: value}
             )
 
     @property
@@ -88,6 +105,14 @@ class BarrierSnapshot(Tolerance):
     @property
     def barrier_seconds(self) -> float:
         return self.interval or 0.0
+
+    @property
+    def longest_chain(self) -> int | None:
+        return self.full_every
+
+    @property
+    def records_kept(self) -> int | None:
+        return self.keep
 
     def is_due(self, *, seconds: float, batches: int, items: int) -> bool:
         """Whether a batch that ends so long after the last barrier is one."""
@@ -109,4 +134,6 @@ class BarrierSnapshot(Tolerance):
     def to_json(self) -> dict[str, Any]:
         given = {"interval": self.interval, "batches": self.batches, "items": self.items}
         chosen = {name: value for name, value in given.items() if value is not None}
+        given = {"full_every": self.full_every, "keep": self.keep}
+        chosen |= {name: value for name, value in given.items() if value is not None}
         return {"name": self.name, **chosen, "asynchronous": self.asynchronous, "recovery": self.recovery}

@@ -48,6 +48,16 @@ class Tolerance:
         """How far apart barriers are, if that is a time."""
         return 0.0
 
+    @property
+    def longest_chain(self) -> int | None:
+        """After how many backups the next one of a worker is a full image; None: as the store's own rule says."""
+        return None
+
+    @property
+    def records_kept(self) -> int | None:
+        """How many of the newest commit records are kept; None: as the store's own rule says."""
+        return None
+
     def is_due(self, *, seconds: float, batches: int, items: int) -> bool:
         """Whether a batch that begins so long after the last barrier ends with one."""
         return True

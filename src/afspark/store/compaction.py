@@ -25,9 +25,9 @@ class CompactionRule:
     longest: int = 128
 
     def __post_init__(self) -> None:
-        if self.floor_cells < 1 or self.longest < 2:
+        if self.floor_cells < 1 or self.longest < 1:
             raise UsageError(
-                "floor_cells must be >= 1 and longest >= 2.",
+                "floor_cells must be >= 1 and longest >= 1.",
                 floor_cells=self.floor_cells,
                 longest=self.longest,
             )
@@ -44,7 +44,10 @@ def extend(chain: Chain, previous: Chain, new: ObjectRef) -> tuple[Chain, Chain]
     return ((new,), chain) if new.full else ((*chain, new), previous)
 
 
-def garbage(dropped: Iterable[CommitRecord], kept: Iterable[CommitRecord]) -> set[str]:
-    """Objects only dropped records name. Chains and previous chains of kept records are protected."""
+def garbage(dropped: Iterable[CommitRecord], kept: Iterable[CommitRecord], others: Iterable[str] = ()) -> set[str]:
+    """Objects that only dropped records name, and ``others`` that no record names.
+
+    Chains and previous chains of kept records are protected.
+    """
     needed = {name for record in kept for name in record.references()}
-    return {name for record in dropped for name in record.references()} - needed
+    return {*others, *(name for record in dropped for name in record.references())} - needed

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
 from afspark.errors import UsageError
 from afspark.store.base import Store
 from afspark.store.commits import CommitRecord
@@ -39,6 +42,9 @@ class RecordLog:
         self._records: dict[int, tuple[str, CommitRecord]] = {}
         self._replaced: list[tuple[str, CommitRecord | None]] = []
         self._attempts: dict[int, int] = {}
+        #: objects that somebody is reading, and those that are to be deleted by the next `prune`
+        self._pinned: list[frozenset[str]] = []
+        self._deferred: set[str] = set()
         self.damaged: list[Damage] = []
 
     @property
@@ -116,6 +122,23 @@ class RecordLog:
         if newer is not None:
             raise another_driver(self._store, newer, expected=self.epoch)
 
+    @contextmanager
+    def pinned(self, record: CommitRecord) -> Iterator[None]:
+        """Within it nothing that ``record`` names is deleted, however old it becomes; the next `prune` makes up for it.
+
+        For another thread than the one that writes records.
+        """
+        names = record.references()
+        self._pinned = [*self._pinned, names]
+        try:
+            yield
+        finally:
+            self._pinned = [one for one in self._pinned if one is not names]
+
+    def forsake(self, names: Iterable[str]) -> None:
+        """Of these objects those are deleted by `prune` that no record written from now on names."""
+        self._deferred |= frozenset(names)
+
     def prune(self, keep: int = 8, slack: int = 8) -> list[str]:
         """Deletes all but the ``keep`` newest records, and objects none of those names; returns their names.
 
@@ -133,10 +156,10 @@ class RecordLog:
         self._replaced = []
         self._attempts = {batch: tried for batch, tried in self._attempts.items() if batch >= batches[-keep]}
         names = [name for name, _ in dropped]
-        objects = garbage(
-            (record for _, record in dropped if record is not None),
-            (record for _, record in self._records.values()),
-        )
+        kept = [record for _, record in self._records.values()]
+        objects = garbage((record for _, record in dropped if record is not None), kept, self._deferred)
+        self._deferred = objects & frozenset[str]().union(*self._pinned)
+        objects -= self._deferred
         # Records first: dying in between leaves orphans for the next sweep, not records without objects.
         self._store.delete(names)
         self._store.delete(sorted(objects))

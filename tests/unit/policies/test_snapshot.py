@@ -32,6 +32,22 @@ def test_there_is_no_half_batch_and_no_half_item(name: str, value: float) -> Non
     assert caught.value.fields == {name: value}
 
 
+@pytest.mark.parametrize("value", [*BAD, 1.5, 2.0], ids=repr)
+@pytest.mark.parametrize("name", ["full_every", "keep"])
+def test_what_cannot_be_kept_and_how_often_no_image_can_be_full(name: str, value: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        BarrierSnapshot(**{name: value})
+    assert name in caught.value.fields and caught.value.remedy
+
+
+def test_how_much_is_kept_and_how_long_a_chain_becomes() -> None:
+    assert (BarrierSnapshot().longest_chain, BarrierSnapshot().records_kept) == (None, None)
+    assert BarrierSnapshot(full_every=1).longest_chain == 1 and BarrierSnapshot(keep=2).records_kept == 2
+    with pytest.raises(UsageError) as caught:
+        BarrierSnapshot(keep=1)
+    assert caught.value.keep == 1
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -85,6 +101,7 @@ def test_between_barriers_nothing_is_written_and_nothing_covered() -> None:
     [
         (BarrierSnapshot(), {"interval": 1.0}),
         (BarrierSnapshot(batches=4), {"batches": 4}),
+        (BarrierSnapshot(batches=4, full_every=5, keep=3), {"batches": 4, "full_every": 5, "keep": 3}),
         (BarrierSnapshot(items=9, asynchronous=False, recovery="full"), {"items": 9}),
     ],
     ids=repr,

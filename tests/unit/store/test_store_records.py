@@ -341,6 +341,23 @@ def test_prune_keeps_what_kept_records_name(store: CountingStore) -> None:
     assert _reopened(store, 7)[1] == log.newest(7)
 
 
+def test_what_somebody_reads_is_deleted_when_nobody_does_any_more(store: CountingStore) -> None:
+    log = RecordLog(store)
+    log.open_epoch(-1)
+    refs = [_put(store, object_name(log.epoch, "count", 0, 0, batch, 0), full=True) for batch in range(6)]
+    records = [_record(log, batch, ref) for batch, ref in enumerate(refs)]
+    for record in records[:3]:
+        log.write(record)
+    with log.pinned(records[0]):
+        for record in records[3:5]:
+            log.write(record)
+            log.prune(keep=2, slack=0)
+        assert store.has(refs[0].name) and not store.has(refs[1].name)
+    log.write(records[5])
+    log.prune(keep=2, slack=0)
+    assert [store.has(ref.name) for ref in refs] == [False] * 4 + [True] * 2
+
+
 def test_prune_removes_replaced_attempts(store: CountingStore) -> None:
     log, _ = _reopened(store, -1)
     for batch in (0, 1, 1, 1, 2, 3):

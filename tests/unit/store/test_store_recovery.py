@@ -49,7 +49,7 @@ def test_when_to_compact(cells: list[tuple[int, bool]], due: bool) -> None:
 
 
 def test_compaction_rule_is_checked() -> None:
-    for wrong in ({"floor_cells": 0}, {"longest": 1}):
+    for wrong in ({"floor_cells": 0}, {"longest": 0}):
         with pytest.raises(UsageError):
             CompactionRule(**wrong)
 

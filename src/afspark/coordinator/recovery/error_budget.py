@@ -38,8 +38,14 @@ class ErrorBudget:
     @classmethod
     def of(cls, pipeline: Pipeline, node: Node) -> ErrorBudget:
         """What a pipeline grants one of its operators."""
-        place = pipeline.place(node)
-        return cls(tolerance=node.tolerance, states=node.operator.states(), place=place, window=node.window)
+        rule, longest = CompactionRule(), node.tolerance.longest_chain
+        return cls(
+            tolerance=node.tolerance,
+            states=node.operator.states(),
+            place=pipeline.place(node),
+            window=node.window,
+            compaction=rule if longest is None else replace(rule, longest=min(longest, rule.longest)),
+        )
 
     @property
     def workers(self) -> int:
