@@ -13,8 +13,12 @@ from afspark.errors import UsageError
 
 NAMES = (
     "schemes",
+    "slow-store",
     "pushed",
     "native",
+    "snapshot-intervals",
+    "snapshot-parallelism",
+    "snapshot-recovery",
     "thresholds",
     "heavy-hitters",
     "join",
@@ -37,8 +41,9 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "4": ("join",),
     "5": ("regression",),
     "table5": ("schemes", "pushed"),
+    "snapshots": ("snapshot-intervals", "snapshot-parallelism", "snapshot-recovery"),
 }
-"""The numbers that the papers give their experiments."""
+"""The numbers that AF-Stream's papers give their experiments, and those of Carbone et al. together."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,12 @@ def bench(names: list[str], rig: Rig, folder: Path, page: Path | None) -> int:
         document: dict[str, Any] = {
             "experiment": name,
             "environment": before,
-            "settings": {"batches": rig.batches, "rounds": rig.rounds, "seeds": rig.seeds},
+            "settings": {
+                "batches": rig.batches,
+                "rounds": rig.rounds,
+                "seeds": rig.seeds,
+                "records": rig.records,
+            },
             "seconds": round(time.time() - started, 1),
             "figures": figures,
         }
@@ -49,4 +54,4 @@ def bench(names: list[str], rig: Rig, folder: Path, page: Path | None) -> int:
 
 def listed() -> str:
     """The names of all experiments and what they are about."""
-    return "\n".join(f"  {name:14} {experiment(name).title}" for name in NAMES)
+    return "\n".join(f"  {name:20} {experiment(name).title}" for name in NAMES)

@@ -63,21 +63,45 @@ def curves(
 
 
 def grid(
-    path: Path, panels: Mapping[str, Sequence[Curve]], *, title: str, subtitle: str, xlabel: str, logx: bool = True
+    path: Path,
+    panels: Mapping[str, Sequence[Curve]],
+    *,
+    title: str,
+    subtitle: str,
+    xlabel: str | Sequence[str],
+    logx: bool = True,
+    level: float | None = None,
 ) -> None:
-    """A row of panels of lines."""
+    """A row of panels of lines; ``xlabel``: of all of them, or of each. With a ``level`` to compare with, a line is
+    drawn there, and all panels show the same part of the scale around it; without one they begin at zero.
+    """
     figure, axes = _figure((4.4 * len(panels), 4.4), title, subtitle, len(panels))
-    for axis, (name, lines) in zip(axes, panels.items(), strict=True):
+    labels = [xlabel] * len(panels) if isinstance(xlabel, str) else xlabel
+    for axis, label, (name, lines) in zip(axes, labels, panels.items(), strict=True):
         for place, line in enumerate(lines):
-            axis.plot(line.x, line.y, color=_COLORS[place + 1], label=line.name, marker="o", ms=4)
+            style: dict[str, Any] = {"linestyle": "--"} if line.dashed else {"marker": "o", "ms": 4}
+            axis.plot(line.x, line.y, color=_COLORS[place + 1], label=line.name, **style)
         if logx:
             axis.set_xscale("log")
+            places = sorted({x for line in lines for x in line.x})
+            axis.set_xticks(places, [f"{x:g}" if x < 10_000 else f"{x:,.0f}" for x in places])
+            axis.set_xticks([], minor=True)
         axis.set_title(name, loc="left", fontsize=11, color=_INK)
-        axis.set_xlabel(xlabel, color=_MUTED)
-        axis.set_ylim(bottom=0)
+        axis.set_xlabel(label, color=_MUTED)
+        if level is None:
+            axis.set_ylim(bottom=0)
+        else:
+            axis.axhline(level, color=_MUTED, linewidth=1, zorder=1)
+            axis.set_ylim(_around(level, [y for curves_ in panels.values() for one in curves_ for y in one.y]))
         if len(lines) > 1:
             axis.legend(frameon=False, fontsize=9)
     _save(figure, path)
+
+
+def _around(level: float, values: Sequence[float]) -> tuple[float, float]:
+    least, most = min(level, *values), max(level, *values)
+    room = 0.08 * (most - least) or 0.01
+    return least - room, most + room
 
 
 def _figure(size: tuple[float, float], title: str, subtitle: str, panels: int = 1) -> tuple[Any, Sequence[Any]]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 import afspark as af
 from afspark.bench.bench_inputs import packet_files, text_files
+from afspark.bench.kept_rounds import KeptRounds
 from afspark.cli.quiet import hush_python, jvm_output
 
 #: Parquet files of about 40 MB, like the text files.
@@ -42,14 +46,38 @@ class Rig:
     seeds: int = 20
     #: where Spark's own talk goes; None: to the terminal
     log: Path | None = None
+    #: generated records of a run, where an experiment is about snapshots
+    records: int = 10**8
+    #: where figures of long experiments are kept while they are measured; None: nowhere
+    keep: Path | None = None
 
     @cached_property
     def spark(self) -> SparkSession:
+        return self._session(2)
+
+    @contextmanager
+    def slots(self, slots: int) -> Iterator[SparkSession]:
+        """A session with so many slots; `spark` is another one afterwards."""
+        if "spark" in vars(self):
+            self.spark.stop()
+            del vars(self)["spark"]
+        spark = self._session(slots)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+    def kept(self, name: str, **settings: Any) -> KeptRounds:
+        """What an earlier run of the experiment ``name`` has measured before it was cut off, with these settings."""
+        path = None if self.keep is None else self.keep / f"{name}.rounds"
+        return KeptRounds(path, {"records": self.records, **settings})
+
+    def _session(self, slots: int) -> SparkSession:
         config = {"spark.ui.enabled": "false", "spark.driver.memory": DRIVER_MEMORY}
         if self.log is not None:
             hush_python()
         with jvm_output(self.log):
-            return af.session("local[2]", app_name="afspark bench", config=config)
+            return af.session(f"local[{slots}]", app_name="afspark bench", config=config)
 
     @cached_property
     def text(self) -> Path:

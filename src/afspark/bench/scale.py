@@ -7,17 +7,16 @@ is the engine's. Nothing fails. The first two batches warm up and count nowhere.
 from __future__ import annotations
 
 import os
-import shutil
 import statistics
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 import afspark as af
-from afspark.bench.streams import WARM_BATCHES
+from afspark.bench.seen_batches import SeenBatches
+from afspark.bench.watched_run import watched_run
 
 SIZES = (10**7, 10**8, 10**9)
 WARM_ROWS = 10**7
@@ -25,8 +24,6 @@ ROW_BYTES = 24
 #: The same for all: ten to the seventh takes five batches, ten to the ninth 477. A whole number of chunks.
 BATCH_ROWS = 1 << 21
 TENTHS = 10
-#: Spark and the engine remember a hundred batches, so a look now and then sees all of them.
-LOOK_SECONDS = 2.0
 
 
 def scale(spark: SparkSession, sizes: Sequence[int] = SIZES, batch_rows: int = BATCH_ROWS) -> list[dict[str, Any]]:
@@ -40,44 +37,25 @@ def scale(spark: SparkSession, sizes: Sequence[int] = SIZES, batch_rows: int = B
 def _run(spark: SparkSession, rows: int, batch_rows: int) -> dict[str, Any]:
     operator = af.HeavyHitters(keys=("src", "dst"), weight="bytes", threshold=1_000_000_000)
     stream = af.read_stream(spark).packets(rows).apply(operator, workers=2, tolerance=af.Approximate(theta=100_000))
-    checkpoint = tempfile.mkdtemp(prefix="afspark-bench-")
     watch = _Watch()
-    try:
-        query = (
-            stream.writeStream.option("checkpointLocation", checkpoint)
-            .option("batchBytes", batch_rows * ROW_BYTES)
-            .trigger(availableNow=True)
-            .start()
-        )
-        while not query.awaitTermination(LOOK_SECONDS):
-            watch.look(query)
-        watch.look(query)
-        checkpoint_bytes = sum(file.stat().st_size for file in Path(checkpoint).rglob("*") if file.is_file())
-        query.release()
-    finally:
-        shutil.rmtree(checkpoint, ignore_errors=True)
+    with watched_run(stream.writeStream, watch, batch_bytes=batch_rows * ROW_BYTES) as ended:
+        checkpoint_bytes = sum(file.stat().st_size for file in ended.checkpoint.rglob("*") if file.is_file())
     return {"items": rows, "checkpoint_bytes": checkpoint_bytes, **watch.figures()}
 
 
-class _Watch:
+class _Watch(SeenBatches):
     """What was seen of a running query: every batch once, and its processes' memory at that time."""
 
     def __init__(self) -> None:
-        self.batches: dict[int, Mapping[str, Any]] = {}
-        self.seconds: dict[int, float] = {}
+        super().__init__()
         self.resident: list[dict[str, int]] = []
 
     def look(self, query: af.Query) -> None:
-        self.batches |= {progress["batch"]: progress for progress in query.recentProgress}
-        self.seconds |= {
-            progress["batchId"]: progress["durationMs"]["triggerExecution"] / 1000
-            for progress in query.spark_query.recentProgress
-            if "addBatch" in progress["durationMs"]
-        }
+        super().look(query)
         self.resident.append({"workers": sum(map(_resident, _python_children())), "driver": _resident(os.getpid())})
 
     def figures(self) -> dict[str, Any]:
-        measured = sorted(self.batches.keys() & self.seconds.keys())[WARM_BATCHES:]
+        measured = self.measured
         tenth = -(-len(measured) // TENTHS)
         tenths = [measured[start : start + tenth] for start in range(0, len(measured), tenth)]
         return {

@@ -23,5 +23,5 @@ def measured(options: BenchOptions) -> int:
     inputs = Path(options.inputs)
     inputs.mkdir(parents=True, exist_ok=True)
     log = None if options.debug else inputs / "spark.log"
-    rig = Rig(inputs, options.batches, options.rounds, options.seeds, log)
+    rig = Rig(inputs, options.batches, options.rounds, options.seeds, log, records=options.records, keep=folder)
     return bench(list(options.experiments), rig, folder, page)

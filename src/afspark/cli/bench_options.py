@@ -17,6 +17,9 @@ experiments:
   3, 4, 5         accuracy after failures (heavy-hitters, join, regression)
   table5          the schemes for all algorithms (schemes, pushed)
   kernels, scale  the share of the kernels, and cost from 10^7 to 10^9 items
+  snapshots       barrier snapshots: cost by interval, by parallelism, recovery (in hours; goes on
+                  where it was cut off; --records 2e7 for a shorter one)
+  slow-store      approximate against none on a store of 100 MB/s and 20 ms
   rate            how fast pushed items are taken and acknowledged
   profile, state, upkeep
                   where a batch's time goes, the state stage alone, divergence
@@ -27,6 +30,9 @@ examples:
   afspark bench schemes native --rounds 5 --out out/bench --page out/results.md
 """
 
+LEAST_RECORDS = 100_000
+"""Fewer would be batches of next to nothing."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BenchOptions:
@@ -36,6 +42,7 @@ class BenchOptions:
     rounds: int = 3
     seeds: int = 20
     batches: int = 14
+    records: int = 10**8
     inputs: str = str(Path(tempfile.gettempdir()) / "afspark-bench-inputs")
     out: str = "out/bench"
     page: str | None = None
@@ -47,6 +54,13 @@ def _batches(text: str) -> int:
     if count < 4:
         raise argparse.ArgumentTypeError("the first two batches are not measured, so at least 4 are needed")
     return count
+
+
+def _records(text: str) -> int:
+    records = int(values.amount(text))
+    if records < LEAST_RECORDS:
+        raise argparse.ArgumentTypeError(f"at least {LEAST_RECORDS:,} records are needed")
+    return records
 
 
 BENCH = Command(
@@ -63,6 +77,7 @@ BENCH = Command(
                 Option("--rounds", "measured repetitions (default: 3)", "N", values.count),
                 Option("--seeds", "runs with failures (default: 20)", "N", values.count),
                 Option("--batches", "of 40 MB in a run (default: 14)", "N", _batches),
+                Option("--records", "of a run with snapshots (default: 1e8)", "N", _records),
                 Option("--inputs", "where generated files are kept", "DIR"),
                 Option("--out", "where figures go (default: out/bench)", "DIR"),
                 Option("--page", "write a page about all figures in --out, which lies below it", "FILE"),

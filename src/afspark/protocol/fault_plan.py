@@ -38,10 +38,14 @@ class InjectedFailure:
 
 @dataclass(frozen=True)
 class FaultPlan:
-    """The failures of a run. ``name`` keeps the markers of different plans apart."""
+    """The failures of a run. ``name`` keeps the markers of different plans apart.
+
+    ``only``: the operator and the number of the one worker that fails; None: all of them do.
+    """
 
     failures: frozenset[InjectedFailure] = field(default_factory=frozenset)
     name: str = ""
+    only: tuple[str, int] | None = None
 
     @classmethod
     def seeded(cls, failures: int, *, batches: int, seed: int, name: str = "plan") -> FaultPlan:
@@ -69,6 +73,10 @@ class FaultPlan:
         """Whether a failure is due. A failure during recovery needs one to recover from first."""
         due = InjectedFailure(batch, phase) in self.failures
         return due or (phase is FaultPhase.BETWEEN and InjectedFailure(batch, FaultPhase.RECOVERING) in self.failures)
+
+    def hits(self, operator: str, worker: int) -> bool:
+        """Whether this worker is one of those that fail."""
+        return self.only in (None, (operator, worker))
 
     def fails_workers(self, batch: int) -> bool:
         """Whether a failure happens inside the tasks of a batch."""

@@ -70,7 +70,8 @@ class SegmentEnvironment(ABC):
         self._root(config).release(config.query_id)
 
     def probe(self, config: OperatorConfig, worker: int, batch: Batch, phase: FaultPhase) -> None:
-        inject_failure(config.faults, batch, phase, self._directory(config, worker), self.process)
+        if config.faults.hits(config.operator_name, worker):
+            inject_failure(config.faults, batch, phase, self._directory(config, worker), self.process)
 
     def start_write(self, store: Store, name: str, data: bytes) -> BackgroundWrite:
         return threaded_write(store, name, data)

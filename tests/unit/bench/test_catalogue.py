@@ -47,6 +47,21 @@ def test_at_least_four_batches(capsys: pytest.CaptureFixture[str]) -> None:
     assert "at least 4" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("records", "said"), [("1e3", "at least 100,000 records"), ("many", "many")])
+def test_records_are_many(records: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "snapshots", "--records", records]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_snapshots_are_three_experiments() -> None:
+    assert chosen(["snapshots", "slow-store"]) == [
+        "slow-store",
+        "snapshot-intervals",
+        "snapshot-parallelism",
+        "snapshot-recovery",
+    ]
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "docs" / "results").glob("*.json")), ids=lambda path: path.stem)
 def test_saved_figures_can_be_told_and_drawn(path: Path, tmp_path: Path) -> None:
     document = json.loads(path.read_text())

@@ -96,3 +96,9 @@ def test_the_kill_is_a_real_one(tmp_path: Path) -> None:
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
+def test_a_plan_may_hit_one_worker_alone(tmp_path: Path) -> None:
+    plan = FaultPlan(frozenset({InjectedFailure(1, FaultPhase.BETWEEN)}), only=("count", 1))
+    assert [plan.hits("count", 0), plan.hits("count", 1), plan.hits("sum", 1)] == [False, True, False]
+    assert FaultPlan(plan.failures).hits("sum", 7)

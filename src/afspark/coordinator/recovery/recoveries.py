@@ -100,7 +100,9 @@ class Recoveries:
         if report.worker not in self._under_way:
             return
         batches, before = self._replayed.get(report.worker, (0, 0.0))
-        self._replayed[report.worker] = (batches + 1, before + seconds)
+        # A worker may have been given its state in the same stage.
+        restoring = report.restored.seconds if report.restored is not None else 0.0
+        self._replayed[report.worker] = (batches + 1, before + max(seconds - restoring, 0.0))
         if report.damaged:
             known = self._passed_over.get(report.worker, ())
             self._passed_over[report.worker] = tuple(dict.fromkeys((*known, *report.damaged)))

@@ -1,0 +1,49 @@
+"""What approximate fault tolerance costs on a slow store, where it pays for every wait."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import afspark as af
+from afspark.bench.interleave import interleave
+from afspark.bench.markdown import spread, table
+from afspark.bench.rig import STORES, Rig
+from afspark.bench.streams import ours
+from afspark.bench.workloads import workloads
+
+TITLE = "Approximate on a slow store"
+STORE = "100 MB/s, 20 ms"
+NONE, APPROXIMATE = "none", "approximate"
+
+
+def measure(rig: Rig) -> dict[str, Any]:
+    """The five algorithms with and without backups; the part of ``schemes`` that is quickly measured."""
+    found: dict[str, Any] = {}
+    for algorithm, load in workloads(rig).items():
+        run = partial(ours, batch_bytes=load.batch_bytes, results=load.results)
+        contenders = {
+            NONE: partial(run, partial(load.start, af.Nothing())),
+            APPROXIMATE: partial(run, partial(load.start, load.approximate), store=STORES[STORE]),
+        }
+        contest = interleave(contenders, rounds=rig.rounds)
+        found[algorithm] = {
+            "figures": contest.to_json(),
+            "ratio": contest.ratio_spread(APPROXIMATE, NONE, "inputs_per_second"),
+        }
+    return found
+
+
+def page(found: dict[str, Any]) -> str:
+    text = (
+        f"A store of {STORE}; input that can be read again, so that no batch has to wait for the store. Ratios are "
+        "medians over rounds, in brackets the least and the most.\n\n"
+    )
+    head = ["algorithm", "approximate / none", "none", "approximate", "written"]
+    rows = []
+    for algorithm, part in found.items():
+        figures = part["figures"]
+        rates = [f"{figures[name]['mb_per_second']['median']:.0f} MB/s" for name in (NONE, APPROXIMATE)]
+        written = f"{figures[APPROXIMATE]['backup_bytes']['median'] / 1e6:,.1f} MB"
+        rows.append([algorithm, spread(part["ratio"], "{:.3f}"), *rates, written])
+    return text + table(head, rows)
