@@ -38,6 +38,8 @@ class Committer:
 
     def begin(self, batch: Batch, items: int, *, must: bool) -> None:
         """Decides who has to wait for the store in a batch. ``must``: its record has to be durable when it ends."""
+        # A record may have become durable since the last batch ended.
+        self.records.go_on()
         under_way = self.records.newest is not None
         now = self._cluster.clock.monotonic()
         self.pace.choose(now, batch, items, under_way=under_way, must=must or not self.recorded)
