@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from pyspark.sql import DataFrame
-
 from afspark.api.stream import StatefulStream
 from afspark.errors import UsageError
 from afspark.graph.fusing import MapStep
@@ -14,6 +12,7 @@ from afspark.graph.graph import Graph, unused_name
 from afspark.graph.node import SOURCE, Edge, Node
 from afspark.graph.pipeline import Pipeline
 from afspark.graph.rewrites import rewritten
+from afspark.graph.stream_frame import StreamFrame
 from afspark.sources import Source
 
 
@@ -55,7 +54,7 @@ def _collect(stateful: StatefulStream, found: dict[int, StatefulStream]) -> None
     found[id(stateful)] = stateful
 
 
-def _sources(operators: Iterable[StatefulStream]) -> dict[int, Source | DataFrame]:
+def _sources(operators: Iterable[StatefulStream]) -> dict[int, Source | StreamFrame]:
     """Each source once, by its identity, in the order of its first reader."""
     return {
         id(inflow.source): inflow.source

@@ -15,8 +15,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from afspark.cluster.spark.frame_facts import frame_facts
 from afspark.cluster.spark.session import check_session
 from afspark.errors import UsageError
+from afspark.graph.stream_frame import StreamFrame, why_not_replayable
 from afspark.model.onbad import SKIP, OnBad, check_on_bad
 from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Window
@@ -100,11 +102,21 @@ class StreamReader:
         """Any source that plans chunks."""
         return Stream(self.spark, (Inflow(source),))
 
-    def frame(self, frame: DataFrame) -> Stream:
-        """Any Spark streaming DataFrame: Kafka, files, rate …"""
+    def frame(self, frame: DataFrame, *, replayable: bool | None = None) -> Stream:
+        """Any Spark streaming DataFrame: Kafka, files, rate …
+
+        Where its batches can be read again, nobody waits for the store, and `BarrierSnapshot` is possible. By default
+        Spark's plan decides that, for sources that are known; ``replayable=True`` says that its sources give the rows
+        between two offsets again at any time, ``False`` that they do not.
+        """
         if not frame.isStreaming:
             raise UsageError("This DataFrame does not stream.", remedy="Make it with spark.readStream.")
-        return Stream(self.spark, (Inflow(frame),))
+        why = "its reader says so"
+        if replayable is not False:
+            why = why_not_replayable(frame_facts(frame), lasting=replayable is True)
+        if replayable and why:
+            raise UsageError(f"This DataFrame cannot be replayed: {why}.", remedy="Leave out replayable=True.")
+        return Stream(self.spark, (Inflow(StreamFrame(frame, why)),))
 
 
 def read_stream(spark: SparkSession) -> StreamReader:
@@ -118,7 +130,7 @@ class Inflow:
     """Where items of a stream come from, and the transforms they have passed."""
 
     #: a source, or the operator that sends them
-    source: Source | DataFrame | None = None
+    source: Source | StreamFrame | None = None
     sender: StatefulStream | None = None
     transforms: tuple[Transform, ...] = ()
 
@@ -126,7 +138,9 @@ class Inflow:
         """The columns, where they are known before anything runs."""
         if self.transforms or self.source is None:
             return None
-        return to_arrow_schema(self.source.schema) if isinstance(self.source, DataFrame) else self.source.schema()
+        if isinstance(self.source, StreamFrame):
+            return to_arrow_schema(self.source.frame.schema)
+        return self.source.schema()
 
 
 class Items(ABC):

@@ -20,6 +20,7 @@ from afspark.api.query import Deliver, Outlet, Query
 from afspark.api.stream import StatefulStream
 from afspark.cluster.spark.anchors import registered_slots
 from afspark.cluster.spark.offset_source import FORMAT, OffsetSource
+from afspark.cluster.spark.past_frames import SparkPastFrames
 from afspark.cluster.spark.session import LOCAL_FILE_MANAGER, check_session
 from afspark.cluster.spark.spark_cluster import SparkCluster
 from afspark.coordinator.batch_loop import Coordinator, source_folder
@@ -28,6 +29,7 @@ from afspark.coordinator.receivers.receivers import recorded_lanes
 from afspark.coordinator.run_options import DEFAULT_BATCH_BYTES, RunOptions
 from afspark.errors import UsageError
 from afspark.graph.pipeline import Pipeline
+from afspark.graph.stream_frame import StreamFrame
 from afspark.protocol.fault_plan import FaultPlan
 from afspark.sources import Source
 from afspark.store import Throttle, claim, open_store
@@ -132,7 +134,8 @@ class StreamWriter:
         identity = claim(checkpoint.below(FOLDER), pipeline.fingerprint(), pipeline.settings())
         outlets = [outlet for writer in writers if (outlet := writer._outlet()) is not None]
         cluster = SparkCluster(spark)
-        engine = Coordinator(cluster, pipeline, options, identity, checkpoint)
+        past = next((SparkPastFrames(one.frame, checkpoint) for one in pipeline.frames.values()), None)
+        engine = Coordinator(cluster, pipeline, options, identity, checkpoint, past)
         query = Query(cluster, engine, outlets)
         with ExitStack() as undo:
             # First of all, so that no older driver commits a batch after Spark has looked for the last one.
@@ -223,8 +226,8 @@ def _frame(spark: SparkSession, pipeline: Pipeline, options: RunOptions) -> Data
     """What Spark streams: the user's DataFrame, or only the offsets of sources that workers read themselves."""
     frames = []
     for name, source in pipeline.sources.items():
-        if isinstance(source, DataFrame):
-            return source
+        if isinstance(source, StreamFrame):
+            return source.frame
         spark.dataSource.register(OffsetSource)
         frames.append(
             spark.readStream.format(FORMAT)

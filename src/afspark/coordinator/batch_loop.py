@@ -16,18 +16,21 @@ from functools import partial
 from typing import Any
 
 from afspark.cluster.cluster import Cluster
+from afspark.cluster.remade_frame import PastFrames
 from afspark.coordinator.bad_items_noted import note_bad
+from afspark.coordinator.batch_input import BatchFrame, BatchInput
 from afspark.coordinator.batch_progress import BatchProgress, summarise
 from afspark.coordinator.commit_pace import CommitPace
 from afspark.coordinator.committer import Committer
 from afspark.coordinator.configuring import operator_config
 from afspark.coordinator.ending import ending_batch, intended, is_intended, refuse_if_rewound, refuse_if_unfinished
 from afspark.coordinator.offsets import has_offsets, newest_of, time_of_batch
-from afspark.coordinator.operator_inputs import OperatorInputs, Slices
+from afspark.coordinator.operator_inputs import OperatorInputs
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.receivers.receivers import Receivers
-from afspark.coordinator.recovery.coverage import declare_damaged_log, declare_missing_input, declare_unread_records
+from afspark.coordinator.recovery.coverage import declare_damaged_log, declare_unread_records
 from afspark.coordinator.recovery.error_budget import ErrorBudget
+from afspark.coordinator.recovery.past_input import PastInput
 from afspark.coordinator.run_options import RunOptions
 from afspark.coordinator.stage_runner import StageRunner
 from afspark.coordinator.told_bounds import operator_record
@@ -70,7 +73,13 @@ class Coordinator:
     """Runs the batches of one query, one after the other."""
 
     def __init__(
-        self, cluster: Cluster, pipeline: Pipeline, options: RunOptions, identity: QueryIdentity, checkpoint: Store
+        self,
+        cluster: Cluster,
+        pipeline: Pipeline,
+        options: RunOptions,
+        identity: QueryIdentity,
+        checkpoint: Store,
+        past_frames: PastFrames | None = None,
     ) -> None:
         self.cluster, self.pipeline, self.options, self.identity = cluster, pipeline, options, identity
         self.checkpoint = attached(checkpoint, options.store_wait_seconds)
@@ -89,6 +98,7 @@ class Coordinator:
             cluster, pipeline, {name: self.store.below(source_folder(name)) for name in pipeline.sources}
         )
         self.inputs = OperatorInputs(pipeline, self.planners, self.checkpoint, self.receivers)
+        self._past_input = PastInput(self.inputs, self.ledger, past_frames)
         self._stages = StageRunner(cluster, self.inputs)
         pace = CommitPace(
             [node.tolerance for node in pipeline.nodes],
@@ -148,8 +158,8 @@ class Coordinator:
                 "The stream of this checkpoint has been ended.", remedy="Start with a new checkpoint.", batch=batch
             )
         self._ready(batch)
-        slices = self.inputs.slices(batch, first=first)
-        return self._run(batch, time_of_batch(self.checkpoint, batch), frame, slices, deliver)
+        given = BatchInput(self.inputs.slices(batch, first=first), None if frame is None else BatchFrame(lambda: frame))
+        return self._run(batch, time_of_batch(self.checkpoint, batch), given, deliver)
 
     def end(self, deliver: Callable[[Batch], None]) -> list[BatchProgress]:
         """Ends the stream: closes all windows, from the source to the sinks, then tells every operator.
@@ -165,7 +175,7 @@ class Coordinator:
         while not self.ended:
             # From the last record alone it must follow what this batch is, so that a killed driver can repeat it.
             last = not self.told and not any(run.waits for run in self.runs)
-            done.append(self._run(batch, now, None, {}, deliver, ending=True, last=last))
+            done.append(self._run(batch, now, BatchInput(), deliver, ending=True, last=last))
             batch = Batch(batch + 1)
         return done
 
@@ -201,8 +211,7 @@ class Coordinator:
         self,
         batch: Batch,
         now: float,
-        frame: Any,
-        slices: Slices,
+        given: BatchInput,
         deliver: Callable[[Batch], None],
         *,
         ending: bool = False,
@@ -213,10 +222,10 @@ class Coordinator:
         self._begin_batch(now, ending=ending, last=last)
         self.commits.begin(batch, self.items, must=ending)
         if self.pipeline.replayable:
-            self._stages.replay.remember(batch, slices, self.runs)
+            self._stages.replay.remember(batch, given, self.runs)
         watch = Stopwatch(self.cluster.clock)
         started = watch.start()
-        apply = partial(self._stages.apply, self.runs, batch, frame, slices)
+        apply = partial(self._stages.apply, self.runs, batch, given)
         tries, recovered = self._delivered(apply, deliver, batch, watch)
         self._inject(batch, FaultPhase.COMMITTING)
         entrances = self._count()
@@ -259,15 +268,11 @@ class Coordinator:
 
         Workers that have applied it answer what they answered then.
         """
-        slices = self.inputs.slices(batch, first=True)
+        given = self._past_input.of(batch, self.runs)
         self._begin_batch(time_of_batch(self.checkpoint, batch), ending=False, last=False)
-        self._stages.replay.remember(batch, slices, self.runs)
-        gone = sorted({chunk.part_of for one in slices.values() for chunk in one.gone})
-        for run in self.runs:
-            if gone and any(other.group.lacks_batches for other in self.runs):
-                declare_missing_input(self.ledger, run, batch, gone)
+        self._stages.replay.remember(batch, given, self.runs)
         started = self.cluster.clock.monotonic()
-        self._stages.apply(self.runs, batch, None, slices, past=True)
+        self._stages.apply(self.runs, batch, given, past=True)
         seconds = self.cluster.clock.monotonic() - started
         for run in self.runs:
             for report in run.reports:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from afspark.coordinator.batch_input import BatchInput, Slice
 from afspark.coordinator.offsets import chunks_of_batch
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.receivers.receivers import Receivers
@@ -14,30 +14,11 @@ from afspark.graph.node import Edge, Node
 from afspark.graph.pipeline import Pipeline
 from afspark.numbers import Batch
 from afspark.protocol.ports import ALL, items_for
-from afspark.sources import Chunk, Planner, Source
+from afspark.sources import Planner, Source
 from afspark.store import Store
 from afspark.task.stage_inputs import DirectInput, FrameInput, LaneInput, OutputInput, SourceInput, StageInput
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Slice:
-    """What of a source belongs to a batch. ``gone`` is left out, and every other chunk keeps its reader: some
-    workers may have applied their share before the query went down.
-    """
-
-    planner: Planner
-    chunks: Sequence[Chunk]
-    gone: Sequence[Chunk] = ()
-
-    def shares(self, workers: int) -> dict[int, list[Chunk]]:
-        """The chunks of each worker."""
-        shares = self.planner.shares(self.chunks, workers)
-        return {worker: [chunk for chunk in part if chunk not in self.gone] for worker, part in enumerate(shares)}
-
-
-Slices = Mapping[str, Slice]
 
 
 @dataclass(frozen=True)
@@ -58,10 +39,9 @@ class OperatorInputs:
         run: OperatorRun,
         runs: Sequence[OperatorRun],
         batch: Batch,
-        frame: Any,
-        slices: Slices,
+        given: BatchInput,
     ) -> list[StageInput]:
-        """All inlets of an operator in a batch."""
+        """All inlets of an operator in a batch, for which the sources have ``given``."""
         by_name = {one.name: one for one in runs}
         inputs: list[StageInput] = []
         for edge in run.node.inputs:
@@ -69,10 +49,10 @@ class OperatorInputs:
                 origin = by_name[edge.origin]
                 inputs.append(OutputInput(origin.residents, origin.homes, batch, run.name, edge.transforms))
             elif edge.origin in self.planners:
-                if edge.origin in slices:
+                if edge.origin in given.slices:
                     source = self.pipeline.planned[edge.origin]
-                    inputs.append(self._from_source(run, edge, source, slices[edge.origin]))
-            elif frame is not None:
+                    inputs.append(self._from_source(run, edge, source, given.slices[edge.origin]))
+            elif given.frame is not None and (frame := given.frame.get()) is not None:
                 inputs.append(FrameInput(edge.origin, frame, edge.transforms))
         for sender in runs:
             if run.name in sender.node.feeds_back and batch > 0:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from afspark.cluster.cluster import Cluster, StageFailed
+from afspark.coordinator.batch_input import BatchInput
 from afspark.coordinator.digests import digests_agree
-from afspark.coordinator.operator_inputs import OperatorInputs, Slices
+from afspark.coordinator.operator_inputs import OperatorInputs
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.recovery.replay import Replay
 from afspark.errors import WorkerFailed
@@ -17,6 +18,8 @@ from afspark.protocol.replicas import ReplicaId
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.task.stage_inputs import StageInput
+
+LOG = logging.getLogger("afspark")
 
 #: How often a batch is tried before the query gives up; Spark has retried its tasks before.
 BATCH_TRIES = 12
@@ -35,15 +38,13 @@ class StageRunner:
         #: what workers said last
         self._last: dict[ReplicaId, TaskReport] = {}
 
-    def apply(
-        self, runs: Sequence[OperatorRun], batch: Batch, frame: Any, slices: Slices, *, past: bool = False
-    ) -> int:
+    def apply(self, runs: Sequence[OperatorRun], batch: Batch, given: BatchInput, *, past: bool = False) -> int:
         """Runs all stages until every worker has applied the batch; the number of tries.
 
         ``past``: workers may have applied it, and later ones, for an earlier driver.
         """
         for attempt in range(1, BATCH_TRIES + 1):
-            if all(self._advance(run, runs, batch, frame, slices, past=past) for run in runs):
+            if all(self._advance(run, runs, batch, given, past=past) for run in runs):
                 return attempt
             if len(runs) > 1:
                 # An operator may have lost what another one waits for.
@@ -73,24 +74,64 @@ class StageRunner:
         return [reports[replica] for replica in sorted(reports)] if run.group.act_on(batch, reports) else None
 
     def _advance(
-        self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, frame: Any, slices: Slices, *, past: bool
+        self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, given: BatchInput, *, past: bool
     ) -> bool:
         """One try of one operator's stage; True if all of its workers have applied the batch."""
         run.group.await_hosts(batch)
         if not self._catch_up(runs, batch):
             return False
-        inputs = self._inputs.of(run, runs, batch, frame, slices)
+        if past and not any(one.group.lacks_batches for one in runs):
+            return self._recall(run, batch)
+        if past:
+            given.tell()
+        inputs = self._inputs.of(run, runs, batch, given)
         reports = self._reports(run, self._requests(run, batch, past=past), inputs)
         if not run.group.act_on(batch, reports):
             return False
         run.reports = [reports[replica] for replica in sorted(reports)]
-        # Of what is replayed, others may have got another reading when they applied it.
-        if past or digests_agree(run.reports, self._inputs.produced(run, runs)):
+        if past:
+            return self._is_one_reading(run, runs, batch)
+        if digests_agree(run.reports, self._inputs.produced(run, runs)):
             return True
         concerned = {run.name, *self._inputs.pipeline.downstream_of(run.name)}
         for one in runs:
             if one.name in concerned:
                 self._roll_back(one, batch)
+        return False
+
+    def _recall(self, run: OperatorRun, batch: Batch) -> bool:
+        """Asks workers that have applied a past ``batch`` what they answered then; nothing is read for them.
+
+        False if one of them turns out to lack it.
+        """
+        requests = [replace(request, apply=False) for request in self._requests(run, batch, past=True)]
+        reports = self._reports(run, requests)
+        if not run.group.act_on(batch, reports):
+            return False
+        run.reports = [reports[replica] for replica in sorted(reports)]
+        # Whoever has not applied the batch says what would have to be done.
+        run.group.lacks_batches = any(report.detail for report in run.reports)
+        return not run.group.lacks_batches
+
+    def _is_one_reading(self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch) -> bool:
+        """Whether those who have replayed ``batch`` got the rows of a DataFrame as the others had got them then.
+
+        Spark divides the same rows among other partitions if it has other slots now. Then nobody can say whose share
+        was whose, and all workers go back to the durable record, so that there is one reading for everybody.
+        """
+        frames = tuple(f"{name}:" for name in self._inputs.pipeline.frames)
+        found = [
+            {label: one for label, one in report.consumed.items() if label.startswith(frames)} for report in run.reports
+        ]
+        if not frames or all(one == found[0] for one in found):
+            return True
+        LOG.warning(
+            "Spark has divided the rows of batch %d in another way than before: all workers replay it, and those before"
+            " it that no record covers.",
+            batch,
+        )
+        for one in runs:
+            one.group.go_back(batch)
         return False
 
     def _catch_up(self, runs: Sequence[OperatorRun], batch: Batch) -> bool:
@@ -107,9 +148,9 @@ class StageRunner:
         ]
 
     def _replay_stage(
-        self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, slices: Slices
+        self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, given: BatchInput
     ) -> Mapping[ReplicaId, TaskReport]:
-        inputs = self._inputs.of(run, runs, batch, None, slices)
+        inputs = self._inputs.of(run, runs, batch, given)
         return self._reports(run, self._requests(run, batch, past=True), inputs)
 
     def _shut_out(self, run: OperatorRun, batch: Batch) -> None:

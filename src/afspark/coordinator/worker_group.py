@@ -50,7 +50,7 @@ class WorkerGroup:
         self.punctuation_plan: PunctuationPlan = ()
         self.recoveries = Recoveries(config, budget, ledger)
         self._fence = fence
-        #: whether a worker that this driver has found has to replay anything
+        #: whether a worker has to replay anything of what this driver has found done
         self.lacks_batches = False
         self._meanings: dict[Batch, tuple[BatchTime, PunctuationPlan]] = {}
         #: called before a loss is declared or a state refused
@@ -245,6 +245,7 @@ class WorkerGroup:
     def _declare(self, member: WorkerState, batch: Batch, cause: str, trace: LossEvidence | None = None) -> None:
         """Declares a loss; the worker's next incarnation stays where it was if there is still an executor."""
         self.before_loss()
+        self.lacks_batches = True
         slots = self.cluster.slots_by_host()
         primary = member.primary
         home = primary.home

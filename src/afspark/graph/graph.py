@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
-
 from afspark.graph.node import Node
+from afspark.graph.stream_frame import StreamFrame
 from afspark.sources import Pushed, Source
 
 
@@ -15,13 +14,18 @@ from afspark.sources import Pushed, Source
 class Graph:
     """Sources by name, and the nodes that read from them and from each other. Nothing about it is checked yet."""
 
-    sources: Mapping[str, Source | DataFrame]
+    sources: Mapping[str, Source | StreamFrame]
     nodes: tuple[Node, ...]
 
     @property
     def planned(self) -> dict[str, Source]:
-        """The sources that afspark plans itself; Spark plans a DataFrame."""
+        """The sources that afspark plans itself."""
         return {name: source for name, source in self.sources.items() if isinstance(source, Source)}
+
+    @property
+    def frames(self) -> dict[str, StreamFrame]:
+        """The DataFrames, which Spark plans and reads."""
+        return {name: source for name, source in self.sources.items() if isinstance(source, StreamFrame)}
 
     @property
     def pushed(self) -> dict[str, Pushed]:

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import DataFrame
-
 from afspark.bounds import Place, weights
 from afspark.errors import UsageError
 from afspark.graph.graph import Graph
 from afspark.graph.node import SOURCE, Edge, Node
+from afspark.graph.stream_frame import StreamFrame
 from afspark.model.onbad import SKIP, STOP, OnBad
 from afspark.model.operator import Operator
 from afspark.policies import ItemLimits, item_limits
@@ -43,7 +42,7 @@ class Pipeline(Graph):
                         remedy="Feedback goes to an operator whose items reach the sender.",
                     )
         self._refuse_snapshots()
-        if len(self.sources) > 1 and len(self.planned) < len(self.sources):
+        if len(self.sources) > 1 and self.frames:
             raise UsageError(
                 "A pipeline reads either one DataFrame or any number of files and generators.",
                 remedy="Union the DataFrames with Spark before the pipeline begins.",
@@ -66,21 +65,23 @@ class Pipeline(Graph):
         every operator is given a state back to begin with.
         """
         return (
-            len(self.planned) == len(self.sources)
-            and all(source.replayable for source in self.planned.values())
+            all(source.replayable for source in self.planned.values())
+            and not any(frame.not_replayable for frame in self.frames.values())
             and all(node.tolerance.needs_records for node in self.nodes)
         )
 
     def _refuse_snapshots(self) -> None:
         """Between two snapshots nothing is durable but the source's items."""
         asking = [node.name for node in self.nodes if node.tolerance.replays]
-        if asking and not self.replayable:
-            raise UsageError(
-                f"{asking[0]!r} asks for barrier snapshots, which are replayed from the source, and not all of this"
-                " pipeline can be replayed.",
-                remedy="Read files or generators, and give no operator Nothing(); or use MiniBatch().",
-                operator=asking[0],
-            )
+        if not asking or self.replayable:
+            return
+        reasons = [frame.not_replayable for frame in self.frames.values() if frame.not_replayable]
+        why = f"this DataFrame cannot be replayed: {reasons[0]}" if reasons else "not all of this pipeline can be"
+        raise UsageError(
+            f"{asking[0]!r} asks for barrier snapshots, which are replayed from the source, and {why}.",
+            remedy="Read files or generators, and give no operator Nothing(); or use MiniBatch().",
+            operator=asking[0],
+        )
 
     def _refuse_uneven_counts(self, node: Node) -> None:
         """A window by count ends when every worker has had its share, which only even shares can promise."""
@@ -94,7 +95,9 @@ class Pipeline(Graph):
             )
 
     @classmethod
-    def single(cls, *, source: Source | DataFrame, operator: Operator, name: str = "operator", **node: Any) -> Pipeline:
+    def single(
+        cls, *, source: Source | StreamFrame, operator: Operator, name: str = "operator", **node: Any
+    ) -> Pipeline:
         """One source, one operator."""
         transforms = tuple(node.pop("transforms", ()))
         return cls(

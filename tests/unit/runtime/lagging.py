@@ -20,7 +20,7 @@ from afspark.task.backup_writes import BackgroundWrite, DoneAtOnce
 from afspark.task.task_environment import TaskEnvironment
 from tests.simulation.cluster import DelayedJob
 from tests.unit.runtime.conftest import MakeRig
-from tests.unit.runtime.sparkless import Hosts, Rig
+from tests.unit.runtime.sparkless import Hosts
 
 #: Nobody looks so often.
 NEVER = 10**9
@@ -77,7 +77,7 @@ class LaggingRig:
         settings.setdefault("max_replay_seconds", 1000.0)
         self.rig, self.truth = make_rig(**settings)
         self.rig.hosts = LaggingHosts(self.rig.root / "applied", lag, **(hosts or {}))
-        self.calm = Rig(
+        self.calm = type(self.rig)(
             self.rig.root / "calm", Hosts(processes=in_process), **{**self.rig.settings, "max_replay_seconds": 0.0}
         )
 

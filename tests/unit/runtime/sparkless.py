@@ -21,6 +21,7 @@ import pyarrow as pa
 from afspark.clock import Clock, SystemClock
 from afspark.cluster.local.local_cluster import LocalCluster
 from afspark.cluster.local.processes import KILLED, Processes, forked
+from afspark.cluster.remade_frame import PastFrames
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.run_options import RunOptions
@@ -109,6 +110,7 @@ class Rig:
         self.open_store: Callable[[str], Store] = open_store
         #: when Spark plans the next batch, in epoch seconds
         self.now = 0.0
+        self.past_frames: PastFrames | None = None
 
     @property
     def stage(self) -> str:
@@ -128,7 +130,7 @@ class Rig:
         pipeline = rest["pipeline"] if "pipeline" in rest else Pipeline.single(**rest)
         store = self.open_store(run.checkpoint)
         identity = claim(store.below("afspark"), pipeline.fingerprint(), pipeline.settings())
-        self.engine = Coordinator(self.hosts, pipeline, run, identity, store)
+        self.engine = Coordinator(self.hosts, pipeline, run, identity, store, self.past_frames)
         return self.engine
 
     @property
@@ -147,9 +149,9 @@ class Rig:
         engine = self.engine or self.start()
         while batches is None or batches > 0:
             batch = self.committed + 1
-            if not self._plan(engine, batch):
+            if not self._plan(batch):
                 return
-            engine.run(batch, None, deliver or self.delivered.append)
+            engine.run(batch, self._frame(batch), deliver or self.delivered.append)
             _write(self.checkpoint / "commits" / str(batch), "v1\n{}")
             batches = None if batches is None else batches - 1
 
@@ -162,22 +164,31 @@ class Rig:
         for planner in self.driver.planners.values():
             planner.discover()
 
-    def _plan(self, engine: Coordinator, batch: int) -> bool:
+    def _plan(self, batch: int) -> bool:
         """Writes what Spark writes before a batch: its time, and where every source will have been read to."""
         place = self.checkpoint / "offsets" / str(batch)
         if place.exists():
             return True
-        before = self.checkpoint / "offsets" / str(batch - 1)
-        reached = before.read_text().splitlines()[2:] if batch else [NO_OFFSET] * len(engine.pipeline.sources)
-        lines = [f'{{"batchTimestampMs": {round(self.now * 1000)}}}']
-        for line, planner in zip(reached, engine.planners.values(), strict=True):
-            start = planner.initial() if line == NO_OFFSET else json.loads(line)
-            end = planner.limit(start, planner.discover(), engine.options.batch_bytes)
-            lines.append(line if end == start else json.dumps(end))
-        if lines[1:] == reached:
+        reached = self._reached(batch)
+        if reached is None:
             return False
-        _write(place, "\n".join(["v1", *lines]))
+        _write(place, "\n".join(["v1", f'{{"batchTimestampMs": {round(self.now * 1000)}}}', *reached]))
         return True
+
+    def _reached(self, batch: int) -> list[str] | None:
+        """Where every source will have been read to with a batch; None if there is nothing to read."""
+        before = self.checkpoint / "offsets" / str(batch - 1)
+        planners = self.driver.planners.values()
+        reached = before.read_text().splitlines()[2:] if batch else [NO_OFFSET] * len(planners)
+        lines = []
+        for line, planner in zip(reached, planners, strict=True):
+            start = planner.initial() if line == NO_OFFSET else json.loads(line)
+            end = planner.limit(start, planner.discover(), self.driver.options.batch_bytes)
+            lines.append(line if end == start else json.dumps(end))
+        return None if lines == reached else lines
+
+    def _frame(self, batch: int) -> Any:
+        """The batch of a DataFrame that Spark hands over."""
 
     def drive_and_die(self, script: Callable[[], Any]) -> None:
         """Runs ``script`` in a driver process of its own, which must not live to its end."""

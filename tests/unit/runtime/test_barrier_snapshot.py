@@ -11,6 +11,7 @@ import pytest
 from afspark.errors import StoreNotWritable, UsageError
 from afspark.graph.node import SOURCE, Edge, Node
 from afspark.graph.pipeline import Pipeline
+from afspark.graph.stream_frame import StreamFrame
 from afspark.numbers import Batch
 from afspark.policies import BarrierSnapshot, MiniBatch, Nothing, Tolerance
 from afspark.protocol.operator_config import OperatorConfig
@@ -39,13 +40,20 @@ class HandClock(Hurried):
         return self.now
 
 
+NO_FRAME: Any = None
+
+
 def node(name: str, tolerance: Tolerance, origin: str = SOURCE) -> Node:
     return Node(name=name, operator=Counter(), inputs=(Edge(origin),), tolerance=tolerance)
 
 
 @pytest.mark.parametrize(
     ("source", "other"),
-    [(Pushed.of(SCHEMA, lanes=2), MiniBatch()), (object(), MiniBatch()), (Packets(100), Nothing())],
+    [
+        (Pushed.of(SCHEMA, lanes=2), MiniBatch()),
+        (StreamFrame(NO_FRAME, "it forgets"), MiniBatch()),
+        (Packets(100), Nothing()),
+    ],
     ids=["pushed", "DataFrame", "beside Nothing"],
 )
 def test_what_cannot_be_replayed_is_refused(source: Any, other: Tolerance) -> None:

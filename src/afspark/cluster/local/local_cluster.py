@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from pyspark import cloudpickle
 
 from afspark.clock import Clock, SystemClock
 from afspark.cluster.cluster import HostTask, StageFailed
 from afspark.cluster.local.local_environment import LocalEnvironment
+from afspark.cluster.local.local_frame import LocalFrame
 from afspark.cluster.local.map_outputs import MapOutputs
 from afspark.cluster.local.processes import Answer, Processes, TaskDied, forked, in_process
 from afspark.errors import UsageError
@@ -27,7 +29,7 @@ from afspark.protocol.requests import TaskRequest, homes_of
 from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.task.backup_writes import BackgroundWrite, DoneAtOnce
 from afspark.task.receiving import receive
-from afspark.task.sending import send_chunks, send_kept
+from afspark.task.sending import send_batches, send_chunks, send_kept
 from afspark.task.stage_inputs import (
     Addressed,
     DirectInput,
@@ -178,7 +180,14 @@ def _senders(
                 (home, partial(_send_kept, config, work, stage_input, now, worker)) for worker, home in homes.items()
             ]
         case FrameInput():
-            raise UsageError("A DataFrame can only be read by Spark.", remedy="Use a source, or a Spark session.")
+            partitions = stage_input.frame.partitions if isinstance(stage_input.frame, LocalFrame) else None
+            if partitions is None:
+                raise UsageError("A DataFrame can only be read by Spark.", remedy="Use a source, or a Spark session.")
+            hosts = list(homes_of(requests).values())
+            return [
+                (hosts[number % len(hosts)], partial(_send_partition, config, work, stage_input, now, number, batches))
+                for number, batches in enumerate(partitions)
+            ]
 
 
 # --- in the tasks' processes --------------------------------------------------------------------------------
@@ -197,6 +206,18 @@ def _send_chunks(
     _: TaskEnvironment,
 ) -> list[Addressed]:
     return list(send_chunks(config, work, stage_input, now, [worker]))
+
+
+def _send_partition(
+    config: OperatorConfig,
+    work: UserCode,
+    stage_input: FrameInput,
+    now: float,
+    number: int,
+    batches: Sequence[pa.RecordBatch],
+    _: TaskEnvironment,
+) -> list[Addressed]:
+    return send_batches(config, work, stage_input.name, stage_input.transforms, now, batches, number)
 
 
 def _send_kept(

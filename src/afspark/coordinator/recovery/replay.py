@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from afspark.clock import Clock
-from afspark.coordinator.operator_inputs import Slices
+from afspark.coordinator.batch_input import BatchInput
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.numbers import Batch
 from afspark.protocol.replicas import ReplicaId
@@ -19,7 +19,7 @@ from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 
 #: Runs the stage of an operator for a batch of the past, with what belonged to it.
-PastStage = Callable[[OperatorRun, Sequence[OperatorRun], Batch, Slices], Mapping[ReplicaId, TaskReport]]
+PastStage = Callable[[OperatorRun, Sequence[OperatorRun], Batch, BatchInput], Mapping[ReplicaId, TaskReport]]
 
 
 class Replay:
@@ -28,17 +28,17 @@ class Replay:
     def __init__(self, stage: PastStage, clock: Clock) -> None:
         self._stage, self._clock = stage, clock
         #: what belonged to each batch; what it meant, its operators' workers know
-        self._past: dict[Batch, Slices] = {}
+        self._past: dict[Batch, BatchInput] = {}
 
-    def remember(self, batch: Batch, slices: Slices, runs: Sequence[OperatorRun]) -> None:
+    def remember(self, batch: Batch, given: BatchInput, runs: Sequence[OperatorRun]) -> None:
         """Notes a batch that begins, until `forget` is called for it or a later one."""
-        self._past[batch] = slices
+        self._past[batch] = given
         for run in runs:
             run.group.remember(batch)
 
     def forget(self, covered: Batch) -> None:
         """A durable record covers ``covered`` and all batches before it."""
-        self._past = {batch: slices for batch, slices in self._past.items() if batch > covered}
+        self._past = {batch: given for batch, given in self._past.items() if batch > covered}
 
     def next_requests(self, run: OperatorRun, batch: Batch) -> list[TaskRequest]:
         """What each worker would be asked to do next, wherever it stands on its way to ``batch``."""
@@ -76,6 +76,7 @@ class Replay:
     def _replay(self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch) -> bool:
         """One try of a past batch at one operator; whether all of its workers have applied it now."""
         group, started = run.group, self._clock.monotonic()
+        self._past[batch].tell()
         with group.at(batch):
             reports = self._stage(run, runs, batch, self._past[batch])
         if not group.act_on(batch, reports):
