@@ -84,12 +84,12 @@ def grid(
         if logx:
             axis.set_xscale("log")
             places = sorted({x for line in lines for x in line.x})
-            axis.set_xticks(places, [f"{x:g}" if x < 10_000 else f"{x:,.0f}" for x in places])
+            axis.set_xticks(places, [f"{x:g}" if x < 1000 else f"{x:,.0f}" for x in places])
             axis.set_xticks([], minor=True)
         axis.set_title(name, loc="left", fontsize=11, color=_INK)
         axis.set_xlabel(label, color=_MUTED)
         if level is None:
-            axis.set_ylim(bottom=0)
+            axis.set_ylim(0, 1.08 * max(y for line in lines for y in line.y) or 1)
         else:
             axis.axhline(level, color=_MUTED, linewidth=1, zorder=1)
             axis.set_ylim(_around(level, [y for curves_ in panels.values() for one in curves_ for y in one.y]))
