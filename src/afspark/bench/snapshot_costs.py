@@ -12,7 +12,7 @@ from afspark.bench.interleave import Measure
 from afspark.bench.kept_rounds import Contenders
 from afspark.bench.rig import STORES
 from afspark.bench.seen_batches import SeenBatches, costs
-from afspark.bench.topology import BATCH_RECORDS, RECORD_BYTES, THETA, topology
+from afspark.bench.topology import BATCH_RECORDS, CHUNK_RECORDS, RECORD_BYTES, THETA, topology
 from afspark.bench.watched_run import watched_run
 
 INTERVALS = (0.2, 0.5, 1.0, 3.0, 10.0)
@@ -22,8 +22,13 @@ LEAST_BATCHES = 20
 
 
 def batch_records(records: int) -> int:
-    """Records of a batch: short runs have at least twenty batches as well."""
-    return max(1, min(BATCH_RECORDS, records // LEAST_BATCHES))
+    """Records of a batch, a whole number of the generator's chunks: short runs have at least twenty batches as well.
+
+    >>> batch_records(10**8), batch_records(10**6)
+    (1048576, 32768)
+    """
+    chunks = min(BATCH_RECORDS, records // LEAST_BATCHES) // CHUNK_RECORDS
+    return max(1, chunks) * CHUNK_RECORDS
 
 
 def one_run(

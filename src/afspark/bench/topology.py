@@ -22,8 +22,9 @@ from afspark.model.states import HashTable, Numeric, StateSpec
 from afspark.sources import Packets
 
 RECORD_BYTES = 24
-#: A whole number of the generator's chunks.
-BATCH_RECORDS = 1 << 20
+#: What the generator makes at once; a batch is a whole number of them.
+CHUNK_RECORDS = 1 << 15
+BATCH_RECORDS = 32 * CHUNK_RECORDS
 KEYS = 10**5
 THETA = 1e5
 """Bytes that an approximate sum may miss: what AF-Stream's experiments allow heavy hitters."""

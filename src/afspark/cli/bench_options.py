@@ -30,7 +30,7 @@ examples:
   afspark bench schemes native --rounds 5 --out out/bench --page out/results.md
 """
 
-LEAST_RECORDS = 100_000
+LEAST_RECORDS = 1_000_000
 """Fewer would be batches of next to nothing."""
 
 
