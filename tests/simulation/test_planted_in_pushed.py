@@ -10,10 +10,13 @@ import pytest
 
 from afspark.coordinator import told_bounds as assurance
 from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.receivers.past_positions import PastPositions, copied
+from afspark.coordinator.receivers.retained_items import RetainedItems
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.model.states import HashTable
 from afspark.model.windows import Decaying, fading
-from afspark.policies import Approximate, MiniBatch
+from afspark.numbers import Batch
+from afspark.policies import Approximate, BarrierSnapshot, MiniBatch
 from afspark.protocol.losses import LossEvidence
 from afspark.protocol.requests import TaskRequest
 from afspark.push.receiver.backlog import Backlog
@@ -173,7 +176,55 @@ def everything_acknowledged_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Backlog, "_fits", lambda self, entry, now: True)
 
 
+# --- items that are retained until a record covers them -----------------------------------------------------
+
+
+def replays(schedule: PushedSchedule) -> bool:
+    has_intervals = isinstance(schedule.tolerance, BarrierSnapshot) and (schedule.tolerance.batches or 0) > 1
+    return has_intervals and loses_state(schedule)
+
+
+def waits_at_barriers(schedule: PushedSchedule) -> bool:
+    return replays(schedule) and schedule.tolerance.waits_at_barriers and "system" in schedule.troubles
+
+
+def items_released_with_their_batch(patch: pytest.MonkeyPatch) -> None:
+    """Receivers forget the items of a batch when it has ended, whatever covers it."""
+    unguarded(patch)
+
+    def release(self: PastPositions, covered: Batch) -> None:
+        self.released = copied(self._ends[max(self._ends)])
+
+    patch.setattr(PastPositions, "release", release)
+
+
+def batch_replayed_with_the_one_before(patch: pytest.MonkeyPatch) -> None:
+    """A worker that applies a batch again begins where the batch before it began."""
+    patch.setattr(
+        PastPositions,
+        "span",
+        lambda self, name, lane, batch: (
+            (self._at(Batch(batch - 2), name, lane), self._at(batch, name, lane)) if batch in self._ends else None
+        ),
+    )
+
+
+def end_of_batches_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A worker that applies a batch again takes whatever there is now."""
+    patch.setattr(PastPositions, "span", lambda self, name, lane, batch: None)
+
+
+def record_of_a_batch_that_may_run_again_counted_on(patch: pytest.MonkeyPatch) -> None:
+    """Items are released when a record covers them, although Spark has not committed its batch."""
+    real = RetainedItems.release
+    patch.setattr(RetainedItems, "release", lambda self, batch, covered: real(self, Batch(batch + 1), covered))
+
+
 MISTAKES = [
+    Mistake(items_released_with_their_batch, replays),
+    Mistake(batch_replayed_with_the_one_before, replays),
+    Mistake(end_of_batches_forgotten, replays),
+    Mistake(record_of_a_batch_that_may_run_again_counted_on, waits_at_barriers),
     Mistake(step_backups_of_the_same_request_passed_over, lambda one: is_exact(one) and loses_state(one)),
     Mistake(loss_in_a_tick_not_counted, approximates),
     Mistake(panes_of_the_last_commit_affected, lambda one: approximates(one) and one.window is not None),

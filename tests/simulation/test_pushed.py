@@ -44,7 +44,8 @@ def test_schedules_draw_everything() -> None:
     assert {trouble for one in drawn for trouble in one.troubles} == set(TROUBLES)
     assert {one.hunted for one in drawn} == {None, *HUNTED}
     assert {type(one.window).__name__ for one in drawn} == {"NoneType", "Hopping", "Sliding", "Decaying"}
-    assert {type(one.tolerance).__name__ for one in drawn} == {"Approximate", "MiniBatch", "UpstreamBackup", "Nothing"}
+    policies = {"Approximate", "MiniBatch", "UpstreamBackup", "BarrierSnapshot", "Nothing"}
+    assert {type(one.tolerance).__name__ for one in drawn} == policies
 
 
 @pytest.mark.parametrize("seed", [3, 50, 101])

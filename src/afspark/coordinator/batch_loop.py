@@ -28,6 +28,7 @@ from afspark.coordinator.offsets import has_offsets, newest_of, time_of_batch
 from afspark.coordinator.operator_inputs import OperatorInputs
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.receivers.receivers import Receivers
+from afspark.coordinator.receivers.retained_items import RetainedItems
 from afspark.coordinator.recovery.coverage import declare_damaged_log, declare_unread_records
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.recovery.past_input import PastInput
@@ -59,6 +60,7 @@ from afspark.store.identity import attached
 from afspark.store.itemlosses import ItemLosses
 from afspark.store.lease import Lease
 from afspark.store.naming import FOLDER
+from afspark.store.position_log import PositionLog
 from afspark.store.quarantine import Quarantine
 from afspark.task.stopwatch import Stopwatch
 from afspark.task.task_environment import TaskEnvironment
@@ -97,6 +99,7 @@ class Coordinator:
         self.receivers = Receivers(
             cluster, pipeline, {name: self.store.below(source_folder(name)) for name in pipeline.sources}
         )
+        self.retained = RetainedItems(self.receivers, PositionLog(self.store), self.log, active=bool(pipeline.retained))
         self.inputs = OperatorInputs(pipeline, self.planners, self.checkpoint, self.receivers)
         self._past_input = PastInput(self.inputs, self.ledger, past_frames)
         self._stages = StageRunner(cluster, self.inputs)
@@ -220,7 +223,7 @@ class Coordinator:
         if self.options.faults.fails_workers(batch):
             self.receivers.crash()
         self._begin_batch(now, ending=ending, last=last)
-        self.commits.begin(batch, self.items, must=ending)
+        self.commits.begin(batch, self.items, must=ending, pressed=self.receivers.pressed)
         if self.pipeline.replayable:
             self._stages.replay.remember(batch, given, self.runs)
         watch = Stopwatch(self.cluster.clock)
@@ -232,6 +235,7 @@ class Coordinator:
         committing = watch.start()
         self.told = self.told or last
         self._take_note(batch)
+        self.retained.keep(batch)
         self.commits.pace.ended(batch, committing - started)
         self._commit(batch, ending=ending)
         self.commits.finish()
@@ -280,6 +284,7 @@ class Coordinator:
             # Damage is told at once: the loss may have been made good before, from what was sound then.
             run.group.complete(batch, [report for report in run.reports if report.damaged])
         self._count()
+        self.retained.take_up(batch, self._drained())
         for run in self.runs:
             run.end_batch()
 
@@ -361,6 +366,7 @@ class Coordinator:
             self.items, self.bytes = record.items, record.bytes
             self.told = record.end is StreamEnd.TOLD
         self.receivers.restore(record.lanes if record else {})
+        self.retained.open(record, first, batch)
         self.runs = self.commits.runs = runs
         for run in runs:
             run.entrances = [self.run_of(node.name) for node in self.pipeline.entrances(run.node)]
@@ -447,6 +453,7 @@ class Coordinator:
             run.hear_of_receivers(self.receivers.lost(name))
 
     def _let_go(self, batch: Batch) -> None:
+        self.retained.release(batch, self.commits.records.covered.batch)
         for name, run in self._drained():
             # A task of this batch that wakes up later may have lost its state: it must not take the lane once more.
             run.group.raise_fence()

@@ -58,11 +58,14 @@ class CommitPace:
         """Whether a loss takes all workers back to the last barrier."""
         return any(one.takes_all_back for one in self._waiting)
 
-    def choose(self, now: float, batch: Batch, items: int, *, under_way: bool, must: bool) -> None:
+    def choose(
+        self, now: float, batch: Batch, items: int, *, under_way: bool, must: bool, pressed: bool = False
+    ) -> None:
         """Decides for ``batch``. ``must``: its record has to be durable when it ends. ``under_way``: an earlier one is
-        on its way; ``now`` and ``items``: the time, and what was taken so far.
+        on its way; ``pressed``: senders will have to wait until a record covers what they have sent; ``now`` and
+        ``items``: the time, and what was taken so far.
         """
-        due = self._is_due(now, batch, items)
+        due = pressed or self._is_due(now, batch, items)
         self.skips = due and under_way and bool(self._waiting) and not must and not self.is_late(batch)
         if self.skips:
             self.skipped += 1

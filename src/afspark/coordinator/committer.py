@@ -36,13 +36,14 @@ class Committer:
         self._batch = Batch(-1)
         stages.takes_all_back = pace.takes_all_back
 
-    def begin(self, batch: Batch, items: int, *, must: bool) -> None:
-        """Decides who has to wait for the store in a batch. ``must``: its record has to be durable when it ends."""
-        # A record may have become durable since the last batch ended.
-        self.records.go_on()
+    def begin(self, batch: Batch, items: int, *, must: bool, pressed: bool = False) -> None:
+        """Decides who has to wait for the store in a batch. ``must``: its record has to be durable when it ends;
+        ``pressed``: senders of items have to wait for a record.
+        """
         under_way = self.records.newest is not None
         now = self._cluster.clock.monotonic()
-        self.pace.choose(now, batch, items, under_way=under_way, must=must or not self.recorded)
+        must = must or not self.recorded
+        self.pace.choose(now, batch, items, under_way=under_way, must=must, pressed=pressed)
         if self.pace.barrier:
             self.snapshots.due(batch)
         elif self.pace.skips:

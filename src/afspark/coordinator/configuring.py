@@ -40,6 +40,7 @@ def operator_config(
         appends=node.appends,
         feeds_back=node.feeds_back,
         pushed=any(edge.origin in pipeline.pushed for edge in node.inputs),
+        retained=any(edge.origin in pipeline.retained for edge in node.inputs),
         exact=node.tolerance.exact,
         losable_items=pipeline.losable_items(node),
         bad=BadRules(choices=pipeline.on_bad(node), limit=node.bad_limit, most_bytes=options.quarantine_bytes),

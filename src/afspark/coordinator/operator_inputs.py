@@ -51,7 +51,7 @@ class OperatorInputs:
             elif edge.origin in self.planners:
                 if edge.origin in given.slices:
                     source = self.pipeline.planned[edge.origin]
-                    inputs.append(self._from_source(run, edge, source, given.slices[edge.origin]))
+                    inputs.append(self._from_source(run, edge, source, given.slices[edge.origin], batch))
             elif given.frame is not None and (frame := given.frame.get()) is not None:
                 inputs.append(FrameInput(edge.origin, frame, edge.transforms))
         for sender in runs:
@@ -76,11 +76,12 @@ class OperatorInputs:
     def reads_source(self, node: Node) -> bool:
         return any(edge.origin in self.pipeline.sources for edge in node.inputs)
 
-    def _from_source(self, run: OperatorRun, edge: Edge, source: Source, part: Slice) -> DirectInput:
+    def _from_source(self, run: OperatorRun, edge: Edge, source: Source, part: Slice, batch: Batch) -> DirectInput:
         shares = part.shares(run.node.workers)
         if not source.replayable:
             # A batch that no tick of the source belongs to has no share of it; a worker has the lane of its number.
-            tickets = {worker: self.receivers.ticket(edge.origin, worker) for worker, share in shares.items() if share}
+            taking = [worker for worker, share in shares.items() if share]
+            tickets = {worker: self.receivers.ticket(edge.origin, worker, batch) for worker in taking}
             return LaneInput(edge.origin, edge.transforms, tickets)
         return SourceInput(edge.origin, source, edge.transforms, shares)
 

@@ -66,7 +66,7 @@ class StageRunner:
 
     def _look_after(self, run: OperatorRun, batch: Batch) -> list[TaskReport] | None:
         """One try to give every worker of an operator a state, wherever it stands; None if one has none yet."""
-        if run.config.stepped:
+        if run.config.could_step:
             self._shut_out(run, batch)
         run.group.await_hosts(batch)
         requests = [replace(request, apply=False, replay=True) for request in self.replay.next_requests(run, batch)]

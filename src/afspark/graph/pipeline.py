@@ -65,13 +65,23 @@ class Pipeline(Graph):
         every operator is given a state back to begin with.
         """
         return (
-            all(source.replayable for source in self.planned.values())
+            all(source.replayable or name in self.retained for name, source in self.planned.items())
             and not any(frame.not_replayable for frame in self.frames.values())
             and all(node.tolerance.needs_records for node in self.nodes)
         )
 
+    @cached_property
+    def retained(self) -> frozenset[str]:
+        """The pushed sources whose items are kept until a durable record covers them, by their senders or in the log: a
+        reader of theirs is backed up at barriers only.
+        """
+        entering = [(edge.origin, node) for node in self.nodes for edge in node.inputs if edge.origin in self.pushed]
+        return frozenset(
+            name for name, node in entering if any(reader.tolerance.replays for reader in self.readers(node))
+        )
+
     def _refuse_snapshots(self) -> None:
-        """Between two snapshots nothing is durable but the source's items."""
+        """Between two snapshots nothing is durable but the source's items, or those that senders and logs keep."""
         asking = [node.name for node in self.nodes if node.tolerance.replays]
         if not asking or self.replayable:
             return
@@ -79,7 +89,8 @@ class Pipeline(Graph):
         why = f"this DataFrame cannot be replayed: {reasons[0]}" if reasons else "not all of this pipeline can be"
         raise UsageError(
             f"{asking[0]!r} asks for barrier snapshots, which are replayed from the source, and {why}.",
-            remedy="Read files or generators, and give no operator Nothing(); or use MiniBatch().",
+            remedy="Read files, generators or pushed items, every pushed source by an operator with barrier snapshots,"
+            " and give no operator Nothing(); or use MiniBatch().",
             operator=asking[0],
         )
 

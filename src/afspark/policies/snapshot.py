@@ -6,6 +6,7 @@ every operator has applied it, and nothing is in transit but feedback, which goe
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ from typing import Any, ClassVar
 from afspark.bounds.thresholds import Place
 from afspark.errors import UsageError
 from afspark.policies.plans import AwaitBarrier, BackupNeed, BackupPlan
-from afspark.policies.tolerance import Tolerance
+from afspark.policies.tolerance import Tolerance, is_limit
 
 DEFAULT_INTERVAL = 1.0
 """Seconds between two barriers."""
@@ -35,6 +36,10 @@ class BarrierSnapshot(Tolerance):
     With ``asynchronous=False`` everybody waits at a barrier until the snapshot is durable. With ``recovery="full"``
     a loss takes everybody back to the last snapshot. Both are for comparison.
 
+    Pushed items stay with their sender until a snapshot covers them, and are acknowledged then; with ``log_items`` they
+    are in the item log before a worker gets them, and are acknowledged out of it. ``unacked`` is how many items a
+    sender may have under way.
+
     >>> BarrierSnapshot().interval
     1.0
     >>> BarrierSnapshot(batches=5).is_due(seconds=60.0, batches=4, items=10**6)
@@ -48,6 +53,8 @@ class BarrierSnapshot(Tolerance):
     recovery: str = "partial"
     full_every: int | None = None
     keep: int | None = None
+    unacked: float = math.inf
+    log_items: bool = False
 
     name: ClassVar[str] = "snapshot"
     replays: ClassVar[bool] = True
@@ -75,6 +82,10 @@ class BarrierSnapshot(Tolerance):
         self._check_count("keep", 2, "The one before the newest is needed if that turns out to be damaged.")
         if not isinstance(self.asynchronous, bool):
             raise UsageError(f"asynchronous is True or False, not {self.asynchronous!r}.", got=self.asynchronous)
+        if not isinstance(self.log_items, bool):
+            raise UsageError(f"log_items is True or False, not {self.log_items!r}.", got=self.log_items)
+        if not is_limit(self.unacked):
+            raise UsageError(f"unacked must be a number >= 0, not {self.unacked!r}.", unacked=self.unacked)
         if self.recovery not in ("partial", "full"):
             raise UsageError(
                 f"Unknown recovery {self.recovery!r}.",
@@ -128,6 +139,17 @@ class BarrierSnapshot(Tolerance):
     def allowance(self, *, failures: int, place: Place, divergence: str, exact: bool, decaying: bool = False) -> float:
         return 0.0
 
+    def unacked_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
+        return self.unacked / place.workers
+
+    @property
+    def keeps_upstream(self) -> bool:
+        return not self.log_items
+
+    @property
+    def logs_first(self) -> bool:
+        return self.log_items
+
     def promise(self, alpha: float | None = None) -> float | None:
         return 0.0
 
@@ -136,4 +158,7 @@ class BarrierSnapshot(Tolerance):
         chosen = {name: value for name, value in given.items() if value is not None}
         given = {"full_every": self.full_every, "keep": self.keep}
         chosen |= {name: value for name, value in given.items() if value is not None}
-        return {"name": self.name, **chosen, "asynchronous": self.asynchronous, "recovery": self.recovery}
+        pushed: dict[str, Any] = {"log_items": True} if self.log_items else {}
+        if math.isfinite(self.unacked):
+            pushed["unacked"] = self.unacked
+        return {"name": self.name, **chosen, "asynchronous": self.asynchronous, "recovery": self.recovery, **pushed}

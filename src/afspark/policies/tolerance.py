@@ -181,7 +181,7 @@ class MiniBatch(Tolerance):
     reason: ClassVar[str] = "every change and every item is backed up"
 
     def __post_init__(self) -> None:
-        if not _is_limit(self.unacked):
+        if not is_limit(self.unacked):
             raise UsageError(
                 f"unacked must be a number >= 0, not {self.unacked!r}.",
                 remedy=_MEANING["unacked"],
@@ -264,7 +264,7 @@ class Approximate(Tolerance):
             value = getattr(self, name)
             if value is None and name == "items_seconds":
                 continue
-            if not _is_limit(value):
+            if not is_limit(value):
                 raise UsageError(f"{name} must be a number >= 0, not {value!r}.", remedy=meaning, **{name: value})
 
     @property
@@ -312,7 +312,8 @@ _MEANING = {
 }
 
 
-def _is_limit(value: Any) -> bool:
+def is_limit(value: Any) -> bool:
+    """Whether a value can be a limit: a number from 0 to infinity."""
     # NaN is not >= 0 either.
     return not isinstance(value, bool) and isinstance(value, Real) and float(value) >= 0
 

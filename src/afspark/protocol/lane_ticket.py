@@ -21,5 +21,9 @@ class LaneTicket:
     seconds: float
     #: how far the lane was taken, as of the last committed batch
     positions: Mapping[str, int]
+    #: what the receiver may forget, if that is less: the rest may have to be applied once more
+    released: Mapping[str, int] | None = None
+    #: where the batch ended when it was applied first; None: it is new
+    until: Mapping[str, int] | None = None
     #: what the receiver may hold without backup
     allow: Allowance

@@ -40,6 +40,8 @@ class OperatorConfig:
     feeds_back: tuple[str, ...] = ()
     #: items come from receivers, so that a batch cannot be applied anew
     pushed: bool = False
+    #: receivers keep the items until a durable record covers them, so that it can be applied anew all the same
+    retained: bool = False
     #: the tolerance lets no failure change anything, so that none has to be counted
     exact: bool = False
     #: how many of them one worker can lose to all failures together
@@ -51,6 +53,11 @@ class OperatorConfig:
     @property
     def stepped(self) -> bool:
         """Whether parts of a batch become final before it ends; what others will read of it is complete when it is."""
+        return self.could_step and not self.retained
+
+    @property
+    def could_step(self) -> bool:
+        """Whether parts of a batch would become final before it ends under some tolerance."""
         return self.pushed and not (self.emit or self.appends or self.successors or self.feeds_back)
 
     def in_steps(self, punctuation_plan: PunctuationPlan) -> bool:

@@ -29,6 +29,11 @@ class Gap:
     def items(self) -> int:
         return self.end - self.first
 
+    @property
+    def described(self) -> str:
+        """The items, for people."""
+        return f"items {self.first} to {self.end - 1} of {self.producer}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ItemLoss:

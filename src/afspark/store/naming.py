@@ -9,6 +9,7 @@ name                                                      object
 ``epochs/<epoch>/records/<batch>-<attempt>``              commit records
 ``objects/<epoch>/<operator>/<worker>-<incarnation>-``    backups
 ``<batch>-<number>-<attempt>``
+``positions/<batch>/<epoch>``                             where the batch ended on lanes of pushed items
 ``ledger/<sequence>-<token>/loss``, ``.../recovery-...``  the loss ledger
 ========================================================  ============================================
 """

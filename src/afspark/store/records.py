@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from afspark.errors import UsageError
+from afspark.numbers import Batch
 from afspark.store.base import Store
 from afspark.store.commits import CommitRecord
 from afspark.store.compaction import garbage
@@ -87,6 +88,11 @@ class RecordLog:
         """The record with the highest batch (<= ``at_most``) this epoch sees; from memory."""
         batches = [batch for batch in self._records if at_most is None or batch <= at_most]
         return self._records[max(batches)][1] if batches else None
+
+    @property
+    def oldest(self) -> Batch:
+        """The lowest batch with a record that this epoch sees, from memory; 0 if there is none."""
+        return Batch(min(self._records, default=0))
 
     def write(self, record: CommitRecord) -> None:
         """Makes a record durable. The newest batch may be written again, as after a failed attempt.

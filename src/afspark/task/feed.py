@@ -126,6 +126,11 @@ class Feed:
         return 0
 
     @property
+    def unsent(self) -> tuple[Gap, ...]:
+        """The items that a batch had when it was applied first, and that nobody has sent again."""
+        return ()
+
+    @property
     def misses_backup(self) -> bool:
         """Whether the state begins before a backup that was durable, and damage is the reason."""
         return False

@@ -13,7 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from afspark.clock import Clock, SystemClock
-from afspark.errors import BackupLost
+from afspark.errors import BackupLost, SegmentError
 from afspark.push.receiver.session_listing import is_receiver_start
 from afspark.push.wire.messages import PunctuationMark as Mark
 from afspark.push.wire.worker_messages import NO_BACKUP, Attached, BackupNumber
@@ -25,6 +25,9 @@ WAIT_SECONDS = 0.05
 
 #: How long a worker that has to be restored waits for its receiver to answer.
 CLAIM_SECONDS = 5.0
+
+#: How long a worker that applies a batch once more waits for those who have to send its items again.
+RESEND_SECONDS = 60.0
 
 #: How much is taken at once: a step is small enough to be confirmed often, and large enough for the kernels.
 PORTION_BYTES = 16_000_000
@@ -52,7 +55,14 @@ class LaneConnection(Protocol):
 
     def attach(self, positions: Positions | None) -> Attached: ...
     def pull(
-        self, after: Positions, confirmed: Positions, durable: BackupNumber, *, size: int, wait: float
+        self,
+        after: Positions,
+        confirmed: Positions,
+        durable: BackupNumber,
+        *,
+        size: int,
+        wait: float,
+        until: Positions | None = None,
     ) -> Sequence[PulledEntry]: ...
     def stop_logging(self, positions: Positions) -> bool: ...
 
@@ -88,7 +98,11 @@ class Portion:
 
 
 class Intake:
-    """One lane during one batch. ``progress`` tells what of it is in the state and closed."""
+    """One lane during one batch. ``progress`` tells what of it is in the state and closed.
+
+    ``released``: what the receiver may forget, where that is not what the state has: the rest may have to be applied
+    once more. ``until``: the batch is applied once more, and ended there.
+    """
 
     def __init__(
         self,
@@ -97,8 +111,11 @@ class Intake:
         seconds: float,
         size: int = PORTION_BYTES,
         clock: Clock | None = None,
+        released: Positions | None = None,
+        until: Positions | None = None,
     ) -> None:
         self._lane, self._seconds, self._size, self._clock = lane, seconds, size, clock or SystemClock()
+        self._released, self._until = released, until
         self._deadline: float | None = None
         self._attached = False
         self._confirmed: Positions = {}
@@ -111,6 +128,9 @@ class Intake:
         self.behind = 0
         #: the state begins before a backup that was durable, and damage is the reason
         self.misses_backup = False
+        #: items that the batch had when it was applied first, and that nobody has sent again
+        self.unsent: tuple[Gap, ...] = ()
+        self._answered = 0.0
 
     def claim(self) -> None:
         """Shuts out whoever has the lane, before anything is looked for in the store. `LaneAway` if nobody answers."""
@@ -128,7 +148,12 @@ class Intake:
         """Goes on where ``progress`` says. A batch that was under way already takes no more than is waiting."""
         self.positions, self.gaps, self.bytes = dict(progress.positions), progress.gaps, progress.bytes
         self._confirmed, self._durable, self._start = dict(progress.positions), start.durable, start
+        if self._released is not None:
+            self._confirmed, self._durable = dict(self._released), NO_BACKUP
         self._deadline = self._clock.monotonic() + (0.0 if start.resumed else self._seconds)
+        if self._until is not None:
+            self._deadline = self._clock.monotonic() + RESEND_SECONDS
+        self._answered = self._clock.monotonic()
 
     @property
     def over(self) -> bool:
@@ -137,6 +162,8 @@ class Intake:
 
     def portion(self, wait: float = WAIT_SECONDS) -> Portion | None:
         """The next items; None when the time of the batch is over. Empty if none came within ``wait`` seconds."""
+        if self._until is not None:
+            return self._portion_again(self._until, wait)
         if self.over:
             return None
         try:
@@ -145,6 +172,33 @@ class Intake:
             self._attached = False
             self._clock.sleep(WAIT_SECONDS)
             return Portion()
+
+    def _portion_again(self, until: Positions, wait: float) -> Portion | None:
+        """The next items of a batch that is applied once more; None when all are there, or nobody sends the rest."""
+        lacking = [
+            Gap(producer, self.positions.get(producer, 0), end)
+            for producer, end in until.items()
+            if not is_receiver_start(producer) and self.positions.get(producer, 0) < end
+        ]
+        if not lacking or self.over:
+            self.unsent = (*self.unsent, *lacking)
+            self.positions = dict(until)
+            return None
+        now = self._clock.monotonic()
+        try:
+            found = self._new(self._pull(wait))
+        except LaneAway as error:
+            self._attached = False
+            if now >= self._answered + RESEND_SECONDS:
+                raise SegmentError("The receiver of items to be applied once more does not answer.") from error
+            self._clock.sleep(WAIT_SECONDS)
+            # Nobody can send anything while it is away.
+            self._deadline = now + RESEND_SECONDS
+            return Portion()
+        self._answered = now
+        if found != Portion():
+            self._deadline = now + RESEND_SECONDS
+        return found
 
     def stop_logging(self) -> bool:
         """Has the receiver stop logging the step's items before the step is closed. Returns whether some are in the
@@ -159,13 +213,17 @@ class Intake:
 
     def confirm(self, positions: Positions, durable: BackupNumber) -> None:
         """What is below the positions is in the state for good; the receiver hears of it with the next pull."""
-        self._confirmed, self._durable = dict(positions), durable
+        if self._released is None:
+            self._confirmed, self._durable = dict(positions), durable
 
     def _pull(self, wait: float) -> Sequence[PulledEntry]:
         self._attach()
         assert self._deadline is not None
         left = max(0.0, self._deadline - self._clock.monotonic())
-        return self._lane.pull(self.positions, self._confirmed, self._durable, size=self._size, wait=min(wait, left))
+        wait = min(wait, left)
+        return self._lane.pull(
+            self.positions, self._confirmed, self._durable, size=self._size, wait=wait, until=self._until
+        )
 
     def _attach(self) -> None:
         if not self._attached:
@@ -205,13 +263,14 @@ class Intake:
             at = self.positions.get(entry.producer, 0)
             if entry.start > at:
                 self.gaps = (*self.gaps, Gap(entry.producer, at, entry.start))
-            self.positions[entry.producer] = max(at, entry.end)
-            if entry.end <= at:
+            end = entry.end if self._until is None else min(entry.end, self._until.get(entry.producer, 0))
+            self.positions[entry.producer] = max(at, end)
+            if end <= at:
                 continue
             if entry.punctuation is not None:
                 punctuation.append((len(batches), entry.punctuation))
             elif entry.batch is not None:
-                fresh = entry.batch.slice(max(0, at - entry.start))
+                fresh = entry.batch.slice(max(0, at - entry.start), end - max(at, entry.start))
                 self.bytes += fresh.nbytes
                 batches.append(fresh)
                 origins.append((entry.producer, max(at, entry.start)))

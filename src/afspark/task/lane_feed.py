@@ -85,6 +85,10 @@ class LaneFeed(Feed):
         return self.intake.behind
 
     @property
+    def unsent(self) -> tuple[Gap, ...]:
+        return self.intake.unsent
+
+    @property
     def misses_backup(self) -> bool:
         return self.intake.misses_backup
 

@@ -158,7 +158,8 @@ class BatchApplication:
             emitted=emitted,
             panes=output.panes,
             seconds=self.task.clock.seconds,
-            damaged=self.steps.damaged,
+            # What cannot be brought again is gone like a backup that cannot be read.
+            damaged=(*self.steps.damaged, *(gap.described for gap in feed.unsent)),
             restored=self.restored,
             behind=feed.behind,
         )

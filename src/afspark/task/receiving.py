@@ -53,7 +53,13 @@ def receive(
         if lanes:
             ticket = lanes[0].tickets[worker]
             with closing(open_lane(request, ticket)) as lane:
-                intake = Intake(lane, seconds=ticket.seconds, clock=environment.clock)
+                intake = Intake(
+                    lane,
+                    seconds=ticket.seconds,
+                    clock=environment.clock,
+                    released=ticket.released,
+                    until=ticket.until,
+                )
                 feed = _lane_feed(work, request, lanes[0], intake, ticket, inbox)
                 yield serve(environment, config, request, work.operator, feed)
             continue

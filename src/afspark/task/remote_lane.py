@@ -35,9 +35,10 @@ class RemoteLane:
         *,
         size: int,
         wait: float,
+        until: Mapping[str, int] | None = None,
     ) -> Sequence[Pulled]:
         return self._asked(
-            lambda: self._client.pull(confirmed, after=after, durable=durable, max_bytes=size, wait=wait)
+            lambda: self._client.pull(confirmed, after=after, until=until, durable=durable, max_bytes=size, wait=wait)
         )
 
     def stop_logging(self, positions: Mapping[str, int]) -> bool:

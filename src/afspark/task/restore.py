@@ -36,12 +36,12 @@ def build_state(task: TaskContext, *, recover: bool) -> Restored | None:
     """Puts new state in place, which counts as missing until it is whole; what was restored, if anything had to be."""
     started = task.clock.start()
     restored = None
-    if task.in_steps:
+    if task.finds_steps:
         _shut_out_others(task)
     with task.address.create(task.identity, task.request.incarnation) as home, home.lock(LOCK_SECONDS):
         home.raise_fence(task.request.fence)
         # A driver that died in the first batch has left no record, but perhaps backups of its steps.
-        if recover or task.in_steps:
+        if recover or task.finds_steps:
             task.probe(FaultPhase.RECOVERING)
             cells = _restore(task, home, *_chains(task.request.recovery))
             restored = Restored(task.clock.start() - started, cells)
@@ -80,7 +80,7 @@ def _restore(task: TaskContext, home: StateStorage, chain: Chain, previous: Chai
     """Loads a chain of backups, and what steps of the batch have added to it; returns the number of cells."""
     request = task.request
     rotten: tuple[str, ...] = ()
-    if task.in_steps:
+    if task.finds_steps:
         unnamed = find_unnamed(task.config, request)
         if (undeclared := unnamed.undeclared(request, task.config)) is not None:
             raise UndeclaredLoss(undeclared)

@@ -100,7 +100,7 @@ class BatchSteps:
 
     def progress_with(self, seen: PaneReport | None) -> StepProgress | None:
         """How far the batch has come with the step at work, for the backup of that step; None if nobody needs it."""
-        return None if self.feed.replayable else self._reached(seen)
+        return None if self.feed.replayable or self.task.config.retained else self._reached(seen)
 
     def _reached(self, seen: PaneReport | None, *, writing: bool = False) -> StepProgress:
         """How far the batch has come, with all that is not final yet."""

@@ -64,6 +64,11 @@ class TaskContext:
         """Whether parts of the batch become final before it ends."""
         return self.config.in_steps(self.request.punctuation_plan)
 
+    @property
+    def finds_steps(self) -> bool:
+        """Whether the store may have backups of steps of the batch: its own, or of a task under another tolerance."""
+        return self.config.could_step and not self.request.punctuation_plan
+
     def panes(self, home: StateStorage) -> PaneStates:
         """The states at ``home``, which opens them once."""
         window, first = self.config.window, self.request.batch_time.needed_from

@@ -104,6 +104,11 @@ class Promise:
         return theta + self.items * self.schedule.alpha
 
     @property
+    def logs(self) -> bool:
+        """Whether every item was in the log before a worker got it."""
+        return all(one.logs_first for one in self._had)
+
+    @property
     def recovers(self) -> bool:
         return self.schedule.tolerance.needs_records
 

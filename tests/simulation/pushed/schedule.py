@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,7 +10,7 @@ from typing import Any
 
 from afspark.model.states import HashTable, StateSpec
 from afspark.model.windows import Decaying, Hopping, Sliding, Window
-from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance, UpstreamBackup
+from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance, UpstreamBackup
 from tests.simulation.schedule import FACTORS, changed_theta
 
 #: What can happen to whoever is at work. Each schedule has some of them only: rare ones are not drowned by the others.
@@ -104,6 +105,12 @@ class PushedSchedule:
         """The policy that the query has when it is started for the ``start``-th time: with another Θ, often with other
         L and Γ, and now and then another one altogether.
         """
+        if isinstance(self.tolerance, BarrierSnapshot):
+            # A query may come to snapshots from another policy.
+            rng = random.Random(f"snapshots-{self.seed}")
+            counts = self.window is not None and self.window.by == "count"
+            others = [one for one in OTHERS if one.exact or not counts]
+            return rng.choice(others) if start == 0 and rng.random() < 0.35 else self.tolerance
         had = changed_theta(self.tolerance, self.factors, start)
         # Windows by count need a policy under which no item is lost.
         if start == 0 or not had.needs_records or (self.window is not None and self.window.by == "count"):
@@ -170,8 +177,30 @@ def draw(seed: int) -> PushedSchedule:
     if drawn.window is not None and drawn.window.by == "count":
         # Which pane an item belongs to depends on those that came before it, so that there is one order and no loss.
         exact = drawn.tolerance if isinstance(drawn.tolerance, MiniBatch) else MiniBatch()
-        return replace(drawn, producers=1, tolerance=exact)
-    return drawn
+        drawn = replace(drawn, producers=1, tolerance=exact)
+    return _with_snapshots(drawn)
+
+
+def _with_snapshots(drawn: PushedSchedule) -> PushedSchedule:
+    """Some schedules have barrier snapshots: these are longer, because a loss is replayed over several batches."""
+    rng = random.Random(f"barriers-{drawn.seed}")
+    if rng.random() >= 0.2:
+        return drawn
+    batches = rng.choice((3, 4, 6))
+    return replace(
+        drawn,
+        tolerance=BarrierSnapshot(
+            batches=rng.choice((1, 2, 3, 10)),
+            asynchronous=rng.random() < 0.8,
+            recovery=rng.choice(("partial", "partial", "full")),
+            log_items=rng.random() < 0.3,
+            unacked=rng.choice((4.0, 20.0, math.inf)),
+        ),
+        batches=batches,
+        times=_times(rng, batches),
+        pieces=rng.choice((4, 8)) * batches,
+        rate=drawn.rate / 2,
+    )
 
 
 def _troubles(rng: random.Random) -> tuple[str, ...]:

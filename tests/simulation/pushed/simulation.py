@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.receivers.receivers import recorded_lanes
 from afspark.errors import CheckpointError, SegmentError, StoreNotWritable
 from afspark.model.windows import Decaying
+from afspark.policies import BarrierSnapshot
 from afspark.protocol.parcels import open_packets
 from afspark.protocol.ports import ROWS
 from afspark.store import claim
@@ -31,6 +33,8 @@ from tests.simulation.world import DriverKilled
 
 #: After these the query is started again, by Spark's retries or by its user.
 STOPPED = (DriverKilled, StoreNotWritable, SinkFailed)
+#: Items that nobody sends again, as the ledger calls them.
+_UNSENT = re.compile(r"items (\d+) to \d+ of (.+)")
 #: Batches in which nothing goes wrong any more until everything that was acknowledged has arrived.
 QUIET = 12
 
@@ -54,6 +58,8 @@ class PushedSimulation:
         self.world.kill_receiver = self._kill_receiver
         self.world.kill_producer = self._kill_producer
         self._chunks = 0
+        #: sessions of producers that died
+        self._dead: set[str] = set()
         self._reached: dict[int, dict[str, int]] = {}
 
     def run(self) -> Outcome:
@@ -94,7 +100,8 @@ class PushedSimulation:
         self.world.failures, self.world.call_seconds = 0, self.schedule.seconds / 2
         for producer in self.producers:
             producer.left = 0
-        for number in range(batch, batch + QUIET):
+        barriers = self.schedule.tolerance.batches or 0 if isinstance(self.schedule.tolerance, BarrierSnapshot) else 0
+        for number in range(batch, batch + QUIET + 3 * barriers):
             for _ in range(4):
                 self.world.live()
             self._batch(number, self.schedule.times[-1])
@@ -153,7 +160,8 @@ class PushedSimulation:
                 self.world.say(f"driver {self.outcome.drivers} starts with {tolerance}")
                 pipe = pipeline(self.schedule, tolerance)
                 identity = claim(self.store.below("afspark"), pipe.fingerprint(), pipe.settings())
-                engine = Coordinator(PushedCluster(self.world), pipe, run_options(), identity, self.store)
+                options = run_options(behind=isinstance(tolerance, BarrierSnapshot))
+                engine = Coordinator(PushedCluster(self.world), pipe, options, identity, self.store)
                 engine.receivers.open(recorded_lanes(engine.store))
                 self.engine = engine
         return self.engine
@@ -184,7 +192,9 @@ class PushedSimulation:
         if not chains or dice.random() > 0.4:
             return
         name = dice.choice(dice.choice(chains)).name
-        data = self.store.objects[f"afspark/{name}"]
+        data = self.store.objects.get(f"afspark/{name}")
+        if data is None:
+            return  # it is on its way
         self.store.objects[f"afspark/{name}"] = data[: len(data) // 2]
         self.world.destroyed.add(name)
         self.promise.destroyed = True
@@ -229,8 +239,24 @@ class PushedSimulation:
     def _kill_producer(self, where: str) -> bool:
         producer = self.world.dice.choice(self.producers)
         self.world.say(f"{producer.name} dies at {where}")
+        if producer.session:
+            self._dead.add(producer.id)
         producer.die()
         return True
+
+    def _hear_of_the_dead(self) -> None:
+        """What a producer took with it, unacknowledged, cannot be replayed: that is told, and nothing else is so."""
+        assert self.engine is not None
+        for entry in self.engine.ledger.entries():
+            for name in entry.recovery.damaged if entry.recovery is not None else ():
+                if (found := _UNSENT.fullmatch(name)) is None:
+                    continue
+                acked = self.ledger.acked.get((entry.loss.worker, found[2]), 0)
+                assert found[2] in self._dead, f"{name} are called gone, and their producer lives"
+                assert int(found[1]) >= acked, f"{name} are gone, and {acked} were acknowledged"
+                assert not self.promise.logs, f"{name} are gone, and they were logged"
+                self.world.destroyed.add(name)
+                self.promise.destroyed = True
 
     def _nothing_waits(self) -> bool:
         endpoint = self._endpoint()
@@ -249,6 +275,7 @@ class PushedSimulation:
         except SegmentError as error:
             raise SinkFailed(str(error)) from error
         with self.world.in_peace():
+            self._hear_of_the_dead()
             if rows is not None:
                 true = self.truth.cells(self._taken(), run).get(0, {})
                 true = {cell: true.get(cell, 0) for cell in rows}
@@ -290,6 +317,7 @@ class PushedSimulation:
         """After a batch: states, losses and what is told of them."""
         assert self.engine is not None
         self.outcome.losses = len(self.engine.ledger.entries()) + len(self.engine.item_losses.entries())
+        self._hear_of_the_dead()
         self.promise.check_losses(self.engine, self.ledger)
         invariants.ledger_is_complete(self.engine, self.world)
         if all(observe.at_home(run, batch) for run in self.engine.runs):
@@ -299,6 +327,7 @@ class PushedSimulation:
         """A user asks for results: whoever lost its state meanwhile is recovered first."""
         assert self.engine is not None
         self.engine.ready()
+        self._hear_of_the_dead()
         runs = self.engine.runs
         positions = {lane: dict(ends) for lane, ends in self._committed().items()}
         for member in runs[0].group.members:

@@ -459,3 +459,36 @@ def test_a_failed_write_of_punctuation_does_not_overtake_items() -> None:
     lane.failed()
     lane.allow = Allowance(0)
     assert write(lane) == [(A, 0), (A, 5)]
+
+
+def test_whoever_applies_a_batch_again_is_handed_its_items_only() -> None:
+    lane = lane_of(100)
+    send(lane, A, 0, 10)
+    send(lane, B, 0, 10)
+    send(lane, A, 10, 10)
+    until = {A: 12, B: 0}
+    found = lane.handouts({A: 4}, 1, until), lane.handouts({A: 10}, 10**9, until)
+    assert [[(one.record.producer, one.record.start, one.record.end) for one in some] for some in found] == [
+        [(A, 4, 10)],
+        [(A, 10, 20)],
+    ]
+    assert lane.handouts({A: 12}, 10**9, until) == [] and not lane.has_more({A: 12}, until)
+    assert lane.has_more({A: 11}, until) and lane.has_more({A: 12})
+
+
+def test_a_mark_that_ended_a_batch_is_handed_out_again() -> None:
+    lane = lane_of(100)
+    lane.mark(A, 5, 0.0)
+    assert [one.record.end for one in lane.handouts({A: 2}, 10**9, {A: 5})] == [5]
+    assert lane.handouts({A: 2}, 10**9, {A: 4}) == []
+
+
+def test_what_a_worker_waits_for_is_taken_by_a_full_lane() -> None:
+    """Others have sent more than before, and nothing is released before the worker has what it lacks."""
+    lane = lane_of(2000)
+    send(lane, A, 0, 1000)
+    assert not lane.has_room(1)
+    again, new = items(B, 0, 5), items(B, 5, 5)
+    assert not lane.is_awaited(again)
+    lane.wanted = {B: 5}
+    assert lane.is_awaited(again) and not lane.is_awaited(new)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -18,11 +17,9 @@ from afspark.protocol.operator_config import OperatorConfig
 from afspark.sources import Packets, Pushed
 from afspark.store.base import not_writable
 from afspark.store.local import LocalStore
-from afspark.task.backup_writes import BackgroundWrite
 from afspark.task.task_environment import TaskEnvironment
-from tests.simulation.cluster import DelayedJob
 from tests.unit.runtime.conftest import MakeRig
-from tests.unit.runtime.lagging import Lag, LaggingHosts, LaggingRig, WatchedEnvironment
+from tests.unit.runtime.lagging import Lag, LaggingRig, WatchedEnvironment
 from tests.unit.runtime.sparkless import Hurried
 from tests.unit.runtime.test_graph import Counter
 
@@ -50,11 +47,11 @@ def node(name: str, tolerance: Tolerance, origin: str = SOURCE) -> Node:
 @pytest.mark.parametrize(
     ("source", "other"),
     [
-        (Pushed.of(SCHEMA, lanes=2), MiniBatch()),
+        (Pushed.of(SCHEMA, lanes=2), Nothing()),
         (StreamFrame(NO_FRAME, "it forgets"), MiniBatch()),
         (Packets(100), Nothing()),
     ],
-    ids=["pushed", "DataFrame", "beside Nothing"],
+    ids=["pushed, beside Nothing", "DataFrame", "beside Nothing"],
 )
 def test_what_cannot_be_replayed_is_refused(source: Any, other: Tolerance) -> None:
     nodes = (node("first", other), node("second", BarrierSnapshot()))
@@ -121,20 +118,6 @@ def test_no_snapshot_is_begun_while_one_is_under_way(make_rig: MakeRig, lag: Lag
     rig.hosts.lag = Lag.NOTHING
     rig.driver.close()
     assert rig.driver.commits.records.covered.batch == 2, "what was begun is made durable in the end"
-
-
-class SlowRecords(LaggingHosts):
-    """A record is durable at the second look, as one is whose write takes until the next batch begins."""
-
-    def in_background(self, job: Callable[[], None]) -> BackgroundWrite:
-        return DelayedJob(job, 1)
-
-
-def test_a_record_that_became_durable_between_two_batches_holds_up_no_barrier(make_rig: MakeRig) -> None:
-    one = LaggingRig(make_rig, Lag.NOTHING, batches=8, tolerance=BarrierSnapshot(batches=1))
-    one.rig.hosts = SlowRecords(one.rig.root / "applied", Lag.NOTHING)
-    one.rig.go()
-    assert {int(path.name.split("-")[2]) for path in one.rig.objects()} == {0, 1, 3, 5, 7}
 
 
 def test_barriers_by_time(make_rig: MakeRig) -> None:

@@ -140,7 +140,14 @@ class FakeLane:
         return Attached({A: self.confirmed} if self.confirmed else {}, self.durable)
 
     def pull(
-        self, after: Mapping[str, int], confirmed: Mapping[str, int], durable: BackupNumber, *, size: int, wait: float
+        self,
+        after: Mapping[str, int],
+        confirmed: Mapping[str, int],
+        durable: BackupNumber,
+        *,
+        size: int,
+        wait: float,
+        until: Mapping[str, int] | None = None,
     ) -> Sequence[Pulled]:
         self._confirm(confirmed)
         self.durable = max(self.durable, durable)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -16,9 +16,11 @@ from typing import Any
 
 from afspark.cluster.cluster import Cluster
 from afspark.coordinator.receivers.intensity import Intensity
+from afspark.coordinator.receivers.past_positions import Lanes, PastPositions, copied
 from afspark.coordinator.receivers.receiver_hosts import DriverReceivers, ExecutorReceivers, ReceiverHosts
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
+from afspark.numbers import Batch
 from afspark.protocol.lane_ticket import LaneTicket
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
@@ -32,17 +34,24 @@ from afspark.store.epochs import read_history
 from afspark.task.intake import LaneAway
 from afspark.task.remote_lane import RemoteLane, open_lane
 
-Lanes = dict[int, dict[str, int]]
+#: A lane is pressed when so much of its memory holds items that no durable record covers.
+_PRESSED = 0.5
 
 
 class Receivers:
-    """All pushed sources of one query. ``positions``: by source and lane, as of the last committed batch."""
+    """All pushed sources of one query. ``positions``: by source and lane, as of the last committed batch.
+
+    ``past``: of sources whose items are retained, where the batches ended that may have to be applied once more.
+    ``pressed``: so much is retained that producers might have to wait.
+    """
 
     def __init__(self, cluster: Cluster, pipeline: Pipeline, folders: Mapping[str, Store]) -> None:
         self._cluster, self._pipeline, self._folders = cluster, pipeline, folders
         self._hosts: dict[str, ReceiverHosts] = {}
         self._intensity = Intensity()
         self.positions: dict[str, Lanes] = {}
+        self.past = PastPositions()
+        self.pressed = False
         self._before: dict[str, Lanes] = {}
 
     @property
@@ -106,7 +115,10 @@ class Receivers:
 
     def watch(self, seconds: float) -> dict[str, float]:
         """What came since the last batch, which took so long."""
-        since = self._intensity.of_batch(self.stats())
+        stats = self.stats()
+        lanes_now = [lane for one in stats.values() for lane in one["lanes"].values()]
+        self.pressed = any(lane["pending_bytes"] > _PRESSED * lane["capacity_bytes"] for lane in lanes_now)
+        since = self._intensity.of_batch(stats)
         allowed = [plan.items for receiver_hosts in self._hosts.values() for plan in receiver_hosts.plans]
         if since and math.isfinite(min(allowed)):
             lanes = sum(len(plan.lanes) for receiver_hosts in self._hosts.values() for plan in receiver_hosts.plans)
@@ -117,18 +129,16 @@ class Receivers:
 
     def restore(self, found: Mapping[str, LanePositions]) -> None:
         """Takes up the positions of a commit record."""
-        self.positions = {
-            name: {lane: dict(positions) for lane, positions in lanes.items()} for name, lanes in found.items()
-        }
+        self.positions = copied(found)
 
     def recorded(self) -> dict[str, LanePositions]:
         """The positions for a commit record."""
         return {name: dict(lanes) for name, lanes in self.positions.items()}
 
-    def ticket(self, name: str, lane: int) -> LaneTicket:
-        """All that the worker of a lane needs to take it."""
+    def ticket(self, name: str, lane: int, batch: Batch | None = None) -> LaneTicket:
+        """All that the worker of a lane needs to take it: for ``batch``, which may have to be applied once more."""
         announced, allow = self._hosts[name].of_lane(lane)
-        return LaneTicket(
+        new = LaneTicket(
             lane=lane,
             address=announced.address,
             access=self._hosts[name].access,
@@ -136,6 +146,11 @@ class Receivers:
             positions=self.positions.get(name, {}).get(lane, {}),
             allow=allow,
         )
+        if name not in self._pipeline.retained:
+            return new
+        new = replace(new, released=self.past.released.get(name, {}).get(lane, {}))
+        span = None if batch is None else self.past.span(name, lane, batch)
+        return new if span is None else replace(new, positions=span[0], until=span[1])
 
     def advance(self, name: str, reports: Sequence[TaskReport]) -> None:
         """What the workers of a source have taken in the batch at work."""
@@ -163,11 +178,13 @@ class Receivers:
         sessions that are over.
 
         With steps all of the record is. Other items are when Spark has committed their batch as well, which it has
-        done before it runs another: if everything dies before, that batch runs again, from the record before it.
+        done before it runs another: if everything dies before, that batch runs again, from the record before it. What
+        is retained is when such a record covers it.
         """
         lanes = self.positions.get(name, {})
+        before = self.past.released if name in self._pipeline.retained else self._before
         for request in requests:
-            final = (lanes if stepped else self._before.get(name, {})).get(request.worker)
+            final = (lanes if stepped else before.get(name, {})).get(request.worker)
             with closing(self._lane(name, request)) as lane:
                 try:
                     # Also shuts out the tasks of the batch, which is over.
@@ -179,8 +196,9 @@ class Receivers:
                     continue  # the next tick says it again
             now = lanes[request.worker]
             over = {producer for producer in answer.over if now.get(producer) == final[producer]}
-            listed = {restarts: max(number, now.get(restarts, 0)) for restarts, number in answer.listed.items()}
-            lanes[request.worker] = {producer: end for producer, end in now.items() if producer not in over} | listed
+            forgotten = partial(_without, over=over, listed=answer.listed)
+            lanes[request.worker] = forgotten(now)
+            self.past.change(name, request.worker, forgotten)
 
     def _lane(self, name: str, request: TaskRequest) -> RemoteLane:
         return open_lane(request, self.ticket(name, request.worker))
@@ -188,6 +206,12 @@ class Receivers:
     def _listed(self, name: str, lanes: Sequence[int]) -> Lanes:
         found = self.positions.get(name, {})
         return {lane: found[lane] for lane in lanes if lane in found}
+
+
+def _without(ends: Mapping[str, int], *, over: Container[str], listed: Mapping[str, int]) -> dict[str, int]:
+    """The positions without sessions that are over, and with how many sessions of each start were listed."""
+    counted = {start: max(number, ends.get(start, 0)) for start, number in listed.items()}
+    return {producer: end for producer, end in ends.items() if producer not in over} | counted
 
 
 def recorded_lanes(store: Store) -> Mapping[str, LanePositions]:

@@ -81,6 +81,7 @@ class LaneClient:
         confirmed: Positions,
         *,
         after: Positions | None = None,
+        until: Positions | None = None,
         max_bytes: int = 16 << 20,
         wait: float = 0.0,
         allow: Allowance | None = None,
@@ -89,12 +90,14 @@ class LaneClient:
         """Entries above ``confirmed`` and ``after``, the oldest first; empty if none came within ``wait`` seconds.
 
         What is below ``confirmed`` is released for good. What is below ``after`` stays pending and is merely not
-        handed out this time. About ``max_bytes`` come at once, at least one entry.
+        handed out this time. With ``until`` only entries come that have something below it. About ``max_bytes`` come at
+        once, at least one entry.
         """
         ticket = Pull(
             *self._claim,
             confirmed=confirmed,
             after=after or {},
+            until=until,
             bytes=max_bytes,
             wait=wait,
             allow=allow,

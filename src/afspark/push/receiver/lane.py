@@ -62,12 +62,20 @@ class Lane:
         self._pending: dict[LaneEntry, None] = {}
         self._backlog = Backlog(allow, logs=self._logs, late_acks=ack_when_confirmed)
         self._objects = LogObjects()
+        #: what its worker applies once more and waits for, if that was sent to another receiver before
+        self.wanted: Positions = {}
 
     # --- what producers do
 
     def has_room(self, nbytes: int) -> bool:
         """Whether a batch fits the lane's share of memory; an empty lane takes any."""
         return not self.pending_bytes or self.pending_bytes + nbytes <= self._capacity
+
+    def is_awaited(self, record: LaneItems) -> bool:
+        """Whether the worker cannot go on without an entry. Such a one is taken even if others have filled the lane:
+        nothing of theirs is released before the worker has it. It was in the lane before, within its share.
+        """
+        return record.start < self.wanted.get(record.producer, 0)
 
     def has_room_to_end(self, producer: str, end: int) -> bool:
         """Whether a session may end at ``end`` now; marks may go beyond the lane's share by an eighth."""
@@ -273,13 +281,16 @@ class Lane:
         self._backlog.leave_kept_out()
         return logged
 
-    def handouts(self, after: Positions, nbytes: int) -> list[Handout]:
-        """Pending entries above ``after``, the oldest first: as many as fit ``nbytes``, but at least one."""
+    def handouts(self, after: Positions, nbytes: int, until: Positions | None = None) -> list[Handout]:
+        """Pending entries above ``after``, the oldest first: as many as fit ``nbytes``, but at least one.
+
+        ``until``: only those that have something below it, for whoever applies a batch once more.
+        """
         found: list[Handout] = []
         size = 0
         for entry in self._pending:
             position = after.get(entry.producer, -1)
-            if entry.record is None or (entry.end <= position):
+            if entry.record is None or entry.end <= position or not _is_below(entry.record, position, until):
                 continue
             if self._is_held(entry):
                 break
@@ -290,15 +301,26 @@ class Lane:
             found.append(Handout(entry.record.above(position), entry.logged))
         return found
 
-    def has_more(self, after: Positions) -> bool:
+    def has_more(self, after: Positions, until: Positions | None = None) -> bool:
         """Whether `handouts` would give anything."""
         # What is held comes after all that is not; else the newest is the first to be found.
         entries = self._pending if self._log_first else reversed(self._pending)
-        new = (entry for entry in entries if entry.record is not None and entry.end > after.get(entry.producer, -1))
+        new = (
+            entry
+            for entry in entries
+            if entry.record is not None
+            and entry.end > (position := after.get(entry.producer, -1))
+            and _is_below(entry.record, position, until)
+        )
         first = next(new, None)
         return first is not None and not self._is_held(first)
 
     # --- what others look at
+
+    @property
+    def capacity(self) -> int:
+        """Its share of memory, in bytes."""
+        return self._capacity
 
     @property
     def allow(self) -> Allowance:
@@ -415,3 +437,11 @@ class Lane:
         if session is not None and session.over and self.idle(producer):
             del self._sessions[producer]
             self.listing.end(producer)
+
+
+def _is_below(record: LaneItems, position: int, until: Positions | None) -> bool:
+    """Whether some of what an entry has above ``position`` is below ``until``; or, of one without items, all of it."""
+    if until is None:
+        return True
+    limit = until.get(record.producer, -1)
+    return max(record.start, position) < limit or record.end <= limit

@@ -97,8 +97,8 @@ class LaneService:
         """The end up to which the entry's session is acknowledged, once the entry is taken; waits while ``alive``."""
         lane = self.lane
         with self._lock:
-            if not lane.has_room(nbytes) and lane.is_new(record.producer, record.end):
-                self._wait_for_room(nbytes, alive)
+            if lane.is_new(record.producer, record.end):
+                self._wait_for_room(record, nbytes, alive)
             if self._signals.stopping:
                 raise stopped()
             now = self._clock.monotonic()
@@ -174,6 +174,7 @@ class LaneService:
         with self._lock:
             acked = self._confirm(ticket, ticket.confirmed, ticket.durable)
             self._set_allow(ticket.allow)
+            self.lane.wanted = ticket.until or {}
         self._deliver(self.lane.number, acked)
         above = dict(self._lane_positions(ticket))
         deadline = self._clock.monotonic() + ticket.wait
@@ -188,7 +189,7 @@ class LaneService:
                 )
             self._pulls += 1
             try:
-                while not self.lane.has_more(above):
+                while not self.lane.has_more(above, ticket.until):
                     remaining = deadline - self._clock.monotonic()
                     if remaining <= 0 or not alive():
                         return []
@@ -198,7 +199,7 @@ class LaneService:
                         raise stopped()
             finally:
                 self._pulls -= 1
-            handouts = self.lane.handouts(above, ticket.bytes)
+            handouts = self.lane.handouts(above, ticket.bytes, ticket.until)
         return joined(handouts)
 
     def stop_logging(self, message: StopLogging) -> bool:
@@ -231,6 +232,7 @@ class LaneService:
                 "pending_items": lane.pending_items,
                 "pending_entries": lane.pending_entries,
                 "pending_bytes": lane.pending_bytes,
+                "capacity_bytes": lane.capacity,
                 "exposed_items": lane.exposed,
                 "unacknowledged_entries": lane.unacknowledged,
                 "blocked_seconds": self._blocked_seconds,
@@ -274,11 +276,13 @@ class LaneService:
             self.lane.allow = allow
             self._signals.work.notify()
 
-    def _wait_for_room(self, nbytes: int, alive: Alive) -> None:
+    def _wait_for_room(self, record: LaneItems, nbytes: int, alive: Alive) -> None:
+        if self.lane.has_room(nbytes) or self.lane.is_awaited(record):
+            return
         began = self._clock.monotonic()
         self._blocked_now += 1
         try:
-            while not self.lane.has_room(nbytes):
+            while not (self.lane.has_room(nbytes) or self.lane.is_awaited(record)):
                 if self._signals.stopping or not alive():
                     raise stopped()
                 self._signals.room.wait(GLANCE_SECONDS)

@@ -59,24 +59,28 @@ class Claim(Message):
 class Pull(Claim):
     """The ticket of a DoGet: entries above ``confirmed``, the oldest first, about ``bytes`` of them.
 
-    ``after``: what the worker has in hand already; it stays pending but is not handed out this time.
+    ``after``: what the worker has in hand already; it stays pending but is not handed out this time. ``until``: it only
+    wants entries of a batch that it applies once more.
     """
 
     confirmed: Positions = field(default_factory=dict)
     after: Positions = field(default_factory=dict)
+    until: Positions | None = None
     bytes: int = 1 << 24
     wait: float = 0.0
     allow: Allowance | None = None
     durable: BackupNumber = NO_BACKUP
 
     required = Claim.required | {"confirmed"}
-    optional = Claim.optional | {"after", "bytes", "wait", "allow", "durable"}
+    optional = Claim.optional | {"after", "until", "bytes", "wait", "allow", "durable"}
 
     def _fields(self) -> dict[str, Any]:
         fields = super()._fields() | {"confirmed": dict(self.confirmed), "bytes": self.bytes, "wait": self.wait}
         fields["durable"] = list(self.durable)
         if self.after:
             fields["after"] = dict(self.after)
+        if self.until is not None:
+            fields["until"] = dict(self.until)
         return fields if self.allow is None else fields | {"allow": self.allow.to_json()}
 
     @classmethod
@@ -88,6 +92,7 @@ class Pull(Claim):
             *cls._claim(fields),
             confirmed=positions(fields["confirmed"], "confirmed"),
             after=positions(fields.get("after", {}), "after"),
+            until=positions(fields["until"], "until") if "until" in fields else None,
             bytes=count(fields.get("bytes", 1 << 24), "bytes"),
             wait=float(wait),
             allow=_allow(fields),

@@ -1,0 +1,336 @@
+"""Pushed items that are kept until a record covers them: which batch had which, and what is applied again."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import afspark as af
+from afspark.cluster.local.local_cluster import LocalCluster
+from afspark.coordinator.batch_loop import Coordinator
+from afspark.coordinator.receivers.past_positions import PastPositions
+from afspark.coordinator.receivers.receivers import recorded_lanes
+from afspark.coordinator.run_options import RunOptions
+from afspark.errors import CheckpointError, SegmentError, UsageError
+from afspark.graph.graph import Graph
+from afspark.graph.node import SOURCE, Edge, Node
+from afspark.graph.pipeline import Pipeline
+from afspark.graph.rewrites import rewritten
+from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance, UpstreamBackup
+from afspark.push.consumer.lane_client import Pulled
+from afspark.push.producer.producer import Producer
+from afspark.push.wire.worker_messages import NO_BACKUP, Attached, BackupNumber
+from afspark.resident import process_cache
+from afspark.sources import Pushed
+from afspark.store import claim, open_store
+from afspark.store.itemlosses import Gap
+from afspark.store.naming import FOLDER
+from afspark.store.position_log import POSITIONS, PositionLog
+from afspark.task.intake import RESEND_SECONDS, Intake, LaneAway, Start
+from afspark.task.step_progress import StepProgress
+
+A, B, START = "a/1", "b/1", "/00000001"
+SCHEMA = pa.schema([("n", pa.int64())])
+
+
+# --- where batches ended ------------------------------------------------------------------------------------
+
+
+def ends(**positions: int) -> dict[str, dict[int, dict[str, int]]]:
+    return {"": {0: {f"{name}/1": end for name, end in positions.items()}}}
+
+
+def test_a_batch_that_has_ended_is_what_lies_between_its_ends() -> None:
+    past = PastPositions()
+    past.begin(4, ends(a=10), {})
+    past.note(5, ends(a=12, b=3))
+    past.note(6, ends(a=12, b=9))
+    assert past.span("", 0, 5) == ({A: 10}, {A: 12, B: 3})
+    assert past.span("", 0, 6) == ({A: 12, B: 3}, {A: 12, B: 9})
+    assert past.span("", 0, 7) is None, "it has not ended"
+    assert past.released == ends(a=10)
+    past.release(5)
+    assert past.released == ends(a=12, b=3)
+    assert past.span("", 0, 6) == ({A: 12, B: 3}, {A: 12, B: 9})
+
+
+def test_sessions_that_were_over_when_a_driver_died_are_not_listed_again() -> None:
+    """The record still has them; the last batch has counted them instead."""
+    past = PastPositions()
+    newest = {"": {0: {B: 5, START: 2}}}
+    past.begin(4, {"": {0: {A: 10, B: 3, START: 0}}}, {5: ends(a=10, b=5), 6: newest})
+    assert past.released == {"": {0: {B: 3, START: 2}}}
+
+
+def test_the_newest_driver_says_where_a_batch_ended(tmp_path: Path) -> None:
+    log = PositionLog(open_store(str(tmp_path)))
+    log.write(3, "00000002-00000000000000bb", ends(a=7))
+    log.write(3, "00000001-00000000000000aa", ends(a=5))
+    log.write(4, "00000001-00000000000000aa", ends(a=9))
+    assert log.read(3, 4) == {3: ends(a=7), 4: ends(a=9)}
+    (tmp_path / POSITIONS / "000000000004" / "00000001-00000000000000aa").write_bytes(b"rot")
+    assert log.read(3, 4) == {3: ends(a=7)}
+
+
+def test_positions_that_nobody_needs_are_deleted_when_enough_have_gathered(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    log = PositionLog(store)
+    for batch in range(63):
+        log.write(batch, "00000001-00000000000000aa", ends(a=batch))
+        log.prune(before=60)
+    assert len(store.list(POSITIONS)) == 63
+    log.write(63, "00000001-00000000000000aa", ends(a=63))
+    log.prune(before=60)
+    assert sorted(log.read(0, 63)) == [60, 61, 62, 63]
+
+
+# --- what a lost worker is given again ----------------------------------------------------------------------
+
+
+@dataclass
+class ManualClock:
+    now: float = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@dataclass
+class KeptLane:
+    """Holds entries (producer, first, rows) and says what was confirmed. Empty pulls take their time."""
+
+    clock: ManualClock
+    entries: list[tuple[str, int, int]]
+    #: entries that are sent again at these times
+    later: dict[float, tuple[str, int, int]] = field(default_factory=dict)
+    away: bool = False
+    confirmed: list[Mapping[str, int]] = field(default_factory=list)
+
+    def attach(self, positions: Mapping[str, int] | None) -> Attached:
+        if self.away:
+            raise LaneAway
+        self.confirmed.append(dict(positions or {}))
+        return Attached(dict(positions or {}))
+
+    def pull(
+        self,
+        after: Mapping[str, int],
+        confirmed: Mapping[str, int],
+        durable: BackupNumber,
+        *,
+        size: int,
+        wait: float,
+        until: Mapping[str, int] | None = None,
+    ) -> Sequence[Pulled]:
+        assert durable == NO_BACKUP
+        self.confirmed.append(dict(confirmed))
+        for at in [at for at in self.later if at <= self.clock.now]:
+            self.entries.append(self.later.pop(at))
+        assert until is not None
+        found = [
+            (name, first, rows)
+            for name, first, rows in self.entries
+            if first + rows > after.get(name, 0) and max(first, after.get(name, 0)) < until.get(name, 0)
+        ]
+        if not found:
+            self.clock.now += wait
+        return [
+            Pulled(name, first, pa.record_batch({"n": range(first, first + rows)}, schema=SCHEMA), False)
+            for name, first, rows in found[:1]
+        ]
+
+    def stop_logging(self, positions: Mapping[str, int]) -> bool:
+        raise AssertionError("nothing is closed in steps")
+
+
+def taken(lane: KeptLane, start: Mapping[str, int], until: Mapping[str, int]) -> tuple[list[tuple[str, int]], Intake]:
+    """What a batch that is applied once more gets."""
+    intake = Intake(lane, seconds=1.0, clock=lane.clock, released={A: 2}, until=until)
+    intake.resume(StepProgress(positions=start), Start(durable=BackupNumber(5, -1, 0)))
+    got: list[tuple[str, int]] = []
+    while (portion := intake.portion()) is not None:
+        for batch, (producer, _) in zip(portion.items, portion.origins, strict=True):
+            got += [(producer, number) for number in batch.column(0).to_pylist()]
+    return got, intake
+
+
+def test_a_batch_that_is_applied_again_gets_its_own_items_only() -> None:
+    """Entries may be cut elsewhere than they were; nothing but what a record covers is released."""
+    lane = KeptLane(ManualClock(), [(A, 2, 5), (B, 0, 9), (A, 7, 4)])
+    got, intake = taken(lane, {A: 4}, {A: 8, B: 3, START: 1})
+    assert got == [(A, 4), (A, 5), (A, 6), (B, 0), (B, 1), (B, 2), (A, 7)]
+    assert intake.positions == {A: 8, B: 3, START: 1}
+    assert (intake.unsent, intake.gaps) == ((), ())
+    assert {json.dumps(one) for one in lane.confirmed} == {json.dumps({A: 2})}
+
+
+def test_it_waits_for_what_has_to_be_sent_again() -> None:
+    lane = KeptLane(ManualClock(), [], later={RESEND_SECONDS - 1: (A, 4, 2), 2 * RESEND_SECONDS - 3: (A, 6, 2)})
+    got, intake = taken(lane, {A: 4}, {A: 8})
+    assert [number for _, number in got] == [4, 5, 6, 7]
+    assert intake.unsent == ()
+
+
+def test_what_nobody_sends_again_is_told() -> None:
+    lane = KeptLane(ManualClock(), [(A, 4, 2)])
+    got, intake = taken(lane, {A: 4}, {A: 8, B: 1})
+    assert [number for _, number in got] == [4, 5]
+    assert intake.unsent == (Gap(A, 6, 8), Gap(B, 0, 1))
+    assert intake.unsent[0].described == f"items 6 to 7 of {A}"
+    assert intake.positions == {A: 8, B: 1}
+    assert RESEND_SECONDS <= lane.clock.now < RESEND_SECONDS + 1
+
+
+def test_a_receiver_that_is_away_is_no_reason_to_give_items_up() -> None:
+    with pytest.raises(SegmentError, match="does not answer"):
+        taken(KeptLane(ManualClock(), [], away=True), {A: 4}, {A: 8})
+
+
+# --- what is asked for, and what is refused -----------------------------------------------------------------
+
+
+class Count(af.Operator):
+    key = ("n",)
+    alpha = 1.0
+
+    def states(self) -> dict[str, Any]:
+        return {"count": af.HashTable(key="int64", value="int64")}
+
+    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
+        states["count"].add(items.column("n"), 1)
+
+
+def node(name: str, tolerance: Tolerance, *origins: str, **settings: Any) -> Node:
+    inputs = tuple(Edge(origin) for origin in origins or (SOURCE,))
+    return Node(name=name, operator=Count(), inputs=inputs, workers=1, tolerance=tolerance, **settings)
+
+
+def piped(*nodes: Node, sources: tuple[str, ...] = (SOURCE,), **settings: Any) -> Pipeline:
+    pushed = {name: Pushed.of(SCHEMA, lanes=1, tick_seconds=0.05, **settings) for name in sources}
+    return rewritten(Graph(sources=pushed, nodes=nodes))
+
+
+@pytest.mark.parametrize(
+    ("tolerances", "expected"),
+    [
+        ([BarrierSnapshot()], (0.0, math.inf, True, False)),
+        ([BarrierSnapshot(unacked=40)], (0.0, 40.0, True, False)),
+        ([BarrierSnapshot(log_items=True)], (0.0, math.inf, False, True)),
+        ([BarrierSnapshot(), MiniBatch(unacked=8)], (0.0, 8.0, True, False)),
+        ([BarrierSnapshot(), Approximate(9, items=80, unacked=math.inf)], (0.0, math.inf, True, False)),
+    ],
+    ids=str,
+)
+def test_one_reader_with_snapshots_has_items_kept(
+    tolerances: list[Tolerance], expected: tuple[float, float, bool, bool]
+) -> None:
+    pipeline = piped(*(node(f"n{number}", one, keyed=True) for number, one in enumerate(tolerances)))
+    assert pipeline.retained == {SOURCE} and pipeline.replayable
+    limits = pipeline.item_limits(pipeline.node("relay"))
+    assert (limits.items, limits.unacked, limits.keeps_upstream, limits.logs_first) == expected
+
+
+def test_a_source_whose_items_nobody_keeps_is_refused() -> None:
+    snapshots, other = node("first", BarrierSnapshot(), "a"), node("second", UpstreamBackup(), "b")
+    with pytest.raises(UsageError, match="'first' asks for barrier snapshots"):
+        piped(snapshots, other, sources=("a", "b"))
+    with pytest.raises(UsageError, match="'n0' asks for barrier snapshots"):
+        piped(node("n0", BarrierSnapshot()), node("n1", Nothing()))
+    assert piped(node("first", UpstreamBackup())).retained == frozenset()
+
+
+# --- a query ------------------------------------------------------------------------------------------------
+
+
+class Query:
+    """Batches of a query whose receiver and producers are real."""
+
+    def __init__(self, folder: Path, tolerance: Tolerance, **source: Any) -> None:
+        self.store = open_store(str(folder / "checkpoint"))
+        pipeline = piped(node("count", tolerance), **source)
+        options = RunOptions(
+            checkpoint=str(folder / "checkpoint"), segments=str(folder / "segments"), takeover=True, lease_seconds=0.0
+        )
+        identity = claim(self.store.below(FOLDER), pipeline.fingerprint(), pipeline.settings())
+        self.engine = Coordinator(LocalCluster({"a": 1}), pipeline, options, identity, self.store)
+        self.engine.receivers.open(recorded_lanes(self.engine.store))
+
+    @property
+    def address(self) -> str:
+        return self.engine.receivers.addresses()[0]
+
+    def batch(self, number: int) -> None:
+        head = json.dumps({"batchTimestampMs": 1000})
+        self.store.put(f"offsets/{number}", f"v1\n{head}\n{json.dumps({'chunks': number + 1})}".encode())
+        self.engine.run(number, None, lambda batch: None)
+        self.store.put(f"commits/{number}", b"v1\n{}")
+
+    def close(self) -> None:
+        self.engine.receivers.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    process_cache().clear()
+
+
+def test_a_full_lane_calls_for_a_barrier(place: Path) -> None:
+    """Nothing is released without a barrier, and none is due for hours: a producer must not wait for ever."""
+    query = Query(place, BarrierSnapshot(interval=3600.0), buffer_bytes=20_000)
+    rows = [pa.record_batch({"n": [number] * 200}, schema=SCHEMA) for number in range(60)]
+    producer = Producer(query.address, "eager", SCHEMA)
+    thread = threading.Thread(target=lambda: [producer.send(batch) for batch in rows], daemon=True)
+    thread.start()
+    barriers = 0
+    for number in range(200):
+        query.batch(number)
+        barriers += query.engine.commits.pace.barrier
+        if query.engine.items == 200 * len(rows):
+            break
+    assert query.engine.items == 200 * len(rows), "producers wait, and nothing is released"
+    assert barriers > 3
+    producer.abort()
+    thread.join()
+    query.close()
+
+
+def test_another_policy_is_refused_as_long_as_batches_have_to_be_applied_again(place: Path) -> None:
+    first = Query(place, BarrierSnapshot(batches=100))
+    producer = Producer(first.address, "one", SCHEMA)
+    producer.send(pa.record_batch({"n": [1, 2, 3]}, schema=SCHEMA))
+    for number in range(3):
+        first.batch(number)
+    producer.abort()
+    first.close()
+    second = Query(place, UpstreamBackup())
+    with pytest.raises(CheckpointError, match="Batches 1 to 2 of pushed items are covered by no record"):
+        second.batch(3)
+    second.close()
+
+
+def test_a_driver_that_cannot_read_where_a_batch_ended_stops(place: Path) -> None:
+    first = Query(place, BarrierSnapshot(batches=100))
+    for number in range(3):
+        first.batch(number)
+    first.close()
+    for one in (place / "checkpoint" / FOLDER / POSITIONS / "000000000002").iterdir():
+        one.unlink()
+    second = Query(place, BarrierSnapshot(batches=100))
+    with pytest.raises(CheckpointError, match="Where batch 2 of pushed items ended cannot be read"):
+        second.batch(3)
+    second.close()
