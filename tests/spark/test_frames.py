@@ -19,6 +19,8 @@ from pyspark.sql.streaming import StreamingQueryListener
 
 import afspark as af
 from afspark.errors import UsageError
+from afspark.protocol.lifecycle import Present
+from afspark.resident import examine
 from tests.spark.stages import Gate
 from tests.spark.streams import Place, at, counts, run, worst, write_text
 
@@ -28,6 +30,17 @@ ONE_SNAPSHOT = af.BarrierSnapshot(batches=100)
 
 def lines(spark: SparkSession, place: Place) -> DataFrame:
     return spark.readStream.option("maxFilesPerTrigger", 2).text(str(place.input))
+
+
+def lose(place: Place, operator: str, worker: int) -> None:
+    """What a worker has on its host is gone."""
+    for path in place.segments.glob("*/*/*-[0-9]*"):
+        present = examine(path)
+        owner = (present.identity.operator, present.identity.worker) if isinstance(present, Present) else None
+        if owner == (operator, worker):
+            shutil.rmtree(path)
+            return
+    raise AssertionError(f"worker {worker} of {operator} had nothing to lose")
 
 
 @pytest.mark.parametrize(
@@ -48,13 +61,14 @@ def test_a_lost_worker_replays_what_spark_handed_over(
 
     def deliver(frame: DataFrame, batch: int) -> None:
         if batch == 3 and not lost:
-            lost.append(place.lose_segments("*/*/*-00000-*") or place.lose_segments())
+            lost.append(batch)
+            lose(place, "words", 0)
         folded.update({row.word: row["count"] for row in frame.collect()})
 
-    stream = af.read_stream(spark).frame(lines(spark, place)).apply(af.WordCount(), tolerance=tolerance)
+    stream = af.read_stream(spark).frame(lines(spark, place)).apply(af.WordCount(), name="words", tolerance=tolerance)
     writer = at(stream.writeStream.outputMode("update").foreachBatch(deliver), place)
     query = run(writer.option("storeLatencySeconds", latency))
-    assert lost and query.ledger()
+    assert {entry["worker"] for entry in query.ledger()} == {0}
     assert all(entry["replayed_batches"] > 0 for entry in query.ledger())
     assert worst(truth, counts(query)) <= query.bounds()["counts"] <= 100.0
     if tolerance.name != "approximate":
@@ -156,6 +170,16 @@ def test_a_file_that_is_gone_is_told(spark: SparkSession, place: Place, killed: 
         gone.write_text(content)
     assert worst(truth, counts(query)) > 0 and query.bounds() == {"counts": math.inf}
     assert any(gone.name in name for entry in query.ledger() for name in entry["damaged"])
+
+
+def test_a_started_driver_replays_for_the_lost_alone(spark: SparkSession, killed: tuple[Place, dict[str, int]]) -> None:
+    """The others had got the same partitions of the same rows, and keep their state."""
+    place, truth = killed
+    lose(place, "gate", 1)
+    query = run(chain(spark, place).foreachBatch(lambda frame, batch: None))
+    assert counts(query) == truth and query.bounds() == {"counts": 0.0}
+    told = [(entry["operator"], entry["worker"], entry["replayed_batches"]) for entry in query.ledger()]
+    assert told == [("gate", 1, 3)]
 
 
 def test_what_a_plan_says(spark: SparkSession, place: Place) -> None:
