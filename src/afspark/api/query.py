@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from afspark.api.accounts import Accounts
 from afspark.api.result_shares import current_shares
 from afspark.api.results import changed_rows, closed_windows, current_results, sent_items, with_bounds
+from afspark.api.savepoints import absolute, answer_requests, held_record, save
 from afspark.cluster.spark.spark_cluster import SparkCluster
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.batch_progress import BatchProgress, Totals
@@ -25,10 +27,15 @@ from afspark.errors import AnotherDriver, StoreError, UsageError
 from afspark.model.operator import Share
 from afspark.numbers import Batch
 from afspark.protocol.operator_config import OperatorConfig
+from afspark.store.savepoint import place_of
 from afspark.task.task_environment import TaskEnvironment
 
 #: How many batches are remembered, as Spark does.
 RECENT = 100
+
+_GLANCE_SECONDS = 0.05
+#: A query that is seen so often without anything to do is idle.
+_IDLE_GLANCES = 10
 
 Deliver = Callable[[DataFrame, int], None]
 
@@ -219,10 +226,46 @@ class Query(Accounts):
         try:
             while not self._spark_query.awaitTermination(max(1.0, self._engine.lease.interval)):  # type: ignore[arg-type]
                 self._stop_if_superseded()
+                self._answer_requests()
         except StreamingQueryException:
             pass  # whoever awaits the query hears of it
         finally:
             self._engine.close()
+
+    def savepoint(self, name_or_path: str) -> str:
+        """Makes a savepoint, from which queries can be started with ``option("savepoint", …)``; says where it is.
+
+        A bare name belongs to the checkpoint, in its folder ``savepoints``; anything else is a folder or the address
+        of a store. It holds the query at a barrier: at the next one if batches run, else at the last. Batches go on
+        while it is copied. `UsageError` if the place is taken.
+        """
+        self._refuse_inside_a_batch()
+        place = absolute(place_of(self._engine.options.checkpoint, name_or_path))
+        self._await_barrier()
+        while True:
+            with ExitStack() as held:
+                with self._at_rest():
+                    record = held.enter_context(held_record(self._engine))
+                if record is not None:
+                    save(self._engine, record, place)
+                    return place
+            if not self.isActive:
+                raise UsageError(
+                    "The query has ended, and Spark did not commit its last batch.",
+                    remedy="Start it again, or use the command afspark savepoint.",
+                )
+            time.sleep(_GLANCE_SECONDS)
+
+    def _await_barrier(self) -> None:
+        """Waits until what was processed up to now is in a snapshot, or no batch comes any more."""
+        commits, goal, idle = self._engine.commits, self._engine.committed, 0
+        while commits.pace.takes_snapshots and commits.records.covered.batch < goal and idle < _IDLE_GLANCES:
+            commits.pace.wanted = True
+            time.sleep(_GLANCE_SECONDS)
+            status = self.status
+            idle = idle + 1 if not (status["isDataAvailable"] or status["isTriggerActive"]) else 0
+            if not self.isActive:
+                return
 
     def _stop_if_superseded(self) -> None:
         try:
@@ -232,6 +275,12 @@ class Query(Accounts):
             self._spark_query.stop()
         except StoreError:
             return  # the next batch says so
+
+    def _answer_requests(self) -> None:
+        try:
+            answer_requests(self._engine.store, self.savepoint)
+        except StoreError:
+            return  # whoever asks waits until it can be read again
 
     def run_batch(self, frame: DataFrame, batch: int) -> None:
         """What Spark calls for every micro-batch."""

@@ -27,6 +27,7 @@ from afspark.coordinator.batch_loop import Coordinator, source_folder
 from afspark.coordinator.placement import check_slots
 from afspark.coordinator.receivers.receivers import recorded_lanes
 from afspark.coordinator.run_options import DEFAULT_BATCH_BYTES, RunOptions
+from afspark.coordinator.savepoint_copying import start_from_savepoint
 from afspark.errors import UsageError
 from afspark.graph.pipeline import Pipeline
 from afspark.graph.stream_frame import StreamFrame
@@ -48,6 +49,7 @@ OWN_OPTIONS = {
     "storeBytesPerSecond",
     "quarantineBytes",
     "maxReplaySeconds",
+    "savepoint",
 }
 
 
@@ -87,7 +89,8 @@ class StreamWriter:
         driver on another machine may be silent before it counts as dead), ``storeWaitSeconds`` (how long the
         checkpoint's place may be gone before the query stops), ``bounds`` (a column with the bound realised so
         far), ``quarantineBytes`` (of bad items, for each operator), ``maxReplaySeconds`` (of processing that a
-        lost worker may have to repeat; 0: every batch waits for the store), or one for the sink.
+        lost worker may have to repeat; 0: every batch waits for the store), ``savepoint`` (where a savepoint is from
+        which the query starts; its checkpoint has to be empty), or one for the sink.
         """
         text = str(value).lower() if isinstance(value, bool) else str(value)
         return replace(self, options={**self.options, key: text})
@@ -131,6 +134,8 @@ class StreamWriter:
         check_slots(registered_slots(spark.sparkContext, workers + receivers), workers, receivers)
         checkpoint = open_store(options.checkpoint)
         checkpoint.check_writable()
+        if "savepoint" in first.options:
+            start_from_savepoint(open_store(first.options["savepoint"]), checkpoint, pipeline.fingerprint())
         identity = claim(checkpoint.below(FOLDER), pipeline.fingerprint(), pipeline.settings())
         outlets = [outlet for writer in writers if (outlet := writer._outlet()) is not None]
         cluster = SparkCluster(spark)

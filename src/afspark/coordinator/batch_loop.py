@@ -201,6 +201,11 @@ class Coordinator:
         self.commits.finish()
         return self.runs
 
+    @property
+    def committed(self) -> Batch:
+        """The last batch that this driver has run; -1: none."""
+        return Batch(-1) if self._committed is None else self._committed
+
     def _next_batch(self) -> Batch:
         if self._committed is not None:
             return Batch(self._committed + 1)

@@ -42,6 +42,8 @@ class CommitPace:
         self.skipped = 0
         #: the batch would have been a barrier, had there not been a snapshot on its way
         self.skips = False
+        #: somebody asks for a barrier as soon as there can be one
+        self.wanted = False
 
     @property
     def takes_snapshots(self) -> bool:
@@ -76,8 +78,13 @@ class CommitPace:
 
     def _is_due(self, now: float, batch: Batch, items: int) -> bool:
         seconds, batches, before = self._last
-        return not self._waiting or any(
-            one.is_due(seconds=now - seconds, batches=batch - batches, items=items - before) for one in self._waiting
+        return (
+            not self._waiting
+            or self.wanted
+            or any(
+                one.is_due(seconds=now - seconds, batches=batch - batches, items=items - before)
+                for one in self._waiting
+            )
         )
 
     def ended(self, batch: Batch, seconds: float) -> None:
@@ -86,7 +93,7 @@ class CommitPace:
 
     def passed(self, now: float, batch: Batch, items: int) -> None:
         """``batch`` has ended as a barrier."""
-        self._last, self.skipped = (now, batch, items), 0
+        self._last, self.skipped, self.wanted = (now, batch, items), 0, False
 
     def cover(self, covered: Batch) -> None:
         """A record of ``covered`` is durable."""

@@ -104,6 +104,12 @@ class Committer:
             now=self._cluster.clock.time(),
         )
 
+    def settle(self) -> CommitRecord | None:
+        """Makes the newest record durable that was offered, between two batches; the newest durable one."""
+        self._settle()
+        self.cover(self.records.covered)
+        return self.records.covered.record
+
     def before_loss(self) -> None:
         """Called before a loss is declared; `AnotherDriver` if another one has opened the query: only that one may."""
         self._log.refuse_if_superseded()

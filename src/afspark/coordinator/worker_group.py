@@ -82,7 +82,8 @@ class WorkerGroup:
         name = self.config.operator_name
         recorded = record.operators.get(name) if record else None
         records = recorded.workers if recorded else None
-        slots = self._with_hosts({one.host for one in records or ()})
+        # Those of a savepoint live nowhere.
+        slots = self._with_hosts({one.host for one in records or () if one.host})
         survivors = find_survivors(self.cluster, sorted(slots), self.config)
         members, undeclared = restore_workers(
             batch=batch,
@@ -101,8 +102,11 @@ class WorkerGroup:
         behind = any(survivor.operator == name and survivor.version < newest - 1 for survivor in survivors)
         self.lacks_batches = behind or any(member.hint is not Hint.RESUME for member in members)
         self.recoveries.take_up(self._members, damaged)
+        homeless = {one.worker for one in records or () if not one.host}
         for worker in undeclared:
-            self._declare(self.member(worker), batch, "its segment was gone when the driver started")
+            saved = worker in homeless
+            why = "the query was started from a savepoint" if saved else "its segment was gone when the driver started"
+            self._declare(self.member(worker), batch, why)
 
     def _with_hosts(self, wanted: set[str]) -> dict[str, int]:
         """The slots of all hosts, once those where workers lived have an executor, or stay away for too long."""

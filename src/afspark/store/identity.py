@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from afspark.errors import CheckpointError, CorruptObject, ForeignObject, ObjectMissing
 from afspark.store.base import Store
 from afspark.store.format import FORMAT_VERSION, OTHER_RELEASE, seal, unseal, written_by
-from afspark.store.naming import FOLDER, IDENTITY
+from afspark.store.naming import FOLDER, IDENTITY, SAVEPOINT
 from afspark.store.outage import WaitingStore
 
 
@@ -35,13 +36,31 @@ def claim(store: Store, fingerprint: str, settings: dict[str, Any]) -> QueryIden
     fingerprint, is of another format version, or its identity cannot be read although there is more: the identity
     comes first, so a damaged one that is all there is was left by a start that got no further.
     """
+    if store.has(SAVEPOINT):
+        raise CheckpointError(
+            f"{store.path} is a savepoint: no query runs on it.",
+            remedy='Start with option("savepoint", …), on the command line --savepoint, and a checkpoint of its own.',
+            path=store.path,
+            expected=fingerprint,
+            found=None,
+        )
     found = _found(store)
     if not _is_whole(found) and not set(store.list("")) - {IDENTITY}:
-        identity = QueryIdentity(secrets.token_hex(16), fingerprint, FORMAT_VERSION, time.time(), settings)
-        store.put(IDENTITY, seal({"kind": "identity", "identity": asdict(identity)}, {}))
+        put_identity(store, fingerprint, settings)
         # Read back: if two drivers came at once, both go by the one that remained.
         found = store.get(IDENTITY)
     return _checked(store, found, fingerprint)
+
+
+def put_identity(store: Store, fingerprint: str, settings: Mapping[str, Any]) -> None:
+    """Makes the checkpoint that of a new query."""
+    identity = QueryIdentity(secrets.token_hex(16), fingerprint, FORMAT_VERSION, time.time(), dict(settings))
+    store.put(IDENTITY, seal({"kind": "identity", "identity": asdict(identity)}, {}))
+
+
+def has_identity(store: Store) -> bool:
+    """Whether an identity was written as a whole."""
+    return _is_whole(_found(store))
 
 
 def _found(store: Store) -> bytes:

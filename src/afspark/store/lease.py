@@ -62,6 +62,12 @@ class Lease:
             if not self.held:
                 self._take(takeover=takeover)
 
+    def refuse_if_driven(self) -> None:
+        """`AnotherDriver` if a process that lives runs the query; one elsewhere has to be watched for a while."""
+        newest = epoch_claims(self._store).newest()
+        if newest is not None:
+            self._refuse_if_alive(newest)
+
     def release(self) -> None:
         """Says that this driver has ended; the next one need not wait."""
         with self._changing:

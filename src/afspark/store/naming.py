@@ -11,6 +11,9 @@ name                                                      object
 ``<batch>-<number>-<attempt>``
 ``positions/<batch>/<epoch>``                             where the batch ended on lanes of pushed items
 ``ledger/<sequence>-<token>/loss``, ``.../recovery-...``  the loss ledger
+``savepoint``                                             the list of a savepoint's objects
+``from-savepoint``                                        the savepoint that the checkpoint was begun from
+``requests/<token>``, ``.../<token>-answer``              what others ask of the driver at work
 ========================================================  ============================================
 """
 
@@ -30,6 +33,9 @@ LEDGER = "ledger"
 DRIVER = "driver"
 """What an epoch says of its driver, below its folder."""
 IDENTITY = "identity"
+SAVEPOINT = "savepoint"
+ORIGIN = "from-savepoint"
+REQUESTS = "requests"
 FOLDER = "afspark"
 """Where all of it is in a checkpoint that is Spark's as well."""
 
