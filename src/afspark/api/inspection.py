@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from afspark.api.savepoints import FoundSavepoint, found_savepoints
 from afspark.coordinator.offsets import newest_of
+from afspark.coordinator.savepoint_copying import origin_of
 from afspark.errors import AfsparkError, SegmentError, UsageError
 from afspark.model.states import Own, StateSpec
 from afspark.model.windows import WindowProgress
@@ -109,6 +111,9 @@ class Inspection:
     segments: str | None
     #: what became of the newest snapshots, oldest first
     snapshots: tuple[SnapshotEntry, ...] = ()
+    #: savepoints that the checkpoint keeps under a name, and the one that it was begun from
+    savepoints: tuple[FoundSavepoint, ...] = ()
+    started_from: str | None = None
     verified: bool = False
     damaged: tuple[Damage, ...] = field(default=())
     #: what is kept in quarantine, if it was asked for
@@ -192,6 +197,8 @@ def inspect(
         ledger=tuple(ledger.entries()),
         segments=str(base) if base else None,
         snapshots=record.snapshots if record else (),
+        savepoints=tuple(found_savepoints(checkpoint)),
+        started_from=origin_of(checkpoint),
         verified=verify,
         damaged=(*damaged, *ledger.damaged, *item_losses.damaged, *quarantine.damaged),
         bad_items=tuple(bad_items),

@@ -47,6 +47,7 @@ class CommandOptions:
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
     checkpoint: str | None = None
+    savepoint: str | None = None
     takeover: bool = False
     #: seconds between two snapshots
     interval: float | None = None

@@ -81,6 +81,7 @@ def _common(algorithm: str) -> tuple[Group, ...]:
                     values.amount,
                 ),
                 Option("--checkpoint", "where backups go and a later run goes on (default: temporary)", "DIR"),
+                Option("--savepoint", "start from this savepoint; needs a new, empty --checkpoint", "DIR"),
                 Option("--takeover", "go on with a checkpoint that another run uses; that one has to stop"),
                 Option("--kill", "let K system failures happen (default: 0)", "K", values.count_or_zero),
             ),

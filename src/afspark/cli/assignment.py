@@ -36,12 +36,15 @@ class Assignment:
     checkpoint: str
     lasting: bool = False
     takeover: bool = False
+    savepoint: str | None = None
 
     def start(self, spark: SparkSession) -> Query:
         stream = read_stream(spark).source(self.task.source)
         stateful = self.task.apply(stream, workers=self.workers, tolerance=self.tolerance)
         writer = self.task.write(stateful, self.checkpoint).option("checkpointLocation", self.checkpoint)
         writer = writer.option("batchBytes", self.plan.batch_bytes).trigger(availableNow=True)
+        if self.savepoint is not None:
+            writer = writer.option("savepoint", self.savepoint)
         return writer.inject(self.faults).start(takeover=self.takeover)
 
 

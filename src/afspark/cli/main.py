@@ -13,7 +13,7 @@ import traceback
 from afspark.cli.algorithm_options import CommandOptions
 from afspark.cli.bench_options import BenchOptions
 from afspark.cli.failures import GOES_ON, one_line, own_error
-from afspark.cli.options import DemoOptions, InspectOptions, parse
+from afspark.cli.options import DemoOptions, InspectOptions, SavepointOptions, parse
 from afspark.cli.send_options import SendOptions
 from afspark.errors import AfsparkError
 
@@ -43,15 +43,18 @@ def _sent(options: SendOptions) -> int:
         return _fail(error, debug=options.debug)
 
 
-def _guarded(options: CommandOptions | DemoOptions | InspectOptions | BenchOptions) -> int:
+def _guarded(options: CommandOptions | DemoOptions | InspectOptions | SavepointOptions | BenchOptions) -> int:
     # Heavy imports only once the options are known to be good.
     from afspark.cli.bench import measured
     from afspark.cli.demo import demo
     from afspark.cli.follow import Interrupted
     from afspark.cli.inspect_command import show
     from afspark.cli.run import run
+    from afspark.cli.savepoint_command import save
 
     try:
+        if isinstance(options, SavepointOptions):
+            return save(options)
         if isinstance(options, InspectOptions):
             return show(options)
         if isinstance(options, BenchOptions):

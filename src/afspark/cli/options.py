@@ -42,6 +42,16 @@ class InspectOptions:
     debug: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class SavepointOptions:
+    """What ``afspark savepoint`` was asked to make."""
+
+    checkpoint: str
+    destination: str
+    quiet: bool = False
+    debug: bool = False
+
+
 _DEMO = Command(
     name="demo",
     help="see what approximate fault tolerance saves, in about two minutes",
@@ -89,10 +99,35 @@ _INSPECT = Command(
     ),
 )
 
-_COMMANDS = (_DEMO, _INSPECT, SEND, BENCH)
+_SAVEPOINT = Command(
+    name="savepoint",
+    help="keep a query as it is, to start others from there",
+    description="Copies the query in a checkpoint, as it was at its last barrier, to a place of its own. A running "
+    "query makes it at its next one, and goes on meanwhile.",
+    epilog="A bare NAME belongs to the checkpoint, in its folder savepoints.\n\n"
+    "examples:\n"
+    "  afspark savepoint checkpoint/ before-upgrade\n"
+    "  afspark savepoint checkpoint/ s3://bucket/saved/monday\n"
+    "  afspark run wordcount --input in/ --savepoint checkpoint/savepoints/before-upgrade --checkpoint new/",
+    options=SavepointOptions,
+    groups=(
+        Group(
+            "",
+            (
+                Option("checkpoint", "folder or URI of the query", "CHECKPOINT"),
+                Option("destination", "a name, or an empty folder or URI", "DESTINATION"),
+                *TALK,
+            ),
+        ),
+    ),
+)
+
+_COMMANDS = (_DEMO, _INSPECT, _SAVEPOINT, SEND, BENCH)
+
+Options = CommandOptions | DemoOptions | InspectOptions | SavepointOptions | SendOptions | BenchOptions
 
 
-def parse(argv: list[str] | None) -> CommandOptions | DemoOptions | InspectOptions | SendOptions | BenchOptions:
+def parse(argv: list[str] | None) -> Options:
     """The options in ``argv`` (None: of this process). UsageError if they make no sense."""
     parser = build_parser()
     namespace, rest = parser.parse_known_args(argv)

@@ -10,8 +10,10 @@ from types import TracebackType
 from typing import Self
 
 from afspark.cli.failures import own_error
+from afspark.coordinator.savepoint_copying import refuse_unless_empty
 from afspark.errors import UsageError
 from afspark.store import open_store
+from afspark.store.savepoint import read_savepoint
 
 
 class RunFolders:
@@ -48,6 +50,13 @@ class RunFolders:
 def check_checkpoint(address: str) -> None:
     """StoreNotWritable if backups cannot be written there."""
     open_store(address).check_writable()
+
+
+def check_savepoint(address: str, checkpoint: str | None) -> None:
+    """UsageError or CheckpointError unless a query can be started from there with that checkpoint."""
+    if checkpoint is None:
+        raise UsageError("--savepoint needs a checkpoint to fill.", remedy="Name a new folder: --checkpoint DIR.")
+    refuse_unless_empty(open_store(checkpoint), read_savepoint(open_store(address)))
 
 
 def check_output(address: str) -> None:

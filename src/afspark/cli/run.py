@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from afspark.cli.algorithm_options import CommandOptions
 from afspark.cli.assignment import Assignment, TaskOutcome, finished
-from afspark.cli.places import RunFolders, check_checkpoint, check_file, check_output
+from afspark.cli.places import RunFolders, check_checkpoint, check_file, check_output, check_savepoint
 from afspark.cli.planning import plan
 from afspark.cli.progressbar import display_for
 from afspark.cli.spark import check_conf, spark_session
@@ -36,6 +36,8 @@ def run(options: CommandOptions) -> int:
     tolerance = tolerance_of(options)
     if options.checkpoint is not None:
         check_checkpoint(options.checkpoint)
+    if options.savepoint is not None:
+        check_savepoint(options.savepoint, options.checkpoint)
     with RunFolders(options.checkpoint) as workspace:
         assignment = Assignment(
             task=task,
@@ -46,6 +48,7 @@ def run(options: CommandOptions) -> int:
             checkpoint=workspace.checkpoint,
             lasting=workspace.lasting,
             takeover=options.takeover,
+            savepoint=options.savepoint,
         )
         report = _run(options, assignment, workspace)
     if options.json is not None:

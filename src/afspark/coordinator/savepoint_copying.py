@@ -82,7 +82,7 @@ def start_from_savepoint(place: Store, checkpoint: Store, fingerprint: str) -> S
             expected=fingerprint,
             found=savepoint.fingerprint,
         )
-    _refuse_unless_empty(checkpoint, savepoint)
+    refuse_unless_empty(checkpoint, savepoint)
     origin = {"kind": ORIGIN, "path": place.path, "token": savepoint.token, "batch": savepoint.batch}
     checkpoint.put(_ORIGIN, seal(origin, {}))
     try:
@@ -106,7 +106,8 @@ def origin_of(checkpoint: Store) -> str | None:
         return None
 
 
-def _refuse_unless_empty(checkpoint: Store, savepoint: Savepoint) -> None:
+def refuse_unless_empty(checkpoint: Store, savepoint: Savepoint) -> None:
+    """`UsageError` unless a checkpoint is empty, or holds what an earlier try to start from ``savepoint`` left."""
     present = [name for name in checkpoint.list("") if not name.startswith(f"{FOLDER_OF_NAMED}/")]
     # Whoever began to fill it has come no further than this.
     if not set(present) - {_ORIGIN}:

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from afspark.api.inspection import Inspection, OperatorInspection, Resident, WorkerInspection
-from afspark.report.snapshots_text import snapshot_text, snapshots_table
+from afspark.report.snapshots_text import savepoints_table, snapshot_text, snapshots_table
 from afspark.report.summary import plain_table, text_cell, titled
 from afspark.report.wording import bytes_text, number_text, seconds_text
 from afspark.store.snapshot_history import newest_complete
@@ -29,6 +29,8 @@ def inspection(found: Inspection, operators: Sequence[OperatorInspection]) -> Re
         parts += _cells(operator)
     if found.snapshots:
         parts.append(snapshots_table(found.snapshots))
+    if found.savepoints:
+        parts.append(savepoints_table(found.savepoints))
     if found.ledger:
         parts.append(_ledger(found))
     if found.bad_items:
@@ -51,6 +53,7 @@ def _query(found: Inspection) -> RenderableType:
         ("created", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(found.created))),
         ("newest record", f"batch {batch}" if found.batch is not None else batch),
         ("committed by Spark", f"batch {spark}" if found.spark_batch is not None else spark),
+        *([("started from", f"savepoint {found.started_from}")] if found.started_from else []),
         *([("newest snapshot", snapshot_text(newest, time.time()))] if newest else []),
         ("input so far", f"{number_text(found.items)} items, {bytes_text(found.bytes)}"),
         ("stream", "ended" if found.ended else "open"),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rich.console import RenderableType
 
+from afspark.api.savepoints import FoundSavepoint
 from afspark.report.summary import plain_table, text_cell, titled
 from afspark.report.wording import bytes_text, number_text, seconds_text
 from afspark.store.snapshot_history import SnapshotEntry
@@ -33,6 +34,22 @@ def snapshots_table(entries: Sequence[SnapshotEntry]) -> RenderableType:
     if len(entries) > _SHOWN:
         table.caption = f"{len(entries) - _SHOWN} earlier ones are left out; --json lists them all"
     return titled(f"Snapshots ({len(entries)})", table)
+
+
+def savepoints_table(found: Sequence[FoundSavepoint]) -> RenderableType:
+    """The savepoints that a checkpoint keeps under a name."""
+    table = plain_table()
+    for name in ("name", "barrier", "made", "bytes", "note"):
+        table.add_column(name, justify="left" if name in ("name", "note") else "right", overflow="fold")
+    for one in found:
+        table.add_row(
+            text_cell(one.name),
+            "–" if one.batch is None else f"batch {one.batch}",
+            "–" if one.created is None else _clock_text(one.created),
+            bytes_text(one.bytes),
+            text_cell(f"cannot be used: {one.trouble}" if one.trouble else ""),
+        )
+    return titled(f"Savepoints ({len(found)})", table)
 
 
 def snapshot_text(entry: SnapshotEntry, now: float) -> str:

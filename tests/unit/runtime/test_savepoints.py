@@ -98,12 +98,17 @@ def test_what_was_lost_before_is_told_and_what_is_lost_afterwards_is_not(make_ri
     rig.go(2)
     rig.lose(0)
     rig.go(1)
-    place = saved(rig)
-    rig.lose(1)
-    rig.go()
+    place = rig.root / "saved"
+    with held_record(rig.driver) as record:
+        assert record is not None
+        rig.lose(1)
+        rig.go()
+        assert len(rig.ledger) == 2
+        save(rig.driver, record, str(place))
     second = begun(rig, place, "second")
     second.go()
     assert [entry.loss.batch for entry in second.ledger] == [2, 3, 3], "one loss of the first query, and its own start"
+    assert {entry.loss.cause for entry in second.ledger[1:]} == {"the query was started from a savepoint"}
     assert [entry.loss.counted for entry in second.ledger] == [True, True, True], "its backups are not all of the state"
     missing = truth - second.counts()
     assert 0 <= max(missing.values(), default=0) <= second.bound() <= 50.0
