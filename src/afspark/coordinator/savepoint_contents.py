@@ -43,7 +43,7 @@ _BY_BATCH = {ITEM_LOSSES, QUARANTINE}
 
 
 @dataclass(frozen=True)
-class Part:
+class SavepointPart:
     """An object of a savepoint: with ``data``, or as the checkpoint has it; then a backup has a checksum at its end."""
 
     name: str
@@ -74,41 +74,41 @@ def refuse_what_cannot_be_saved(identity: QueryIdentity, record: CommitRecord | 
     return record
 
 
-def parts_of(checkpoint: Store, record: CommitRecord) -> Iterator[Part]:
+def parts_of(checkpoint: Store, record: CommitRecord) -> Iterator[SavepointPart]:
     """All that a query needs to go on after the batch of ``record``, apart from its identity."""
     yield from _of_spark(checkpoint, record.batch)
     store = checkpoint.below(FOLDER)
     yield from (_below(part) for part in _made(record))
     for ref in _references(record):
-        yield _below(Part(ref[0], checksum=ref[1]))
+        yield _below(SavepointPart(ref[0], checksum=ref[1]))
     for name in _ledger_before(store, record.ledger_heads):
-        yield _below(Part(name))
+        yield _below(SavepointPart(name))
     for name in store.list(""):
         room = name.partition("/")[0]
         if room in _LEFT_OUT or (room in _BY_BATCH and not _is_upto(name, record.batch)):
             continue
-        yield _below(Part(name))
+        yield _below(SavepointPart(name))
 
 
-def _of_spark(checkpoint: Store, batch: Batch) -> Iterator[Part]:
+def _of_spark(checkpoint: Store, batch: Batch) -> Iterator[SavepointPart]:
     committed = newest_of(checkpoint, "commits")
     if committed is None or committed < batch:
         raise CheckpointError(f"Spark has not committed batch {batch} yet.", remedy="Try again.", batch=batch)
     # It reads the batch before the last one, too, when it starts.
     for number in range(max(0, batch - 1), batch + 1):
-        yield from (Part(f"{folder}/{number}") for folder in ("offsets", "commits"))
+        yield from (SavepointPart(f"{folder}/{number}") for folder in ("offsets", "commits"))
     for folder in ("sources", SPARK_STATE):
-        yield from (Part(name) for name in checkpoint.list(folder))
+        yield from (SavepointPart(name) for name in checkpoint.list(folder))
 
 
-def _made(record: CommitRecord) -> Iterator[Part]:
+def _made(record: CommitRecord) -> Iterator[SavepointPart]:
     """The epoch of the record, with nothing in it but that record: whoever starts from it opens a later one."""
     epoch = EpochId.parse(record.epoch)
     assert epoch is not None
     notice = Notice(driver=Driver.here(), seconds=0.0, ended=True)
-    yield Part(driver_name(record.epoch), notice.to_bytes())
-    yield Part(start_name(record.epoch), seal_start(epoch, []))
-    yield Part(record_name(record.epoch, record.batch, 0), seal_record(_at_rest(record), []))
+    yield SavepointPart(driver_name(record.epoch), notice.to_bytes())
+    yield SavepointPart(start_name(record.epoch), seal_start(epoch, []))
+    yield SavepointPart(record_name(record.epoch, record.batch, 0), seal_record(_at_rest(record), []))
 
 
 def _at_rest(record: CommitRecord) -> CommitRecord:
@@ -157,5 +157,5 @@ def _is_upto(name: str, batch: Batch) -> bool:
     return number.isdigit() and int(number) <= batch
 
 
-def _below(part: Part) -> Part:
+def _below(part: SavepointPart) -> SavepointPart:
     return replace(part, name=f"{FOLDER}/{part.name}")

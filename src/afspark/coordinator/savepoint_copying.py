@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from afspark.coordinator.savepoint_contents import Part, parts_of
+from afspark.coordinator.savepoint_contents import SavepointPart, parts_of
 from afspark.errors import AfsparkError, CheckpointError, ObjectMissing, UsageError
 from afspark.store import CommitRecord, QueryIdentity, Store, checksum_of, seal, unseal
 from afspark.store.identity import has_identity, put_identity
@@ -129,7 +129,7 @@ def _token_of(checkpoint: Store) -> str | None:
         return None
 
 
-def _save(checkpoint: Store, place: Store, part: Part) -> SavedObject:
+def _save(checkpoint: Store, place: Store, part: SavepointPart) -> SavedObject:
     data = part.data
     if data is None:
         try:
