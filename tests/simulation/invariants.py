@@ -115,6 +115,7 @@ def ledger_is_complete(engine: Coordinator, world: World) -> None:
         if entry.recovery is not None:
             odd = set(entry.recovery.damaged) - world.destroyed
             assert not odd, f"{odd} called damaged, which nobody destroyed"
+            assert not entry.recovery.differed, f"{entry.loss.cause}, although every operator is deterministic"
 
 
 def nothing_named_is_missing(engine: Coordinator, world: World) -> None:

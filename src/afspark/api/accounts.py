@@ -56,6 +56,7 @@ class Accounts:
                 "replayed_batches": entry.recovery.replayed if entry.recovery else None,
                 "replay_seconds": entry.recovery.replay_seconds if entry.recovery else None,
                 "damaged": list(entry.recovery.damaged) if entry.recovery else [],
+                "differed": entry.recovery.differed if entry.recovery else False,
                 "covered": entry.recovery.covered if entry.recovery else None,
             }
             for entry in self._engine.ledger.entries()

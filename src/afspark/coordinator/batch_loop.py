@@ -236,6 +236,8 @@ class Coordinator:
         apply = partial(self._stages.apply, self.runs, batch, given)
         tries, recovered = self._delivered(apply, deliver, batch, watch)
         self._inject(batch, FaultPhase.COMMITTING)
+        for run in self.runs:
+            self._stages.replay.check.note(run.name, batch, run.reports)
         entrances = self._count()
         committing = watch.start()
         self.told = self.told or last
@@ -280,6 +282,8 @@ class Coordinator:
         given = self._past_input.of(batch, self.runs)
         self._begin_batch(time_of_batch(self.checkpoint, batch), ending=False, last=False)
         self._stages.replay.remember(batch, given, self.runs)
+        for run in self.runs:
+            run.group.past = True
         started = self.cluster.clock.monotonic()
         self._stages.apply(self.runs, batch, given, past=True)
         seconds = self.cluster.clock.monotonic() - started
@@ -291,7 +295,9 @@ class Coordinator:
         self._count()
         self.retained.take_up(batch, self._drained())
         for run in self.runs:
+            self._stages.replay.check.note(run.name, batch, run.reports)
             run.end_batch()
+            run.group.past = False
 
     def _begin_batch(self, now: float, *, ending: bool, last: bool) -> None:
         """Which windows end, and what every operator meets in which order."""

@@ -12,6 +12,7 @@ from afspark.coordinator.digests import digests_agree
 from afspark.coordinator.operator_inputs import OperatorInputs
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.recovery.replay import Replay
+from afspark.coordinator.recovery.replay_check import origin_of, others_applied
 from afspark.errors import WorkerFailed
 from afspark.numbers import Batch
 from afspark.protocol.replicas import ReplicaId
@@ -30,7 +31,7 @@ class StageRunner:
 
     def __init__(self, cluster: Cluster, inputs: OperatorInputs) -> None:
         self._cluster, self._inputs = cluster, inputs
-        self.replay = Replay(self._replay_stage, cluster.clock)
+        self.replay = Replay(self._replay_stage, cluster.clock, inputs.pipeline.nodes)
         #: whether backups may reach the store after the batch has ended
         self.spools = False
         #: whether a loss takes all workers back to the durable record
@@ -89,9 +90,10 @@ class StageRunner:
         if not run.group.act_on(batch, reports):
             return False
         run.reports = [reports[replica] for replica in sorted(reports)]
+        produced = self._inputs.produced(run, runs)
         if past:
-            return self._is_one_reading(run, runs, batch)
-        if digests_agree(run.reports, self._inputs.produced(run, runs)):
+            return self._is_one_reading(run, runs, batch) and self._agree_on_past(run, runs, batch, produced)
+        if digests_agree(run.reports, produced):
             return True
         concerned = {run.name, *self._inputs.pipeline.downstream_of(run.name)}
         for one in runs:
@@ -134,6 +136,23 @@ class StageRunner:
             one.group.go_back(batch)
         return False
 
+    def _agree_on_past(
+        self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, produced: Mapping[str, str]
+    ) -> bool:
+        """Whether all workers have applied what there is now; those that have not go back.
+
+        They have applied it for an earlier driver; what was lost with that, and is made again, may be something else.
+        """
+        check = self.replay.check
+        self.replay.compare(run, runs, batch, run.reports)
+        kept = {**produced, **check.feedback_kept(run.node, batch)}
+        other = others_applied(run.reports, kept)
+        by_name = {one.name: one for one in runs}
+        for origin in {origin_of(label) for labels in other.values() for label in labels}:
+            check.suspect(run.name, origin, batch, exact=by_name[origin].config.exact)
+        labels = ", ".join(sorted({label for found in other.values() for label in found}))
+        return not self.replay.take_back(run, runs, batch, sorted(other), f"{labels} is something else than it was")
+
     def _catch_up(self, runs: Sequence[OperatorRun], batch: Batch) -> bool:
         """Has every worker apply what it lacks of the batches before; False if that has to be tried again."""
         if self.takes_all_back and self.replay.is_needed(runs, batch):
@@ -174,6 +193,9 @@ class StageRunner:
         except StageFailed:
             return {}
         self._last = {report.replica_id: report for report in found}
+        for request in requests:
+            if request.replica_id in self._last:
+                self.replay.check.hear(run.name, request.batch, self._last[request.replica_id], exact=run.config.exact)
         return self._last
 
     def _gave_up(self, batch: Batch) -> WorkerFailed:

@@ -58,6 +58,8 @@ class WorkerGroup:
         #: whether lost workers apply again what no durable record covers
         self.replays = False
         self.covered = Covered()
+        #: whether requests are made for a batch of the past
+        self.past = False
         #: whether the batch at work ends with a state of the whole query that can be recovered
         self.barrier = True
 
@@ -140,7 +142,7 @@ class WorkerGroup:
                 batch=batch,
             )
         return replace(
-            member.request(batch, self.budget, self._fence, self.batch_time, barrier=self.barrier),
+            member.request(batch, self.budget, self._fence, self.batch_time, barrier=self.barrier, past=self.past),
             punctuation_plan=self.punctuation_plan,
             covered=self._covered(batch),
         )
@@ -163,14 +165,14 @@ class WorkerGroup:
     @contextmanager
     def at(self, batch: Batch) -> Iterator[None]:
         """Within it, requests are made for a batch of the past."""
-        now = self.batch_time, self.punctuation_plan, self.barrier
+        now = self.batch_time, self.punctuation_plan, self.barrier, self.past
         self.batch_time, self.punctuation_plan = self._meanings[batch]
         # A snapshot of the past would come too late for anybody.
-        self.barrier = False
+        self.barrier, self.past = False, True
         try:
             yield
         finally:
-            self.batch_time, self.punctuation_plan, self.barrier = now
+            self.batch_time, self.punctuation_plan, self.barrier, self.past = now
 
     def go_back(self, batch: Batch) -> None:
         """Takes all workers that lack nothing before ``batch`` back to what the durable record names."""
@@ -178,12 +180,17 @@ class WorkerGroup:
             if member.version == batch - 1:
                 self._declare(member, batch, "everybody goes back to the last snapshot")
 
+    def go_back_alone(self, worker: int, batch: Batch, why: str) -> None:
+        """Takes one worker back to what the durable record names."""
+        self._declare(self.member(worker), batch, f"it goes back to the last record, because {why}")
+
     def replayed(self, batch: Batch, reports: Sequence[TaskReport], seconds: float) -> None:
         """After the workers that lacked a past ``batch`` have applied it."""
         for report in reports:
             member = self.member(report.worker)
             if member.version < batch:
-                self._members[report.worker] = member.applied(report, self.budget, self.batch_time)
+                applied = member.applied(report, self.budget, self.batch_time)
+                self._members[report.worker] = replace(applied, recovering=member.recovering)
                 self.recoveries.replayed(report, seconds)
 
     def raise_fence(self) -> None:
@@ -234,7 +241,9 @@ class WorkerGroup:
     def advance(self, reports: Sequence[TaskReport]) -> None:
         """Moves on to the next batch, after all workers applied this one."""
         for report in reports:
-            self._members[report.worker] = self.member(report.worker).applied(report, self.budget, self.batch_time)
+            member = self.member(report.worker)
+            applied = member.applied(report, self.budget, self.batch_time)
+            self._members[report.worker] = replace(applied, recovering=member.recovering and self.past)
         self.recoveries.gap = ()
 
     def rest(self, batch: Batch, reports: Sequence[TaskReport]) -> None:

@@ -73,6 +73,8 @@ class WorkerState:
     previous: tuple[ObjectRef, ...] = ()
     #: feedback items of the last batch that are in no backup
     waiting: int = 0
+    #: its operator was not told yet that it was lost
+    recovering: bool = False
     #: feedback items that the failure before this incarnation took
     lost_items: int = 0
     recheck: bool = False
@@ -115,10 +117,11 @@ class WorkerState:
         batch_time: BatchTime | None = None,
         *,
         barrier: bool = True,
+        past: bool = False,
     ) -> TaskRequest:
-        """What its primary is asked to do in a batch."""
+        """What its primary is asked to do in a batch. ``past``: it is replayed, and the operator is told afterwards."""
         batch_time, replica = batch_time or BatchTime(), self.primary
-        fresh = self.incarnation > 0 and self.completed == 0
+        fresh = not past and (self.recovering or (self.incarnation > 0 and self.completed == 0))
         return TaskRequest(
             worker=self.worker,
             replica=replica.index,
@@ -191,6 +194,7 @@ class WorkerState:
             # An incarnation that completed nothing was not told yet what the one before it had lost.
             lost_items=durable.waiting if self.completed else self.lost_items,
             waiting=0,
+            recovering=True,
         )
 
     def applied(self, report: TaskReport, budget: ErrorBudget, batch_time: BatchTime | None = None) -> WorkerState:
@@ -206,6 +210,7 @@ class WorkerState:
         return replace(
             self,
             completed=self.completed + 1,
+            recovering=False,
             version=self.version + 1,
             hint=Hint.RESUME,
             chain=chain,

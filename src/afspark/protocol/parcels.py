@@ -24,6 +24,9 @@ from afspark.numbers import PaneNumber
 from afspark.protocol.bad_items import Bad
 from afspark.store.quarantine import Count
 
+#: The digest of a single port on which nothing is kept.
+NOTHING_KEPT = "-"
+
 #: Column in which a combiner may hand over the hashes it has computed already.
 HASH_COLUMN = "hash"
 
@@ -128,7 +131,7 @@ def digest_of(data: bytes) -> str:
 
 def joint_digest(found: Iterable[bytes]) -> str:
     """The digest of what a worker keeps on several ports; empty ones count as such."""
-    return "+".join(digest_of(data) if data else "" for data in found)
+    return "+".join(digest_of(data) if data else "" for data in found) or NOTHING_KEPT
 
 
 def owners(batch: pa.RecordBatch, key: Sequence[str], workers: int) -> npt.NDArray[np.uint64]:

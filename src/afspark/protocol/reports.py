@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from afspark.errors import AfsparkError
+from afspark.model.effect_digest import EffectDigest
 from afspark.model.windows import PaneReport
 from afspark.protocol.losses import LossEvidence
 from afspark.protocol.replicas import ReplicaId
@@ -59,6 +60,8 @@ class TaskReport:
     consumed: Mapping[str, str] = field(default_factory=dict)
     #: digests of what it keeps for others: port -> digest
     produced: Mapping[str, str] = field(default_factory=dict)
+    #: what the batch has done, to be compared if it is replayed
+    effects: Mapping[str, EffectDigest] = field(default_factory=dict)
     #: columns of the items it sends to all, as `pack_schema` gives them; "" if it sent none
     columns: str = ""
     #: feedback sent: receiver -> items; and whether it is durable
@@ -110,6 +113,7 @@ class TaskReport:
             "restored": vars(self.restored) if self.restored else None,
             "panes": self.panes.to_json() if self.panes else None,
             "bad": [bad.to_json() for bad in self.bad],
+            "effects": {label: digest.to_json() for label, digest in self.effects.items()},
         }
 
     @classmethod
@@ -125,5 +129,6 @@ class TaskReport:
                 "backups": tuple(ObjectRef(*ref) for ref in data["backups"]),
                 "panes": PaneReport.from_json(data["panes"]) if data["panes"] else None,
                 "bad": tuple(BadBatch.from_json(bad) for bad in data["bad"]),
+                "effects": {label: EffectDigest.from_json(one) for label, one in data["effects"].items()},
             }
         )

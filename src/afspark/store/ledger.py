@@ -89,6 +89,8 @@ class Recovery:
     #: batches that were applied once more, because no record covered them, and how long that took
     replayed: int = 0
     replay_seconds: float = 0.0
+    #: a replayed batch has done something else than the first time
+    differed: bool = False
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Recovery:
@@ -97,8 +99,10 @@ class Recovery:
 
     @property
     def covered(self) -> bool:
-        """Whether the promised bound covers this loss: not if damaged objects had to be passed over."""
-        return not self.damaged
+        """Whether the promised bound covers this loss: not if damaged objects had to be passed over, or if a replay
+        has done something else than the first time.
+        """
+        return not self.damaged and not self.differed
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from functools import partial
 
 from pyspark import cloudpickle
 
+from afspark.model.effect_digest import EffectDigest
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.lifecycle import MOST_STEPS
 from afspark.protocol.parcels import Packet, digest_of, pack_packets, pack_schema
@@ -16,6 +17,7 @@ from afspark.resident.storage import StateStorage
 from afspark.task.backup import BackupTask
 from afspark.task.backup_numbers import leave
 from afspark.task.batch_processor import BatchProcessor
+from afspark.task.effects import effects_of
 from afspark.task.outbox import Output
 from afspark.task.pane_states import PaneStates
 from afspark.task.quarantined import take_items
@@ -132,6 +134,14 @@ class BatchApplication:
             self.home.keep(self.request.batch, port, data)
         return 0 if rows is None else rows.num_rows
 
+    def _effects(self, output: Output) -> dict[str, EffectDigest]:
+        """Nothing if the batch is never replayed, or not in the same way: a replay does not tell the operator again
+        what was lost before. The journal of states has the last step alone.
+        """
+        if self.request.covered is None or self.request.lost is not None or self.task.in_steps:
+            return {}
+        return effects_of(self.feed.items, self.panes, output.kept)
+
     def _report(self, output: Output, *, emitted: int, durable: bool) -> TaskReport:
         feed = self.feed
         return TaskReport(
@@ -147,6 +157,7 @@ class BatchApplication:
             gaps=feed.gaps,
             bad=self.steps.progress.bad,
             consumed=dict(feed.consumed),
+            effects=self._effects(output),
             produced={port: digest_of(data) for port, data in output.kept.items() if port not in (ROWS, WINDOWS)},
             columns=pack_schema(output.schema) if output.schema is not None else "",
             fed_back={name: sum(batch.num_rows for batch in sent) for name, sent in output.feedback.items()},

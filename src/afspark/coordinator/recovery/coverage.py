@@ -1,4 +1,5 @@
-"""Losses that no bound covers, because a backup or a record could not be read: whom they concern, and for how long.
+"""Losses that no bound covers, because a backup or a record could not be read, or because a replayed batch has done
+something else than the first time: whom they concern, and for how long.
 
 They are told from the durable ledger, so a driver that is started again tells the same. Without windows nobody will
 ever know again how far the state is off. A window is concerned as long as it has a pane that the lost state may have
@@ -62,7 +63,17 @@ def declare_damaged_log(ledger: Ledger, run: OperatorRun, batch: Batch, damaged:
         _declare(ledger, run, batch, damaged, "items in the log of a receiver could not be read")
 
 
-def _declare(ledger: Ledger, run: OperatorRun, batch: Batch, damaged: Sequence[str], cause: str) -> None:
+def declare_difference(run: OperatorRun, batch: Batch, what: str) -> None:
+    """Makes durable that what an operator has applied is not what it would have without failures, once for a batch."""
+    ledger = run.group.ledger
+    known = [entry for entry in uncovered(run) if entry.recovery is not None and entry.recovery.differed]
+    if not any(entry.loss.batch == batch or entry.recovery.panes == (None, None) for entry in known if entry.recovery):
+        _declare(ledger, run, batch, (), what, differed=True)
+
+
+def _declare(
+    ledger: Ledger, run: OperatorRun, batch: Batch, damaged: Sequence[str], cause: str, *, differed: bool = False
+) -> None:
     loss = ledger.declare(
         Loss(
             batch=batch,
@@ -76,7 +87,8 @@ def _declare(ledger: Ledger, run: OperatorRun, batch: Batch, damaged: Sequence[s
         )
     )
     panes = run.group.batch_time.panes_at_risk(known=False) if run.group.budget.paned else (None, None)
-    ledger.complete(loss.sequence, Recovery(seconds=0.0, restored_cells=0, damaged=tuple(damaged), panes=panes))
+    recovery = Recovery(seconds=0.0, restored_cells=0, damaged=tuple(damaged), panes=panes, differed=differed)
+    ledger.complete(loss.sequence, recovery)
 
 
 def _is_covered(entry: LedgerEntry) -> bool:

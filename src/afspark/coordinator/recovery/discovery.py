@@ -96,10 +96,10 @@ def restore_workers(
             undeclared.append(worker)
         elif any(s.worker == worker and s.incarnation == expected and s not in usable for s in survivors):
             # It goes on from records that nobody can read any more.
-            member = replace(member, hint=Hint.RECOVER)
+            member = replace(member, hint=Hint.RECOVER, recovering=True)
             undeclared.append(worker)
         elif batch > 0 or expected > 0:
-            member = replace(member, hint=Hint.RECOVER)
+            member = replace(member, hint=Hint.RECOVER, recovering=True)
             if record is None and not own_losses:
                 undeclared.append(worker)
         members.append(member)

@@ -3,20 +3,30 @@
 A lost worker is given the state that the newest durable record names. It then applies the batches since that record
 again: its own share of them, and with what each of them meant for windows. Everybody else keeps its state; a worker
 that has applied such a batch answers what it answered then. Nothing is handed to a sink.
+
+If a replayed batch does something else than the first time, whoever has had what is different now goes back as well,
+so that all have applied the same. An approximate operator may do something else, because it was given another state
+than it had. Of any other one it is said loudly: it is not deterministic, and nothing downstream of it is exact.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from afspark.clock import Clock
 from afspark.coordinator.batch_input import BatchInput
 from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.recovery.coverage import declare_difference
+from afspark.coordinator.recovery.replay_check import ReplayCheck
+from afspark.graph.node import Node
 from afspark.numbers import Batch
 from afspark.protocol.replicas import ReplicaId
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
+
+LOG = logging.getLogger("afspark")
 
 #: Runs the stage of an operator for a batch of the past, with what belonged to it.
 PastStage = Callable[[OperatorRun, Sequence[OperatorRun], Batch, BatchInput], Mapping[ReplicaId, TaskReport]]
@@ -25,8 +35,9 @@ PastStage = Callable[[OperatorRun, Sequence[OperatorRun], Batch, BatchInput], Ma
 class Replay:
     """Remembers the batches since the newest durable record, and has lost workers apply them again."""
 
-    def __init__(self, stage: PastStage, clock: Clock) -> None:
+    def __init__(self, stage: PastStage, clock: Clock, nodes: Sequence[Node]) -> None:
         self._stage, self._clock = stage, clock
+        self.check = ReplayCheck(nodes)
         #: what belonged to each batch; what it meant, its operators' workers know
         self._past: dict[Batch, BatchInput] = {}
 
@@ -39,6 +50,7 @@ class Replay:
     def forget(self, covered: Batch) -> None:
         """A durable record covers ``covered`` and all batches before it."""
         self._past = {batch: given for batch, given in self._past.items() if batch > covered}
+        self.check.forget(covered)
 
     def next_requests(self, run: OperatorRun, batch: Batch) -> list[TaskRequest]:
         """What each worker would be asked to do next, wherever it stands on its way to ``batch``."""
@@ -62,16 +74,20 @@ class Replay:
         Operators that are connected go through the past batch by batch: what one of them sends in a batch is there
         when the next one asks for it.
         """
-        lacking = [member.version for run in runs for member in run.group.members if member.version < batch - 1]
-        if not lacking:
-            return True
-        for past in range(min(lacking) + 1, batch):
+        past = self._first_lacking(runs, batch)
+        while past < batch:
             for run in runs:
-                if any(member.version < past for member in run.group.members) and not self._replay(
-                    run, runs, Batch(past)
-                ):
+                if any(member.version < past for member in run.group.members) and not self._replay(run, runs, past):
                     return False
+                if self._first_lacking(runs, batch) < past:
+                    # Somebody has gone back.
+                    break
+            past = self._first_lacking(runs, batch)
         return True
+
+    def _first_lacking(self, runs: Sequence[OperatorRun], batch: Batch) -> Batch:
+        """The first batch that any worker lacks; ``batch`` if none before it."""
+        return Batch(min([batch - 1, *(member.version for run in runs for member in run.group.members)]) + 1)
 
     def _replay(self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch) -> bool:
         """One try of a past batch at one operator; whether all of its workers have applied it now."""
@@ -82,4 +98,53 @@ class Replay:
         if not group.act_on(batch, reports):
             return False
         group.replayed(batch, list(reports.values()), self._clock.monotonic() - started)
+        self.compare(run, runs, batch, list(reports.values()))
         return True
+
+    def compare(
+        self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, reports: Sequence[TaskReport]
+    ) -> None:
+        """Acts on what a batch of the past has done, if that is something else than the first time."""
+        found = self.check.differences(run.name, batch, reports)
+        self.check.note(run.name, batch, reports)
+        blamed = [one for one in found if self.check.is_to_blame(one, exact=run.config.exact)]
+        for one in blamed:
+            for name in self.check.suspects(run.name):
+                reason = next(other for other in runs if other.name == name)
+                self._tell(
+                    reason, runs, batch, f"{one} has done something else than the first time when it was replayed"
+                )
+        for one in found:
+            self.check.changed(run.name, batch)
+            for name, since in self.check.receivers(one).items():
+                receiver = next(other for other in runs if other.name == name)
+                workers = [member.worker for member in receiver.group.members if member.version >= since]
+                self.take_back(receiver, runs, batch, workers, f"{run.name!r} has sent something else in batch {batch}")
+
+    def take_back(
+        self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, workers: Sequence[int], why: str
+    ) -> bool:
+        """Has workers apply again what no record covers, because they were given other items then than there are now.
+
+        False if that does not come to an end, which is told: nobody knows any more what has been applied.
+        """
+        back = [worker for worker in workers if self.check.may_go_back(run.name, worker)]
+        for worker in workers:
+            if worker in back:
+                run.group.go_back_alone(worker, batch, why)
+            else:
+                self._tell(run, runs, batch, f"worker {worker} of {run.name!r} has other items than were sent: {why}")
+        return bool(back)
+
+    def _tell(self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, what: str) -> None:
+        reached = self.check.reached_from(run.name)
+        LOG.warning(
+            "%s. %s is not exact any more, nor is anything that its items reach%s: "
+            "an operator or an input that is not deterministic cannot be recovered by replay.",
+            what,
+            run.name,
+            f" ({', '.join(sorted(reached))})" if reached else "",
+        )
+        for one in runs:
+            if one.name in {run.name, *reached}:
+                declare_difference(one, batch, what)

@@ -106,6 +106,14 @@ def hash_spans(offsets, data, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def hash_entries(ids, offsets, data, out):  # type: ignore[no-untyped-def]
+    """``out[i] = hash_bytes(data, offsets[ids[i]], offsets[ids[i] + 1])``."""
+    for i in range(len(out)):
+        entry = np.int64(ids[i])
+        out[i] = hash_bytes(data, offsets[entry], offsets[entry + 1])
+
+
+@njit(cache=True, nogil=True)
 def hash_integers(values, out):  # type: ignore[no-untyped-def]
     """``out[i] = hash_int64(values[i])`` for an int64 array."""
     for i in range(len(out)):

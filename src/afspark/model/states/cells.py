@@ -21,7 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import UsageError
+from afspark.model.effect_digest import EffectDigest
 from afspark.model.kernels import cell_kernels as kernel
+from afspark.model.kernels import digest_kernels as digest_kernel
 from afspark.model.states import books
 from afspark.model.states.books import Balance
 from afspark.model.states.columns import Array, Columns
@@ -37,6 +39,7 @@ VALUE_TYPES: dict[str, np.dtype[Any]] = {"int64": np.dtype(np.int64), "float64":
 
 _ID = np.dtype(np.uint32)
 _MOST_ATTEMPTS = 2**32 - 1
+_NO_ROOM = np.zeros(0, _ID)
 
 
 def roomy(wanted: int) -> int:
@@ -328,6 +331,23 @@ class CellState(ResidentState):
     def changed(self) -> pa.RecordBatch:
         cells = self._journal[: self._scalars[Slot.JOURNAL]].copy()
         return self._pairs(cells, self._values[cells])
+
+    def digest(self) -> EffectDigest:
+        return self._digest(_NO_ROOM)[0]
+
+    def _digest(self, came: Array) -> tuple[EffectDigest, Array]:
+        """Of the changed cells; and those that were 0 before, for which ``came`` has room.
+
+        Without room, a cell has the same number in every copy of the state.
+        """
+        count = self._scalars[Slot.JOURNAL]
+        changes = self._journal[:count], self._olds[:count], self._values
+        if self._integers:
+            changed, total, first = digest_kernel.digest_integers(*changes, came)
+            return EffectDigest(int(changed), int(total)), came[:first]
+        # How many cells have changed is a matter of rounding.
+        new, change, size, first = digest_kernel.digest_floats(*changes, came)
+        return EffectDigest(floats=(float(new), float(change)), size=float(size)), came[:first]
 
     @property
     def memory(self) -> int:

@@ -206,6 +206,17 @@ class Keys(ABC):
     def hashes_from(self, first: int) -> Array:
         """The stable hashes of the entries from number ``first`` on."""
 
+    def hashes_of(self, entries: Array) -> Array:
+        """The stable hashes of these entries."""
+        hashes = self._hashes_of(entries)
+        if self._null >= 0:
+            hashes[entries == self._null] = hashing.NULL_HASH
+        return hashes
+
+    @abstractmethod
+    def _hashes_of(self, entries: Array) -> Array:
+        """The same, with anything for the null key."""
+
     @property
     @abstractmethod
     def memory(self) -> int: ...
@@ -299,6 +310,11 @@ class IntegerKeys(Keys):
         hashes = np.empty(self.count - first, np.uint64)
         hashing.hash_integers(self._keys[first : self.count], hashes)
         return self._with_null_hash(hashes, first)
+
+    def _hashes_of(self, entries: Array) -> Array:
+        hashes = np.empty(len(entries), np.uint64)
+        hashing.hash_integers(self._keys[entries], hashes)
+        return hashes
 
     @property
     def memory(self) -> int:
@@ -409,6 +425,11 @@ class ByteKeys(Keys):
         hashes = np.empty(self.count - first, np.uint64)
         hashing.hash_spans(self._offsets[first : self.count + 1], self._heap, hashes)
         return self._with_null_hash(hashes, first)
+
+    def _hashes_of(self, entries: Array) -> Array:
+        hashes = np.empty(len(entries), np.uint64)
+        hashing.hash_entries(entries, self._offsets, self._heap, hashes)
+        return hashes
 
     @property
     def memory(self) -> int:

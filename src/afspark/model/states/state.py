@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from afspark.errors import AfsparkError, UsageError
 from afspark.model.divergence import Divergence
+from afspark.model.effect_digest import EffectDigest
 from afspark.model.states.columns import Columns
 
 
@@ -171,6 +172,13 @@ class State(ABC):
     @abstractmethod
     def changed(self) -> pa.RecordBatch:
         """Cells touched in the last transaction, in order of first touch, with their present values."""
+
+    def digest(self) -> EffectDigest:
+        """What the last transaction has changed; costs no more than its cells.
+
+        Equal for two copies of a state that change in the same way. Kinds that cannot tell say nothing.
+        """
+        return EffectDigest()
 
     @abstractmethod
     def export(self) -> pa.RecordBatch:

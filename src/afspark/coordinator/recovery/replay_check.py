@@ -1,0 +1,188 @@
+"""Whether a replayed batch has done the same as the first time. Pure.
+
+What a batch has done at a worker is known from its report, as digests, until a durable record covers the batch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from afspark.graph.node import Node
+from afspark.model.effect_digest import EffectDigest
+from afspark.numbers import Batch
+from afspark.protocol.parcels import NOTHING_KEPT
+from afspark.protocol.ports import ALL, feedback_for, items_for
+from afspark.protocol.reports import TaskReport
+
+#: How often a worker goes back at most, between two records, because others have made something else for it.
+MOST_RETURNS = 3
+
+_PORT = "port "
+_NOTHING = EffectDigest()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A worker has made something else of a batch than the first time: ``labels`` say what of it."""
+
+    operator: str
+    worker: int
+    batch: Batch
+    labels: tuple[str, ...]
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """What it has sent that is different."""
+        return tuple(label.removeprefix(_PORT) for label in self.labels if label.startswith(_PORT))
+
+    def __str__(self) -> str:
+        return f"worker {self.worker} of {self.operator!r} in batch {self.batch} ({', '.join(self.labels)})"
+
+
+class ReplayCheck:
+    """The effects of the batches that no durable record covers, and who has made something else of one of them."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        self._effects: dict[tuple[Batch, str, int], Mapping[str, EffectDigest]] = {}
+        self._produced: dict[tuple[Batch, str, int], Mapping[str, str]] = {}
+        #: operators that have made something else, and the newest batch of which they have
+        self._changed: dict[str, Batch] = {}
+        #: operators that may have lost feedback which they had sent in the batch before the first one to be replayed
+        self._lost_feedback: set[str] = set()
+        self._returns: Counter[tuple[str, int]] = Counter()
+        #: operators of which others say that they have sent something else: by those that say so
+        self._suspects: dict[str, set[str]] = {}
+        self._covered = Batch(-1)
+
+    def note(self, operator: str, batch: Batch, reports: Iterable[TaskReport]) -> None:
+        """What workers say of a batch that they have applied now."""
+        for report in reports:
+            self._effects[batch, operator, report.worker] = report.effects
+            self._produced[batch, operator, report.worker] = report.produced
+
+    def forget(self, covered: Batch) -> None:
+        """A durable record covers ``covered`` and all batches before it; what was sent back in it is still to come."""
+        if covered <= self._covered:
+            return
+        self._covered = covered
+        self._effects = {key: one for key, one in self._effects.items() if key[0] > covered}
+        self._produced = {key: one for key, one in self._produced.items() if key[0] >= covered}
+        self._changed = {name: batch for name, batch in self._changed.items() if batch > covered}
+        self._returns.clear()
+        self._lost_feedback.clear()
+        self._suspects.clear()
+
+    def differences(self, operator: str, batch: Batch, reports: Iterable[TaskReport]) -> list[Difference]:
+        """What is different now; where nobody knows what was the first time, nothing is."""
+        found = []
+        for report in reports:
+            first = self._effects.get((batch, operator, report.worker))
+            if not first or not report.effects:
+                continue
+            labels = sorted(
+                label
+                for label in {*first, *report.effects}
+                if not first.get(label, _NOTHING).agrees(report.effects.get(label, _NOTHING))
+            )
+            if labels:
+                found.append(Difference(operator, report.worker, batch, tuple(labels)))
+        return found
+
+    def is_to_blame(self, difference: Difference, *, exact: bool) -> bool:
+        """Whether the operator itself is the reason, although it has promised to do the same again.
+
+        One that is not ``exact`` was given another state than it had, so that only the number of its items must be the
+        same. One that others have sent something else was given other items; and one that has made something else of a
+        batch does so of those that follow.
+        """
+        name = difference.operator
+        if name in self._changed or any(name in self.reached_from(one) for one in self._changed):
+            return False
+        if any(name in node.feeds_back for node in self._nodes if node.name in self._lost_feedback):
+            return False
+        return exact or "items" in difference.labels
+
+    def hear(self, operator: str, batch: Batch, report: TaskReport, *, exact: bool) -> None:
+        """What a worker says that was asked to do something for ``batch``: it may have been given another state."""
+        if report.damaged:
+            self.changed(operator, batch)
+        if report.restored is not None and not exact:
+            self._lost_feedback.add(operator)
+
+    def suspect(self, operator: str, origin: str, batch: Batch, *, exact: bool) -> None:
+        """Notes that ``operator`` has applied something else of ``batch`` than ``origin`` has sent now.
+
+        Perhaps only in another order: what ``operator`` does when it has it applied again will tell.
+        """
+        if exact:
+            self._suspects.setdefault(operator, set()).add(origin)
+        else:
+            self.changed(origin, batch)
+
+    def suspects(self, operator: str) -> set[str]:
+        """Who is the reason if an operator does something else: others, or itself."""
+        return self._suspects.get(operator) or {operator}
+
+    def changed(self, operator: str, batch: Batch) -> None:
+        """Notes that an operator has made something else of a batch."""
+        self._changed[operator] = max(batch, self._changed.get(operator, batch))
+
+    def may_go_back(self, operator: str, worker: int) -> bool:
+        """Whether a worker goes back because of what others have changed; it is counted."""
+        self._returns[operator, worker] += 1
+        return self._returns[operator, worker] <= MOST_RETURNS
+
+    def receivers(self, difference: Difference) -> dict[str, Batch]:
+        """Who has had what is different now, and in which batch they have applied it."""
+        found: dict[str, Batch] = {}
+        for node in self._nodes:
+            reads = any(edge.origin == difference.operator for edge in node.inputs)
+            if feedback_for(node.name) in difference.ports:
+                found[node.name] = Batch(difference.batch + 1)
+            if reads and not {ALL, items_for(node.name)}.isdisjoint(difference.ports):
+                found[node.name] = difference.batch
+        return found
+
+    def reached_from(self, operator: str) -> set[str]:
+        """The operators that items or feedback of an operator can reach; itself only by way of others."""
+        targets = {
+            node.name: {*node.feeds_back, *(one.name for one in self._nodes if _reads(one, node.name))}
+            for node in self._nodes
+        }
+        found: set[str] = set()
+        ahead = list(targets[operator])
+        while ahead:
+            name = ahead.pop()
+            if name not in found:
+                found.add(name)
+                ahead += targets[name]
+        return found
+
+    def feedback_kept(self, node: Node, batch: Batch) -> dict[str, str]:
+        """Digests of the feedback that an operator meets in ``batch``, as its senders keep it now."""
+        return {
+            f"{operator}<{worker}": produced.get(feedback_for(node.name), NOTHING_KEPT)
+            for (sent, operator, worker), produced in self._produced.items()
+            if sent == batch - 1 and any(one.name == operator and node.name in one.feeds_back for one in self._nodes)
+        }
+
+
+def _reads(node: Node, origin: str) -> bool:
+    return any(edge.origin == origin for edge in node.inputs)
+
+
+def others_applied(reports: Iterable[TaskReport], kept: Mapping[str, str]) -> dict[int, set[str]]:
+    """The workers that have applied something else than is ``kept`` for them now, and what: map partitions."""
+    found = {
+        report.worker: {label for label, digest in report.consumed.items() if kept.get(label, digest) != digest}
+        for report in reports
+    }
+    return {worker: labels for worker, labels in found.items() if labels}
+
+
+def origin_of(label: str) -> str:
+    """The operator that a map partition belongs to."""
+    return label.rsplit("<" if "<" in label else ":", 1)[0]

@@ -1,0 +1,80 @@
+"""Sums over what a batch has changed, which do not depend on the order of cells or rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from afspark.model.kernels.hashing import GOLDEN, hash_int64, mix
+
+_UNIT = 2.0**-53
+_S11 = np.uint64(11)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def weight(h):  # type: ignore[no-untyped-def]
+    """A number in 1..2 from a hash."""
+    return 1.0 + (h >> _S11) * _UNIT
+
+
+@njit(cache=True, nogil=True)
+def digest_integers(journal, olds, values, came):  # type: ignore[no-untyped-def]
+    """(cells that differ from their old value, sum of a hash of both values over them, cells that were 0 before).
+
+    The numbers of the last ones are written to ``came``. Without room for them, cell numbers mean the same in every
+    copy of the state, and enter the hash.
+    """
+    count, total, new_ones, numbered = 0, np.uint64(0), 0, len(came) == 0
+    for i in range(len(journal)):
+        cell = np.uint64(journal[i])
+        old, new = olds[i], values[cell]
+        if old != new:
+            place = hash_int64(cell) if numbered else np.uint64(0)
+            total += mix((place ^ hash_int64(old)) * GOLDEN + hash_int64(new))
+            count += 1
+            if old == 0 and not numbered:
+                came[new_ones] = cell
+                new_ones += 1
+    return count, total, new_ones
+
+
+@njit(cache=True, nogil=True)
+def digest_floats(journal, olds, values, came):  # type: ignore[no-untyped-def]
+    """(of the finite cells that differ from their old value the sum of new values, that of changes, and the size of
+    all that was summed up; cells that were 0 before). As in `digest_integers`; the number of a cell gives its weight.
+    """
+    sum_new, sum_change, size, new_ones, numbered = 0.0, 0.0, 0.0, 0, len(came) == 0
+    for i in range(len(journal)):
+        cell = np.uint64(journal[i])
+        old, new = olds[i], values[cell]
+        if old != new and np.isfinite(old) and np.isfinite(new):
+            factor = weight(hash_int64(cell)) if numbered else 1.0
+            sum_new += factor * new
+            sum_change += factor * abs(new - old)
+            size += abs(new) + abs(old)
+            if old == 0.0 and not numbered:
+                came[new_ones] = cell
+                new_ones += 1
+    return sum_new, sum_change, size, new_ones
+
+
+@njit(cache=True, nogil=True)
+def digest_rows(hashes, label):  # type: ignore[no-untyped-def]
+    """The sum of the rows' hashes, each of which is mixed with the hash of a label that all of them have."""
+    total = np.uint64(0)
+    for i in range(len(hashes)):
+        total += mix(hashes[i] * GOLDEN + label)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def weighted_sum(hashes, values):  # type: ignore[no-untyped-def]
+    """(sum of the finite values, each with the weight of its hash; sum of their sizes; how many are not finite)."""
+    total, size, odd = 0.0, 0.0, 0
+    for i in range(len(hashes)):
+        if np.isfinite(values[i]):
+            total += weight(hashes[i]) * values[i]
+            size += abs(values[i])
+        else:
+            odd += 1
+    return total, size, odd

@@ -1,0 +1,22 @@
+"""What a batch has done at one worker, as digests: if the batch is replayed, the same must come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from afspark.model.effect_digest import EffectDigest, digest_of_rows
+from afspark.model.state_label import StateLabel
+from afspark.protocol.parcels import open_parts
+from afspark.task.pane_states import PaneStates
+
+
+def effects_of(items: int, panes: PaneStates, kept: Mapping[str, bytes]) -> dict[str, EffectDigest]:
+    """The items that were taken, the cells that were changed, by state, and what is kept, by port."""
+    found: dict[str, EffectDigest] = {}
+    for name, pane, state in panes.named():
+        found[f"state {StateLabel(name, pane).text()}"] = state.digest()
+    for port, data in kept.items():
+        found[f"port {port}"] = digest_of_rows(open_parts(data))
+    nothing = EffectDigest()
+    made = {label: digest for label, digest in found.items() if not digest.agrees(nothing)}
+    return {"items": EffectDigest(items), **made}

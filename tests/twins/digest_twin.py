@@ -1,0 +1,50 @@
+"""Plain twin of the digest kernels: the definition, one cell or row after the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tests.twins.hashing_twin import hash_int64, mix
+
+_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+def weight(h: int) -> float:
+    return 1.0 + (h >> 11) * 2.0**-53
+
+
+def digest_integers(cells: Sequence[int], olds: Any, values: Any, numbered: bool) -> tuple[int, int, list[int]]:
+    count, total, came = 0, 0, []
+    for cell, old in zip(cells, olds, strict=True):
+        new = int(values[cell])
+        if old != new:
+            place = hash_int64(int(cell)) if numbered else 0
+            total += mix(((place ^ hash_int64(int(old))) * _GOLDEN + hash_int64(new)) & _MASK)
+            count += 1
+            came += [int(cell)] if old == 0 and not numbered else []
+    return count, total & _MASK, came
+
+
+def digest_floats(cells: Sequence[int], olds: Any, values: Any, numbered: bool) -> tuple[float, float, float]:
+    new_sum = change = size = 0.0
+    for cell, old in zip(cells, olds, strict=True):
+        new = float(values[cell])
+        if old != new and math.isfinite(old) and math.isfinite(new):
+            factor = weight(hash_int64(int(cell))) if numbered else 1.0
+            new_sum += factor * new
+            change += factor * abs(new - old)
+            size += abs(new) + abs(old)
+    return new_sum, change, size
+
+
+def digest_rows(hashes: Sequence[int], label: int) -> int:
+    return sum(mix((h * _GOLDEN + label) & _MASK) for h in hashes) & _MASK
+
+
+def weighted_sum(hashes: Sequence[int], values: Sequence[float]) -> tuple[float, float, int]:
+    finite = [(h, value) for h, value in zip(hashes, values, strict=True) if math.isfinite(value)]
+    total = sum(weight(h) * value for h, value in finite)
+    return total, sum(abs(value) for _, value in finite), len(values) - len(finite)

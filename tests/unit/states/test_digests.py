@@ -1,0 +1,104 @@
+"""Digests of what a batch has changed: equal for copies that do the same, whatever the order of cells and sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from afspark.model.effect_digest import EffectDigest, digest_of_rows
+from afspark.model.kernels import digest_kernels as kernel
+from afspark.model.states import HashTable, HeapColumns, State
+from afspark.model.states.subjects import Subject, builtin_subjects
+from tests.twins import digest_twin as twin
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("numbered", [False, True])
+def test_kernels_do_as_their_twins(seed: int, numbered: bool) -> None:
+    random = np.random.default_rng(seed)
+    cells = random.permutation(60)[:40].astype(np.uint32)
+    values = random.integers(-3, 3, 60)
+    olds = np.where(random.random(40) < 0.3, values[cells], random.integers(-3, 3, 40))
+    came = np.zeros(0 if numbered else 40, np.uint32)
+    count, total, first = kernel.digest_integers(cells, olds, values, came)
+    assert (count, int(total), came[:first].tolist()) == twin.digest_integers(cells, olds, values, numbered)
+    floats, old_floats = values / 7, olds / 7
+    floats[:2], old_floats[:2] = (np.nan, np.inf), (np.nan, 1.0)
+    *sums, _ = kernel.digest_floats(cells, old_floats, floats, came)
+    assert sums == pytest.approx(twin.digest_floats(cells, old_floats, floats, numbered))
+    hashes = random.integers(0, 2**63, 40).astype(np.uint64)
+    assert int(kernel.digest_rows(hashes, np.uint64(seed))) == twin.digest_rows(hashes.tolist(), seed)
+    assert kernel.weighted_sum(hashes, floats[:40]) == pytest.approx(
+        twin.weighted_sum(hashes.tolist(), floats[:40].tolist())
+    )
+
+
+def _restored(subject: Subject, state: State) -> State:
+    copy = subject.spec.open(HeapColumns(), "state")
+    copy.restore([state.dump()])
+    return copy
+
+
+def _changed(subject: Subject, state: State, seed: int) -> EffectDigest:
+    random = np.random.default_rng(seed)
+    state.begin()
+    for _ in range(3):
+        subject.update(state, random)
+    state.update_drift()
+    return state.digest()
+
+
+@pytest.mark.parametrize("subject", list(builtin_subjects()), ids=str)
+def test_a_restored_state_that_does_the_same_has_the_same_digest(subject: Subject) -> None:
+    state = subject.spec.open(HeapColumns(), "state")
+    for seed in range(6):
+        _changed(subject, state, seed)
+        state.issue(0.0)
+        state.acknowledge()
+        copy = _restored(subject, state)
+        before = _changed(subject, state, 100 + seed)
+        assert _changed(subject, copy, 100 + seed).agrees(before)
+        state.rollback()
+        assert not _changed(subject, state, 200 + seed).agrees(before), "other updates"
+        state.issue(0.0)
+        state.acknowledge()
+
+
+@pytest.mark.parametrize("value", ["int64", "float64"])
+def test_other_new_keys_with_the_same_values_are_another_change(value: str) -> None:
+    def added(keys: list[str]) -> EffectDigest:
+        table = HashTable(value=value).open(HeapColumns(), "table")
+        table.begin()
+        table.add(keys, 1)
+        return table.digest()
+
+    assert added(["a", "b"]).agrees(added(["b", "a"]))
+    assert not added(["a", "b"]).agrees(added(["a", "c"]))
+
+
+def test_sums_in_another_order_are_no_difference() -> None:
+    numbers = np.random.default_rng(1).normal(0, 1e6, 5000)
+
+    def summed(values: Any) -> EffectDigest:
+        table = HashTable(key="int64", value="float64").open(HeapColumns(), "table")
+        table.begin()
+        table.add(np.zeros(len(values), np.int64), values)
+        return table.digest()
+
+    one, other = summed(numbers), summed(numbers[::-1].copy())
+    assert one.floats != other.floats and one.agrees(other)
+    assert not one.agrees(summed(numbers + 0.01))
+
+
+def test_rows_are_compared_without_their_order() -> None:
+    rows = pa.record_batch({"key": ["a", "b", None], "n": [1, 2, 3], "x": [0.5, None, float("nan")]})
+    whole = digest_of_rows([((0, None), rows)])
+    turned = [((0, None), rows.slice(2, 1)), ((0, None), rows.slice(0, 2))]
+    assert whole.agrees(digest_of_rows(turned)) and whole.count == 3
+    assert not whole.agrees(digest_of_rows([((1, None), rows)])), "sent in another step"
+    assert not whole.agrees(digest_of_rows([((0, None), rows.set_column(1, "n", pa.array([2, 1, 3])))]))
+    assert not whole.agrees(digest_of_rows([((0, None), rows.set_column(2, "x", pa.array([0.5, 1.0, None])))]))
+    assert EffectDigest.from_json(whole.to_json()) == whole
