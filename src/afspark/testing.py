@@ -199,9 +199,12 @@ class LocalQuery(Accounts):
 
     def lose_host(self, host: str | None = None) -> str:
         """A host is lost with all state on it, and a new one comes in its place; default: that of the last operator's
-        first worker. Its name.
+        first worker, or any if that one is lost already. Its name.
         """
-        lost = host or (self.homes() if self._engine.runs else self.hosts)[0]
+        homes = self.homes() if self._engine.runs else ()
+        lost = host or next((home for home in homes if home in self.hosts), self.hosts[0])
+        if lost not in self.hosts:
+            raise UsageError(f"There is no host {lost!r}.", remedy=f"There are {', '.join(self.hosts)}.", got=lost)
         slots = self._cluster.slots.pop(lost)
         shutil.rmtree(self._segments / lost, ignore_errors=True)
         self._replaced += 1

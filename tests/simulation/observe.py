@@ -44,10 +44,12 @@ def states(run: OperatorRun) -> dict[int, Cells]:
     return {pane: summed(parts, united) for pane, parts in shares.items()}
 
 
-def table(run: OperatorRun, name: str) -> Cells:
-    """The merged cells of one of an operator's states, without panes."""
+def table(run: OperatorRun, name: str, only: int | None = None) -> Cells:
+    """The merged cells of one of an operator's states, without panes; ``only``: those of one worker."""
     shares = []
     for member in run.group.members:
+        if only not in (None, member.worker):
+            continue
         segment = world().memory[member.home, run.name, member.worker]
         shares.append(
             plain(PaneStates(segment.columns, run.node.operator.states(), paned=False).of(None)[name].export())

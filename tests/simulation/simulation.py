@@ -252,9 +252,14 @@ class Simulation:
             if finally_:
                 invariants.nothing_named_is_missing(self.engine, self.world)
             else:
-                invariants.items_are_accounted_for(self.engine, self.truth)
+                self.account(batch)
             self._note(self.compare(batch))
             self.outcome.losses = len(self.engine.ledger.entries())
+
+    def account(self, batch: int) -> None:
+        """Every item that came is counted."""
+        assert self.engine is not None
+        invariants.items_are_accounted_for(self.engine, self.truth)
 
     def compare(self, batch: int) -> float:
         """How far the resident states are from the truth, which must be within what is promised."""

@@ -84,6 +84,17 @@ def test_nothing_is_lost_under_an_exact_policy(failure: str, keyed: bool) -> Non
         assert all(entry["covered"] for entry in query.ledger())
 
 
+def test_hosts_may_be_lost_one_after_the_other_between_two_batches() -> None:
+    with testing.run(counting(tolerance=af.MiniBatch()), LINES, hosts=2) as query:
+        query.batch(lines("to be or", "not to be"))
+        lost = [query.lose_host() for _ in range(3)]
+        assert len(set(lost)) == 3
+        with pytest.raises(UsageError, match=lost[0]):
+            query.lose_host(lost[0])
+        query.batch(lines("that", "is"))
+        assert counted(query.results("counts")) == EXACT
+
+
 def test_what_is_lost_is_within_what_is_told() -> None:
     with testing.run(counting(tolerance=af.Approximate(theta=20)), LINES, hosts=2) as query:
         for _ in range(8):

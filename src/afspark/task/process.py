@@ -8,6 +8,7 @@ from functools import partial
 from pyspark import cloudpickle
 
 from afspark.model.effect_digest import EffectDigest
+from afspark.model.operator import Operator
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.lifecycle import MOST_STEPS
 from afspark.protocol.parcels import Packet, digest_of, pack_packets, pack_schema
@@ -138,7 +139,8 @@ class BatchApplication:
         """Nothing if the batch is never replayed, or not in the same way: a replay does not tell the operator again
         what was lost before. The journal of states has the last step alone.
         """
-        if self.request.covered is None or self.request.lost is not None or self.task.in_steps:
+        told = self.request.lost is not None and type(self.operator).on_recover is not Operator.on_recover
+        if self.request.covered is None or told or self.task.in_steps:
             return {}
         return effects_of(self.feed.items, self.panes, output.kept)
 

@@ -80,7 +80,11 @@ class ReplayCheck:
         found = []
         for report in reports:
             first = self._effects.get((batch, operator, report.worker))
+            if first is None:
+                continue
             if not first or not report.effects:
+                # It was told of a loss in one of both, and not in the other.
+                self.changed(operator, batch)
                 continue
             labels = sorted(
                 label

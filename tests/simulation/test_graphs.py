@@ -1,0 +1,78 @@
+"""Random graphs under random schedules of failures, and mistakes that they must find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from afspark.coordinator.committer import Committer
+from afspark.coordinator.recovery.replay import Replay
+from afspark.numbers import Batch
+from tests.simulation import test_planted_in_replay as in_replay
+from tests.simulation.graphs import Graphs
+from tests.simulation.simulation import Broken, simulate
+from tests.simulation.test_feedback import backups_of_feedback_not_read
+
+EACH = 24
+#: How many schedules may pass before a mistake is found.
+MOST = 40
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(part * EACH, marks=pytest.mark.thorough) for part in range(1, 12))]
+)
+def test_promises_hold_in_any_graph(first: int) -> None:
+    outcomes = [simulate(seed, Graphs) for seed in range(first, first + EACH)]
+    # Schedules in which nothing happens prove nothing.
+    assert sum(outcome.losses for outcome in outcomes) > EACH
+    assert sum(outcome.drivers for outcome in outcomes) > EACH
+
+
+def everybody_goes_back(patch: pytest.MonkeyPatch) -> None:
+    """Partial recovery is full recovery."""
+    real = Committer.begin
+
+    def begin(self: Committer, batch: Batch, items: int, *, must: bool) -> None:
+        self._stages.takes_all_back = True
+        real(self, batch, items, must=must)
+
+    patch.setattr(Committer, "begin", begin)
+
+
+def input_released_too_early(patch: pytest.MonkeyPatch) -> None:
+    """What belonged to a batch is forgotten one batch before a record covers it."""
+    real = Replay.forget
+    patch.setattr(Replay, "forget", lambda self, covered: real(self, Batch(covered + 1)))
+
+
+MISTAKES: list[Plant] = [
+    in_replay.record_before_its_backups,
+    backups_of_feedback_not_read,
+    in_replay.replayed_twice,
+    in_replay.forgotten_before_it_is_durable,
+    in_replay.swept_too_early,
+    input_released_too_early,
+    everybody_goes_back,
+]
+
+
+def found_by(seeds: range) -> Broken | None:
+    for seed in seeds:
+        try:
+            simulate(seed, Graphs)
+        except Broken as broken:
+            return broken
+    return None
+
+
+@pytest.mark.parametrize("plant", MISTAKES, ids=lambda plant: plant.__name__)
+def test_a_mistake_is_found_in_graphs(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        plant(patch)
+        broken = found_by(range(MOST))
+    assert broken is not None, f"{MOST} schedules did not notice: {plant.__doc__ or plant.__name__}"
+    assert f"python -m tests.simulation --graphs --seed {broken.seed} -v" in str(broken)
+    simulate(broken.seed, Graphs)
