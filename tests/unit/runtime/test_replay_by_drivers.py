@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -209,3 +210,21 @@ def test_an_older_driver_that_stops_touches_nothing(make_rig: MakeRig) -> None:
     rig.go()
     assert rig.counts() == one.truth
     assert [entry.loss.worker for entry in rig.ledger] == [0]
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["", "lost"])
+def test_input_that_is_gone_when_somebody_is_lost_later(make_rig: MakeRig, lost: bool) -> None:
+    """The driver that was started needed none of it, because everybody had applied it."""
+    one = LaggingRig(make_rig, Lag.RECORDS, batches=7, tolerance=MiniBatch())
+    rig = one.rig
+    killed_after(one, 5)
+    gone = rig.root / "input" / "0009.txt"
+    gone.unlink()
+    rig.start().ready()
+    assert rig.ledger == [] and rig.bound() == 0
+    if lost:
+        rig.lose()
+    rig.go()
+    assert rig.bound() == (math.inf if lost else 0)
+    told = [name for entry in rig.ledger if entry.recovery for name in entry.recovery.damaged]
+    assert told == [str(gone)] * lost
