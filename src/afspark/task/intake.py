@@ -261,9 +261,13 @@ class Intake:
         origins: list[tuple[str, int]] = []
         for entry in entries:
             at = self.positions.get(entry.producer, 0)
-            if entry.start > at:
+            limit = entry.end if self._until is None else self._until.get(entry.producer, 0)
+            end = min(entry.end, limit)
+            if entry.start > at and self._until is None:
                 self.gaps = (*self.gaps, Gap(entry.producer, at, entry.start))
-            end = entry.end if self._until is None else min(entry.end, self._until.get(entry.producer, 0))
+            elif min(entry.start, limit) > at:
+                # The batch had them when it was applied first, and they were released since.
+                self.unsent = (*self.unsent, Gap(entry.producer, at, min(entry.start, limit)))
             self.positions[entry.producer] = max(at, end)
             if end <= at:
                 continue

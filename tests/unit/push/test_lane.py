@@ -476,11 +476,12 @@ def test_whoever_applies_a_batch_again_is_handed_its_items_only() -> None:
     assert lane.has_more({A: 11}, until) and lane.has_more({A: 12})
 
 
-def test_a_mark_that_ended_a_batch_is_handed_out_again() -> None:
+def test_a_mark_tells_whoever_applies_a_batch_again_what_never_comes() -> None:
     lane = lane_of(100)
     lane.mark(A, 5, 0.0)
-    assert [one.record.end for one in lane.handouts({A: 2}, 10**9, {A: 5})] == [5]
-    assert lane.handouts({A: 2}, 10**9, {A: 4}) == []
+    for until in (4, 5, 6):
+        assert [one.record.end for one in lane.handouts({A: 2}, 10**9, {A: until})] == [5]
+    assert lane.handouts({A: 4}, 10**9, {A: 4}) == [], "nothing is missing"
 
 
 def test_what_a_worker_waits_for_is_taken_by_a_full_lane() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.receivers.past_positions import PastPositions
 from afspark.coordinator.receivers.receivers import recorded_lanes
 from afspark.coordinator.run_options import RunOptions
+from afspark.coordinator.told_bounds import told
 from afspark.errors import CheckpointError, SegmentError, UsageError
 from afspark.graph.graph import Graph
 from afspark.graph.node import SOURCE, Edge, Node
@@ -144,12 +147,14 @@ class KeptLane:
         found = [
             (name, first, rows)
             for name, first, rows in self.entries
-            if first + rows > after.get(name, 0) and max(first, after.get(name, 0)) < until.get(name, 0)
+            if first + rows > (at := after.get(name, 0)) and (max(first, at) if rows else at) < until.get(name, 0)
         ]
         if not found:
             self.clock.now += wait
         return [
             Pulled(name, first, pa.record_batch({"n": range(first, first + rows)}, schema=SCHEMA), False)
+            if rows
+            else Pulled(name, first, None, False, mark=True)
             for name, first, rows in found[:1]
         ]
 
@@ -193,6 +198,16 @@ def test_what_nobody_sends_again_is_told() -> None:
     assert intake.unsent[0].described == f"items 6 to 7 of {A}"
     assert intake.positions == {A: 8, B: 1}
     assert RESEND_SECONDS <= lane.clock.now < RESEND_SECONDS + 1
+
+
+@pytest.mark.parametrize("mark", [6, 20], ids=["within the batch", "beyond it"])
+def test_what_was_acknowledged_since_is_told_without_waiting(mark: int) -> None:
+    """A driver may have to go back behind a record that it cannot read, which had covered the items."""
+    lane = KeptLane(ManualClock(), [(A, mark, 0), (A, mark, 2)])
+    got, intake = taken(lane, {A: 4}, {A: 8})
+    assert [number for _, number in got] == ([6, 7] if mark == 6 else [])
+    assert intake.unsent == (Gap(A, 4, min(mark, 8)),)
+    assert (intake.gaps, intake.positions, lane.clock.now) == ((), {A: 8}, 0.0)
 
 
 def test_a_receiver_that_is_away_is_no_reason_to_give_items_up() -> None:
@@ -334,3 +349,28 @@ def test_a_driver_that_cannot_read_where_a_batch_ended_stops(place: Path) -> Non
     with pytest.raises(CheckpointError, match="Where batch 2 of pushed items ended cannot be read"):
         second.batch(3)
     second.close()
+
+
+def test_items_that_an_unreadable_record_had_covered_are_told(place: Path) -> None:
+    """A driver has to go back to the record before; the receivers have forgotten what came between the two."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    first = Query(place, BarrierSnapshot(batches=2), port=port)
+    producer = Producer(first.address, "one", SCHEMA, give_up=60)
+    for number in range(7):
+        producer.send(pa.record_batch({"n": [number] * 5}, schema=SCHEMA))
+        first.batch(number)
+    newest = max((place / "checkpoint" / FOLDER).glob("epochs/*/records/*"))
+    first.close()
+    newest.write_bytes(b"rot")
+    shutil.rmtree(place / "segments")
+    process_cache().clear()
+    second = Query(place, BarrierSnapshot(batches=2), port=port)
+    for number in range(7, 10):
+        second.batch(number)
+    producer.abort()
+    second.close()
+    assert told(second.engine.operator("count"))["count"] == math.inf
+    gone = [name for one in second.engine.ledger.entries() if one.recovery for name in one.recovery.damaged]
+    assert any(name.startswith("items ") for name in gone), gone

@@ -440,8 +440,8 @@ class Lane:
 
 
 def _is_below(record: LaneItems, position: int, until: Positions | None) -> bool:
-    """Whether some of what an entry has above ``position`` is below ``until``; or, of one without items, all of it."""
+    """Whether some of what an entry has above ``position`` is below ``until``; a mark speaks of all below it."""
     if until is None:
         return True
     limit = until.get(record.producer, -1)
-    return max(record.start, position) < limit or record.end <= limit
+    return (position if record.mark else max(record.start, position)) < limit
