@@ -7,6 +7,7 @@ import math
 import pickle
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,21 +17,27 @@ import pytest
 from pyarrow import flight
 
 import afspark as af
+from afspark.clock import SystemClock
 from afspark.cluster.local.local_cluster import LocalCluster
 from afspark.coordinator.operator_run import OperatorRun
-from afspark.coordinator.receivers.receivers import Receivers
+from afspark.coordinator.receivers.receiver_hosts import ExecutorReceivers
+from afspark.coordinator.receivers.receivers import Receivers, receiver_plans
+from afspark.errors import StoreFull
 from afspark.graph.pipeline import Pipeline
 from afspark.policies import NoBackup
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.push.producer.producer import Producer
+from afspark.push.receiver.receiver_process import ReceiverProcess
 from afspark.push.receiver.session_listing import is_receiver_start
 from afspark.push.wire.push_errors import SessionOver, from_flight
+from afspark.push.wire.security import new_secret
 from afspark.push.wire.worker_messages import BackupNumber
 from afspark.sources import Pushed
 from afspark.store import CommitRecord, open_store
 from afspark.store.commits import LanePositions
+from afspark.store.local import LocalStore
 from afspark.task.intake import Intake, Start
 from afspark.task.remote_lane import open_lane
 from afspark.task.step_progress import StepProgress
@@ -215,6 +222,63 @@ def test_however_often_a_receiver_dies_no_more_than_the_limit_is_lost_and_all_of
         ticks.go()
     assert ticks.items + ticks.gaps == crashes * each + 2
     assert each < ticks.gaps <= sum(possible.values()) <= limit
+
+
+@pytest.mark.parametrize("room", [True, False], ids=["room", "no room"])
+def test_an_orderly_end_that_cannot_keep_what_it_holds_is_a_failure(
+    tmp_path: Path, room: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Acknowledged items that are in no state and in no log are gone with the receiver; there may be room for less."""
+    ticks, real = Ticks(tmp_path), LocalStore.put
+    with Producer(ticks.address, "p", SCHEMA, batch_rows=1) as producer:
+        producer.send(pa.record_batch({"n": list(range(400))}, schema=SCHEMA))
+        producer.flush(10)
+
+    def put(store: LocalStore, name: str, data: bytes) -> None:
+        if "items/" in name and not room:
+            raise StoreFull("no room", path=store.path)
+        real(store, name, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "put", put)
+        ticks.receivers.close()
+    after = Ticks(tmp_path)
+    assert after.receivers.lost(after.name) == dict.fromkeys(range(WORKERS), 0.0 if room else 250.0)
+    after.go()
+    assert after.items == (400 if room else 0)
+    after.receivers.close()
+
+
+class Loopback(LocalCluster):
+    """Runs receivers at once, in this process, under a clock that is behind the driver's."""
+
+    def run_on(self, homes: Any, work: Any) -> Any:
+        return work(cast(Any, SimpleNamespace(host="127.0.0.1", clock=SystemClock())), 0)
+
+
+def test_no_clock_decides_which_receivers_are_there(tmp_path: Path) -> None:
+    """Hosts whose clocks differ from the driver's, or are set back, serve as any other; a dead start's serve never."""
+
+    class Behind(SystemClock):
+        def time(self) -> float:
+            return super().time() - 3600
+
+    source = Pushed.of(SCHEMA, lanes=1)
+    pipeline = Pipeline.single(source=source, operator=Count(), name="count", workers=1, tolerance=af.MiniBatch())
+    (node,) = pipeline.nodes
+    store, secret = open_store(str(tmp_path)), new_secret()
+    plans = receiver_plans(source, node, pipeline, secret)
+    died = ReceiverProcess(replace(plans[0], opened_by="an earlier start"), store)
+    assert died.open().failures == 0
+    hosts = ExecutorReceivers(Loopback({"127.0.0.1": 1}), plans, store, source.access(secret), lambda lanes: {})
+    hosts.cluster.clock = Behind()
+    hosts.open()
+    try:
+        (found,) = hosts.announced()
+        assert (found.failures, found.address != died.announced.address) == (1, True)  # type: ignore[union-attr]
+    finally:
+        hosts.close()
+        died.close()
 
 
 @pytest.mark.parametrize(

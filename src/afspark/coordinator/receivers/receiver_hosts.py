@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -122,8 +123,9 @@ class ExecutorReceivers(ReceiverHosts):
     def open(self) -> None:
         # Made here: receivers that start at the same moment would make one each.
         session_key(item_log(self.store))
-        self._since = self.cluster.clock.time()
-        self._closing = f"{_CLOSING}/{round(self._since * 1e9):020d}"
+        # No clock decides which announcements are of this start: those of hosts differ, and are set back.
+        self._start = secrets.token_hex(8)
+        self._closing = f"{_CLOSING}/{self._start}"
         self._closed = threading.Event()
         placed = spread(range(len(self.plans)), self.cluster.slots_by_host())
         self.homes = [placed[number] for number in range(len(self.plans))]
@@ -171,7 +173,7 @@ class ExecutorReceivers(ReceiverHosts):
         """Nothing to do: they die with the executors that the same failure kills."""
 
     def announced(self) -> Sequence[Announced]:
-        return [one for one in announced(self.store) if one.at >= self._since]
+        return [one for one in announced(self.store) if one.opened_by == self._start]
 
     def addresses(self) -> list[str]:
         """The address of the directory, which stays where it is while receivers move."""
@@ -194,7 +196,8 @@ class ExecutorReceivers(ReceiverHosts):
         """Runs one receiver, again and again, until it was closed."""
         while not self._closed.is_set():
             home = self._home(number)
-            plan = replace(self.plans[number], listed=self.listed(self.plans[number].lanes))
+            plan = self.plans[number]
+            plan = replace(plan, listed=self.listed(plan.lanes), opened_by=self._start)
             try:
                 self.cluster.run_on({0: home}, partial(_receive, home, self.store, self._closing, plan))
             except Exception:

@@ -72,12 +72,13 @@ class LaneService:
         if self.writer is not None:
             self.writer.start(self._threads)
 
-    def stop(self, *, save: bool) -> None:
-        """Ends all waiting; ``save``: what was acknowledged and is in no log is written first."""
+    def stop(self, *, save: bool) -> bool:
+        """Ends all waiting; ``save``: what was acknowledged and is in no log is written first. Whether it is durable
+        now.
+        """
         with self._lock:
             self._signals.end_waiting()
-        if self.writer is not None:
-            self.writer.stop(save=save)
+        return self.writer is None or self.writer.stop(save=save)
 
     # --- producers
 

@@ -69,15 +69,19 @@ class LogWriter:
         self.torn, self.damaged = loaded.torn, loaded.damaged
         self._join = threads.start_loop(self._run, f"afspark-log-{self._lane.number}")
 
-    def stop(self, *, save: bool) -> None:
-        """Waits for the end of the thread; then writes what was acknowledged and is in no log, if ``save`` says so."""
+    def stop(self, *, save: bool) -> bool:
+        """Waits for the end of the thread; then writes what was acknowledged and is in no log, if ``save`` says so.
+
+        Whether all of that is durable.
+        """
         self._join()
+        saved = True
         if save:
             with self._signals.lock:
                 planned = self._lane.plan_all()
-            if planned:
-                self.write(planned)
+            saved = not planned or self.write(planned)
         self.delete()
+        return saved
 
     def plan(self) -> Planned:
         """What has to be written now; answer with `write`."""

@@ -121,6 +121,7 @@ class Receiver:
         self._port = 0
         self._started = clock.time()
         self._stop_lock = threads.lock()
+        self._saved = True
 
     @property
     def address(self) -> str:
@@ -172,20 +173,20 @@ class Receiver:
         self._environment.exits.register(self.stop)
         return self._address
 
-    def stop(self, *, save: bool = True, timeout: float = 10.0) -> None:
-        """Stops listening and ends all calls.
+    def stop(self, *, save: bool = True, timeout: float = 10.0) -> bool:
+        """Stops listening and ends all calls; whether everything that ``save`` asks for is durable.
 
         ``save``: what was acknowledged and is neither confirmed nor logged goes to the log first. Harmless if it
         was stopped already.
         """
         with self._stop_lock:
             endpoint, self._endpoint = self._endpoint, None
-            if endpoint is None:
-                return
-            self._environment.exits.unregister(self.stop)
-            self._context.stopping.set()
-            self._end_lanes(save=save)
-            endpoint.stop(timeout)
+            if endpoint is not None:
+                self._environment.exits.unregister(self.stop)
+                self._context.stopping.set()
+                self._saved = self._end_lanes(save=save)
+                endpoint.stop(timeout)
+            return self._saved
 
     def stats(self) -> dict[str, Any]:
         """Counters as JSON: of the receiver, and per lane under ``lanes``."""
@@ -206,8 +207,8 @@ class Receiver:
         """Another receiver has a lane of this one. Ending all calls makes producers look for it."""
         self._environment.threads.start(self.stop, "afspark-receiver-replaced")
 
-    def _end_lanes(self, *, save: bool) -> None:
+    def _end_lanes(self, *, save: bool) -> bool:
         # Also where any loss is allowed: an orderly end is no failure.
         save = save and not self._config.ack_when_confirmed
-        for lane in self._lanes.values():
-            lane.stop(save=save)
+        saved = [lane.stop(save=save) for lane in self._lanes.values()]
+        return all(saved)

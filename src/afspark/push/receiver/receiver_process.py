@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,8 @@ from afspark.push.wire.messages import Allowance, Positions
 from afspark.push.wire.security import Security, new_secret
 from afspark.store import Store, seal
 from afspark.store.claims import ClaimId, Claims
+
+LOG = logging.getLogger("afspark")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,8 @@ class ReceiverPlan:
     worker_secret: str = field(default_factory=new_secret, repr=False)
     listed: Mapping[int, Positions] = field(default_factory=dict)
     reached_at: str = ""
+    #: names the driver's start that it belongs to
+    opened_by: str = ""
 
     def allow(self, failures: int) -> Allowance:
         """What a lane may hold without backup after so many failures of its receiver."""
@@ -92,18 +97,22 @@ class ReceiverProcess:
             except UsageError:
                 self.close()
                 raise
-        self.announced = Announced(
-            plan.number, address, plan.lanes, failures, ended.lost, self._environment.clock.time()
-        )
+        self.announced = Announced(plan.number, address, plan.lanes, failures, ended.lost, plan.opened_by)
         self._announce(self.announced)
         return self.announced
 
     def close(self) -> None:
-        """Stops receiving; what was acknowledged and not taken yet is durable afterwards."""
+        """Stops receiving; what was acknowledged and not taken yet is durable afterwards, or its end is a failure."""
         if self._receiver is not None:
-            self._receiver.stop()
+            saved = self._receiver.stop()
             self._receiver = None
-            self._restarts.close()
+            if saved:
+                self._restarts.close()
+            else:
+                LOG.warning(
+                    "Receiver %d could not write all acknowledged items to its log: its end counts as a failure.",
+                    self.plan.number,
+                )
 
     def crash(self, listed: Mapping[int, Positions]) -> None:
         """What the death of its process would do: only the log remains. It comes back where producers look for it."""

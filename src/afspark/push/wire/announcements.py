@@ -22,7 +22,8 @@ class Announced:
     failures: int
     #: how many items each of its lanes can have lost by them
     lost: float
-    at: float
+    #: names the driver's start that it belongs to
+    opened_by: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "lanes": list(self.lanes)}
@@ -36,5 +37,7 @@ def announced(store: Any) -> Iterator[Announced]:
             found = unseal(store.get(name), name).meta["announced"]
         except StoreError:
             continue  # withdrawn meanwhile, or half written by one that died
+        # Those of earlier versions say when they were made instead.
+        found.pop("at", None)
         newest[name.split("/")[1]] = Announced(**{**found, "lanes": tuple(found["lanes"])})
     yield from newest.values()
