@@ -25,10 +25,10 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Two processes. Files with a Spark session or the cluster stay whole; what needs neither is dealt out test by test,
+# Three processes on two cores, because tests wait for timeouts and for the JVM. Files with a Spark session or the cluster stay whole; what needs neither is dealt out test by test,
 # in fresh processes: they fork, and what they fork has to be small.
-WITH_SPARK := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/cluster tests/spark
-WITHOUT_SPARK := $(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/property tests/simulation src
+WITH_SPARK := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/cluster tests/spark
+WITHOUT_SPARK := $(BIN)/python -m pytest -n 3 --dist worksteal tests/unit tests/property tests/simulation src
 
 # Spark's classes as Java loads them fastest: reading them from the jars is half of what a short query costs.
 ARCHIVE := build/spark.jsa

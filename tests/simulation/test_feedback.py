@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from afspark.coordinator.worker_state import WorkerState
 from afspark.protocol.parcels import Packet
 from afspark.task import restore
 from tests.simulation.feedback import Feedback
+from tests.simulation.planted import likely_first
 from tests.simulation.simulation import Broken, simulate
 
 EACH = 100
@@ -24,9 +25,7 @@ MOST = 400
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-@pytest.mark.parametrize(
-    "first", [0, EACH, *(pytest.param(part * EACH, marks=pytest.mark.thorough) for part in (2, 3))]
-)
+@pytest.mark.parametrize("first", [0, *(pytest.param(part * EACH, marks=pytest.mark.thorough) for part in (1, 2, 3))])
 def test_promises_hold_under_any_schedule(first: int) -> None:
     outcomes = [simulate(seed, Feedback) for seed in range(first, first + EACH)]
     # Schedules in which nothing happens prove nothing.
@@ -83,7 +82,7 @@ MISTAKES: list[Plant] = [
 ]
 
 
-def found_by(seeds: range) -> Broken | None:
+def found_by(seeds: Iterable[int]) -> Broken | None:
     for seed in seeds:
         try:
             simulate(seed, Feedback)
@@ -96,7 +95,7 @@ def found_by(seeds: range) -> Broken | None:
 def test_a_planted_mistake_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         plant(patch)
-        broken = found_by(range(MOST))
+        broken = found_by(likely_first(plant, range(MOST)))
     assert broken is not None, f"{MOST} schedules did not notice: {plant.__doc__ or plant.__name__}"
     assert f"python -m tests.simulation --feedback --seed {broken.seed} -v" in str(broken)
     simulate(broken.seed, Feedback)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from afspark.store.base import Store, one_line
 from afspark.store.format import Sealed, unseal
 
 _READERS = 8
+#: Seconds of reading one after the other beyond which threads are worth their start.
+_WORTH_THREADS = 0.005
 
 
 @dataclass(frozen=True)
@@ -28,10 +31,15 @@ def read_sealed(store: Store, names: Sequence[str]) -> list[Sealed | Damage]:
     Only what will be the same at every try counts as damage. A store that cannot be reached raises its
     `StoreError`: going back to an older state because of a short outage would lose data for nothing.
     """
-    if len(names) <= 1:
-        return [_read(store, name) for name in names]
-    with ThreadPoolExecutor(min(_READERS, len(names))) as pool:
-        return list(pool.map(lambda name: _read(store, name), names))
+    found: list[Sealed | Damage] = []
+    for at, name in enumerate(names):
+        began = time.perf_counter()
+        found.append(_read(store, name))
+        rest = names[at + 1 :]
+        if len(rest) > 1 and (time.perf_counter() - began) * len(rest) > _WORTH_THREADS:
+            with ThreadPoolExecutor(min(_READERS, len(rest))) as pool:
+                return found + list(pool.map(lambda name: _read(store, name), rest))
+    return found
 
 
 def _read(store: Store, name: str) -> Sealed | Damage:

@@ -13,7 +13,8 @@ from afspark.task.pane_states import PaneStates
 def effects_of(items: int, panes: PaneStates, kept: Mapping[str, bytes]) -> dict[str, EffectDigest]:
     """The items that were taken, the cells that were changed, by state, and what is kept, by port."""
     found: dict[str, EffectDigest] = {}
-    for name, pane, state in panes.named():
+    # The cells of decaying states are in units that depend on when a worker was restored.
+    for name, pane, state in panes.named() if panes.fading is None else ():
         found[f"state {StateLabel(name, pane).text()}"] = state.digest()
     for port, data in kept.items():
         found[f"port {port}"] = digest_of_rows(open_parts(data))
