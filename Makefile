@@ -25,8 +25,9 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Three processes on two cores, because tests wait for timeouts and for the JVM. Files with a Spark session or the cluster stay whole; what needs neither is dealt out test by test,
-# in fresh processes: they fork, and what they fork has to be small.
+# Three processes on two cores, because tests wait for timeouts and for the JVM. Files with a Spark session or the
+# cluster stay whole; what needs neither is dealt out test by test, in fresh processes: they fork, and what they fork
+# has to be small.
 WITH_SPARK := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/cluster tests/spark
 WITHOUT_SPARK := $(BIN)/python -m pytest -n 3 --dist worksteal tests/unit tests/property tests/simulation src
 
