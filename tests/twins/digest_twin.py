@@ -48,3 +48,15 @@ def weighted_sum(hashes: Sequence[int], values: Sequence[float]) -> tuple[float,
     finite = [(h, value) for h, value in zip(hashes, values, strict=True) if math.isfinite(value)]
     total = sum(weight(h) * value for h, value in finite)
     return total, sum(abs(value) for _, value in finite), len(values) - len(finite)
+
+
+def digest_bytes(data: bytes) -> tuple[int, int]:
+    first, second = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+    lanes = [len(data), first, second, _GOLDEN]
+    whole = len(data) // 32 * 32
+    words = [int.from_bytes(data[at : at + 8], "little") for at in range(0, whole, 8)]
+    for place, word in [*((at % 4, word) for at, word in enumerate(words)), *((0, byte) for byte in data[whole:])]:
+        lane = (lanes[place] + word * first) & _MASK
+        lanes[place] = ((lane << 29 | lane >> 35) & _MASK) * _GOLDEN & _MASK
+    a, b, c, d = lanes
+    return mix(mix(mix(mix(a) ^ b) ^ c) ^ d), mix(mix(mix(mix((d + first) & _MASK) ^ c) ^ b) ^ a)

@@ -13,6 +13,7 @@ from afspark.model.kernels.sampling import bernoulli
 from afspark.model.kernels.sketch import SeenKeys, update_and_find
 from afspark.model.kernels.words import WordCounter
 from afspark.model.states import HashTable, HeapColumns, Matrix, State, Vector
+from afspark.protocol.parcels import Packet, digest_of, pack_packets
 
 
 def warm_up() -> None:
@@ -26,6 +27,7 @@ def warm_up() -> None:
     all_lines(pieces_of(text))
     packets = pa.record_batch({"src": pa.array([1, 2]), "dst": pa.array([3, 4]), "bytes": pa.array([40, 1500])})
     hashes = hash_columns(packets, ["src", "dst"])
+    digest_of(pack_packets([Packet(packets)]))
     bernoulli(1, 0.5, count=2)
     sample = HashTable(key="int64", value="int64", divergence="manhattan").open(HeapColumns(), "sample")
     sample.begin()

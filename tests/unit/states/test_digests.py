@@ -36,6 +36,20 @@ def test_kernels_do_as_their_twins(seed: int, numbered: bool) -> None:
     )
 
 
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 31, 32, 33, 64, 1000])
+def test_bytes_are_digested_as_by_the_twin(size: int) -> None:
+    data = np.random.default_rng(size).bytes(size)
+    assert tuple(map(int, kernel.digest_bytes(np.frombuffer(data, np.uint8)))) == twin.digest_bytes(data)
+
+
+def test_any_other_byte_and_any_other_length_has_another_digest() -> None:
+    data = bytes(range(100))
+    others = [data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :] for at in range(100) for bit in range(8)]
+    others += [data[:size] for size in range(100)] + [data + b"\0", bytes(100), bytes(101), data[50:] + data[:50]]
+    digests = {kernel.digest_bytes(np.frombuffer(one, np.uint8)) for one in [data, *others]}
+    assert len(digests) == len(others) + 1
+
+
 def _restored(subject: Subject, state: State) -> State:
     copy = subject.spec.open(HeapColumns(), "state")
     copy.restore([state.dump()])
