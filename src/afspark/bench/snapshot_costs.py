@@ -18,6 +18,8 @@ from afspark.bench.watched_run import watched_run
 INTERVALS = (0.2, 0.5, 1.0, 3.0, 10.0)
 NONE, ASYNCHRONOUS, SYNCHRONOUS = "none", "asynchronous", "synchronous"
 APPROXIMATE, MINIBATCH = "approximate", "mini-batch"
+#: the contest of what is backed up with every batch
+EVERY_BATCH = "every batch"
 LEAST_BATCHES = 20
 
 
@@ -48,30 +50,46 @@ def one_run(
 
 
 def interval_contests(spark: SparkSession, records: int) -> dict[str, Contenders]:
-    """For each store: none beside both kinds of snapshots for every interval, and beside what has no interval.
+    """For every interval both kinds of snapshots on all stores beside a run of none; so is what has no interval.
 
-    Those that are compared run right after each other.
+    Those that are compared run soon after each other.
     """
-    contests: dict[str, Contenders] = {}
-    for store, options in STORES.items():
-        run = partial(one_run, spark, records=records, store=options)
-        none: dict[str, Measure] = {NONE: partial(one_run, spark, af.Nothing(), records=records)}
-        for interval in INTERVALS:
-            contests[name_of(store, interval)] = none | {
-                ASYNCHRONOUS: partial(run, af.BarrierSnapshot(interval=interval)),
-                SYNCHRONOUS: partial(run, af.BarrierSnapshot(interval=interval, asynchronous=False)),
-            }
-        contests[store] = none | {
-            APPROXIMATE: partial(run, af.Approximate(theta=THETA)),
-            MINIBATCH: partial(run, af.MiniBatch()),
+    none: dict[str, Measure] = {NONE: partial(one_run, spark, af.Nothing(), records=records)}
+
+    def beside_none(tolerances: Mapping[str, af.Tolerance]) -> Contenders:
+        others = {
+            contender(kind, store): partial(one_run, spark, tolerance, records=records, store=options)
+            for store, options in STORES.items()
+            for kind, tolerance in tolerances.items()
         }
-    return contests
+        return none | others
+
+    by_interval = {
+        contest_of(interval): beside_none(
+            {
+                ASYNCHRONOUS: af.BarrierSnapshot(interval=interval),
+                SYNCHRONOUS: af.BarrierSnapshot(interval=interval, asynchronous=False),
+            }
+        )
+        for interval in INTERVALS
+    }
+    every = beside_none({APPROXIMATE: af.Approximate(theta=THETA), MINIBATCH: af.MiniBatch()})
+    return by_interval | {EVERY_BATCH: every}
 
 
-def name_of(store: str, interval: float) -> str:
-    """A contest's name.
+def contest_of(interval: float) -> str:
+    """The contest of an interval.
 
-    >>> name_of("local disk", 0.5)
-    'local disk, 0.5 s'
+    >>> contest_of(0.5)
+    '0.5 s'
     """
-    return f"{store}, {interval:g} s"
+    return f"{interval:g} s"
+
+
+def contender(kind: str, store: str) -> str:
+    """A kind of backups on a store.
+
+    >>> contender("asynchronous", "local disk")
+    'asynchronous, local disk'
+    """
+    return f"{kind}, {store}"

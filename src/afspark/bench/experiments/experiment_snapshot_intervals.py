@@ -15,13 +15,15 @@ from afspark.bench.rig import STORES, Rig
 from afspark.bench.snapshot_costs import (
     APPROXIMATE,
     ASYNCHRONOUS,
+    EVERY_BATCH,
     INTERVALS,
     MINIBATCH,
     NONE,
     SYNCHRONOUS,
     batch_records,
+    contender,
+    contest_of,
     interval_contests,
-    name_of,
     one_run,
 )
 
@@ -57,8 +59,8 @@ def page(found: dict[str, Any]) -> str:
     text = (
         f"Six operators with two workers each, three full exchanges, per-key aggregates of 10⁵ keys each, "
         f"{found['records']:,} generated records in batches of {found['batch_records']:,}: the topology of Carbone et "
-        "al., figure 5, on one machine. Every contender ran beside a run of none of its own. Runtime and throughput "
-        "are over none. The effective interval is the time of all batches by the number of those with a backup: "
+        "al., figure 5, on one machine. All contenders of an interval ran right after each other and a run of none. Runtime "
+        "and throughput are over none. The effective interval is the time of all batches by the number of those with a backup: "
         "a batch is the shortest. Barriers that are due while a snapshot is on its way are skipped. A batch is as long as "
         "anybody can have stalled.\n\n"
     )
@@ -79,9 +81,9 @@ def page(found: dict[str, Any]) -> str:
     rows = []
     for store in STORES:
         for interval in INTERVALS:
-            part = found["contests"][name_of(store, interval)]
+            part = found["contests"][contest_of(interval)]
             rows += [_row(store, f"{interval:g} s", kind, part) for kind in KINDS]
-        rows += [_row(store, "–", kind, found["contests"][store]) for kind in WITHOUT_INTERVAL]
+        rows += [_row(store, "–", kind, found["contests"][EVERY_BATCH]) for kind in WITHOUT_INTERVAL]
     return text + table(head, rows) + _none(found) + PAPER
 
 
@@ -93,13 +95,14 @@ PAPER = (
 
 
 def _row(store: str, interval: str, kind: str, part: dict[str, Any]) -> list[str]:
-    figures = part["figures"][kind]
+    name = contender(kind, store)
+    figures = part["figures"][name]
     return [
         store,
         interval,
         kind,
-        spread(part["runtime"][kind], "{:.3f}"),
-        spread(part["throughput"][kind], "{:.3f}"),
+        spread(part["runtime"][name], "{:.3f}"),
+        spread(part["throughput"][name], "{:.3f}"),
         f"{figures['effective_interval']['median']:.2f}",
         *(f"{figures[name]['median']:.0f}" for name in ("backups", "skipped")),
         *(f"{figures[name]['median']:.2f}" for name in ("batch", "p99_batch", "longest_batch")),
@@ -135,16 +138,14 @@ def draw(found: dict[str, Any], path: Path) -> str:
 
 
 def _curves(found: dict[str, Any], store: str) -> list[Curve]:
+    def runtime(contest: str, kind: str) -> float:
+        median: float = found["contests"][contest]["runtime"][contender(kind, store)]["median"]
+        return median
+
     snapshots = [
-        Curve(
-            kind,
-            INTERVALS,
-            [found["contests"][name_of(store, interval)]["runtime"][kind]["median"] for interval in INTERVALS],
-        )
-        for kind in KINDS
+        Curve(kind, INTERVALS, [runtime(contest_of(interval), kind) for interval in INTERVALS]) for kind in KINDS
     ]
     flat = [
-        Curve(kind, INTERVALS, [found["contests"][store]["runtime"][kind]["median"]] * len(INTERVALS), dashed=True)
-        for kind in WITHOUT_INTERVAL
+        Curve(kind, INTERVALS, [runtime(EVERY_BATCH, kind)] * len(INTERVALS), dashed=True) for kind in WITHOUT_INTERVAL
     ]
     return snapshots + flat

@@ -57,6 +57,15 @@ SETTINGS = (
     Setting("spark.ui.showConsoleProgress", "false", "Spark's progress bar would tear ours."),
 )
 
+LOCAL_SETTINGS = (
+    Setting(
+        "spark.shuffle.compress",
+        "false",
+        "What is sent stays on this machine; to compress it costs more than it saves.",
+    ),
+)
+"""Settings of local masters."""
+
 #: File manager for checkpoints on local paths: the default one forks shell commands for every file.
 LOCAL_FILE_MANAGER = (
     "spark.sql.streaming.checkpointFileManagerClass",
@@ -89,7 +98,8 @@ def session(
     builder = SparkSession.builder.appName(app_name)
     if master is not None or "SPARK_MASTER" not in os.environ:
         builder = builder.master(with_retries(master or "local[*]"))
-    for setting in SETTINGS:
+    is_local = (master or os.environ.get("SPARK_MASTER", "local")).startswith("local")
+    for setting in (*SETTINGS, *(LOCAL_SETTINGS if is_local else ())):
         builder = builder.config(setting.key, setting.value)
     for key, value in (config or {}).items():
         builder = builder.config(key, value)
