@@ -17,10 +17,10 @@ from numba import njit
 
 from afspark.errors import InputError
 from afspark.model.kernels.arrow import Array, as_array, byte_buffers
-from afspark.model.kernels.hashing import Secret, hash_strings, mix, new_secret, secret_bytes
+from afspark.model.kernels.hashing import Secret, mix, new_secret, secret_bytes
 from afspark.model.kernels.memory import equal_bytes, load64, load_tail, prefetch
 
-SCHEMA = pa.schema([("word", pa.binary()), ("count", pa.int64()), ("hash", pa.uint64())])
+SCHEMA = pa.schema([("word", pa.binary()), ("count", pa.int64())])
 
 # Fields of an entry: the word's first eight bytes (zero-padded), its last eight if it is longer than eight,
 # the count, and in one field the place of its bytes in the heap (upper half) and its length (lower half).
@@ -230,7 +230,7 @@ class WordCounter:
 
     >>> counter = WordCounter()
     >>> counter.count(pa.array(["to be or", "not to be"]))
-    >>> counter.finish().select(["word", "count"]).to_pylist()[0]
+    >>> counter.finish().to_pylist()[0]
     {'word': b'to', 'count': 2}
     """
 
@@ -280,7 +280,7 @@ class WordCounter:
             table = (self._index, self._entries, self._heap)
 
     def finish(self) -> pa.RecordBatch:
-        """Words with counts and stable hashes (``hash_bytes``) in order of first sight; empties the table."""
+        """Words with counts, in order of first sight; empties the table."""
         used = self.distinct
         entries = self._entries[_FIELDS : (used + 1) * _FIELDS].reshape(used, _FIELDS)
         offsets = np.empty(used + 1, np.int32)
@@ -289,10 +289,9 @@ class WordCounter:
         heap = self._heap[: int(self._state[_HEAP])].copy()
         words = pa.Array.from_buffers(pa.binary(), used, [None, pa.py_buffer(offsets), pa.py_buffer(heap)])
         counts = pa.array(entries[:, _COUNT].astype(np.int64))
-        hashes = pa.array(hash_strings(words))
         self._index.fill(0)
         self._state[_ENTRIES] = self._state[_HEAP] = 0
-        return pa.record_batch([words, counts, hashes], schema=SCHEMA)
+        return pa.record_batch([words, counts], schema=SCHEMA)
 
     def _grow(self, length: int) -> None:
         """Make room for one more word of ``length`` bytes."""
