@@ -14,7 +14,7 @@ from afspark.model.kernels import cell_kernels as cells
 from afspark.model.kernels import matrix_kernels as matrix
 from afspark.model.kernels import table_kernels as table
 from afspark.model.kernels.arrow import byte_buffers
-from afspark.model.kernels.hashing import Secret, secret_spans
+from afspark.model.kernels.hashing import Secret
 from tests.twins import cells_twin as cell_twin
 from tests.twins import matrix_twin
 from tests.twins.table_twin import Numbering
@@ -200,7 +200,7 @@ def test_numbering_of_bytes(
         array = pa.array(words, pa.binary())
         hashes = np.zeros(len(words), np.uint64)
         if not collide:
-            secret_spans(*byte_buffers(array), *secret, hashes)
+            table.secret_spans(*byte_buffers(array), *secret, hashes)
         return words, *byte_buffers(array), hashes
 
     for numbers in (known, undone):

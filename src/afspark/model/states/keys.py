@@ -363,7 +363,7 @@ class ByteKeys(Keys):
 
     def _hashed(self, block: KeyBlock) -> Array:
         hashes = np.empty(len(block), np.uint64)
-        hashing.secret_spans(block.keys, block.data, *self._secret, hashes)
+        kernel.secret_spans(block.keys, block.data, *self._secret, hashes)
         return hashes
 
     def _locate(self, block: KeyBlock) -> tuple[Array, int]:
@@ -428,7 +428,7 @@ class ByteKeys(Keys):
 
     def _hashes_of(self, entries: Array) -> Array:
         hashes = np.empty(len(entries), np.uint64)
-        hashing.hash_entries(entries, self._offsets, self._heap, hashes)
+        kernel.hash_entries(entries, self._offsets, self._heap, hashes)
         return hashes
 
     @property
