@@ -27,7 +27,7 @@ from afspark.model.kernels import digest_kernels as digest_kernel
 from afspark.model.states import books
 from afspark.model.states.books import Balance
 from afspark.model.states.columns import Array, Columns
-from afspark.model.states.measure import MEASURES, differences
+from afspark.model.states.measure import MEASURES, Weigh
 from afspark.model.states.resident import ResidentState
 from afspark.model.states.scalars import Slot, TransactionPhase
 from afspark.model.states.state import StateLimit, StateSpec
@@ -197,12 +197,12 @@ class CellState(ResidentState):
         count = self._scalars[Slot.JOURNAL]
         journal = self._journal[:count]
         start = Balance(self._scalars.real(Slot.POWER_BEFORE), self._scalars.real(Slot.ERROR_BEFORE))
-        fold = self._measure.fold(journal, self._olds, self._values, self._shadows, self.COUNTS_LIFE)
-        rest, touched = start, Balance(fold.after, self._rounding(fold.after, count))
+        before, after, gained = self._measure.fold(journal, self._olds, self._values, self._shadows, self.COUNTS_LIFE)
+        rest, touched = start, Balance(after, self._rounding(after, count))
         if self._measure.adds_up:
-            rest = books.untouched(start, fold.before, count, integers=self._whole)
+            rest = books.untouched(start, before, count, integers=self._whole)
         if self.COUNTS_LIFE:
-            self._scalars[Slot.LIVING] = self._scalars[Slot.LIVING_BEFORE] + fold.gained
+            self._scalars[Slot.LIVING] = self._scalars[Slot.LIVING_BEFORE] + gained
         self._write_balance(Slot.POWER, Slot.ERROR, books.combined(self.spec.distance, rest, touched))
         self._folded = (rest, touched)
 
@@ -265,8 +265,8 @@ class CellState(ResidentState):
         if scan:
             rest = Balance()
         if theta == 0:
-            return cells[differences(cells, self._values, self._shadows) != 0.0], rest
-        weights = self._measure.weights(cells, self._values, self._shadows)
+            return cells[self._weighed(kernel.distances, cells) != 0.0], rest
+        weights = self._weighed(self._measure.weigh, cells)
         chosen = np.zeros(len(cells), np.bool_)
         left = books.combined(divergence, rest, self._remaining(weights, chosen))
         if left.most > limit:
@@ -278,6 +278,11 @@ class CellState(ResidentState):
         elif scan:
             self._write_balance(Slot.POWER, Slot.ERROR, left)
         return cells[chosen], left
+
+    def _weighed(self, weigh: Weigh, cells: Array) -> Array:
+        weights = np.empty(len(cells), np.float64)
+        weigh(cells, self._values, self._shadows, weights)
+        return weights
 
     def _remaining(self, weights: Array, chosen: Array) -> Balance:
         """The balance of the cells that are not chosen."""

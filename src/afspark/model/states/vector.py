@@ -131,7 +131,7 @@ class VectorState(ArrayState):
             return cells, left
         last = np.array([self.size - 1], np.uint32)
         if self._measure.adds_up:
-            weight = float(self._measure.weights(last, self._values, self._shadows)[0])
+            weight = float(self._weighed(self._measure.weigh, last)[0])
             left = books.untouched(left, weight, 1, integers=self._whole)
         return np.append(cells, last), left
 
