@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import InputError
-from afspark.model.kernels.arrow import Array
+from afspark.model.kernels.plain_arrays import Array
 from afspark.sources.chunked_files import ChunkedFiles
 from afspark.sources.chunks import ByteRange
 from afspark.sources.file_source import changed, open_file, require_files

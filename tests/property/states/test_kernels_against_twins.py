@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from afspark.model.kernels import cell_kernels as cells
 from afspark.model.kernels import matrix_kernels as matrix
 from afspark.model.kernels import table_kernels as table
-from afspark.model.kernels.arrow import byte_buffers
 from afspark.model.kernels.hashing import Secret
+from afspark.model.kernels.plain_arrays import byte_buffers
 from tests.twins import cells_twin as cell_twin
 from tests.twins import matrix_twin
 from tests.twins.table_twin import Numbering

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from afspark.errors import UsageError
 from afspark.model.kernels import hashing, table_kernels
-from afspark.model.kernels.arrow import byte_buffers
+from afspark.model.kernels.plain_arrays import byte_buffers
 from tests.twins import hashing_twin as twin
 
 GOLDEN_BYTES = {

@@ -24,8 +24,8 @@ import pyarrow.types as pat
 from numba import njit
 
 from afspark.errors import UsageError
-from afspark.model.kernels.arrow import Array, as_array, byte_buffers, is_bytes, read_only
 from afspark.model.kernels.memory import load64, load_tail
+from afspark.model.kernels.plain_arrays import Array, as_array, byte_buffers, is_bytes, read_only
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST = np.uint64(0xBF58476D1CE4E5B9)

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from afspark.model.kernels.arrow import Array
 from afspark.model.kernels.hashing import GOLDEN, hash_int64, mix
+from afspark.model.kernels.plain_arrays import Array
 
 _S32 = np.uint64(32)
 # A product of probabilities is turned into a logarithm before it gets too small, and a tiny factor at once.

@@ -16,9 +16,9 @@ import pyarrow as pa
 from numba import njit
 
 from afspark.errors import InputError
-from afspark.model.kernels.arrow import Array, as_array, byte_buffers
 from afspark.model.kernels.hashing import Secret, mix, new_secret, secret_bytes
 from afspark.model.kernels.memory import equal_bytes, load64, load_tail, prefetch
+from afspark.model.kernels.plain_arrays import as_array, byte_buffers, read_only
 
 SCHEMA = pa.schema([("word", pa.binary()), ("count", pa.int64())])
 
@@ -270,9 +270,8 @@ class WordCounter:
         if self._lower:
             first, last = int(offsets[0]), int(offsets[-1])
             folded = np.empty(last - first, np.uint8)
-            fold_case(_frozen(data[first:last]), folded)
-            data, starts, stops = folded, starts - first, stops - first
-        data = _frozen(data)
+            fold_case(data[first:last], folded)
+            data, starts, stops = read_only(folded), starts - first, stops - first
         table = (self._index, self._entries, self._heap)
         while not count_words(data, starts, stops, self._state, *self._secret, self._scratch, *table):
             row, position = int(self._state[_ROW]), int(self._state[_POSITION])
@@ -314,10 +313,3 @@ class WordCounter:
             self._entries = entries
             self._index = np.zeros(slots, np.uint64)
             index_entries(self._index, entries, used, self._heap, *self._secret)
-
-
-def _frozen(data: Array) -> Array:
-    """A read-only view, so that kernels are compiled for one kind of array whoever owns the memory."""
-    view = data.view()
-    view.flags.writeable = False
-    return view

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.model.divergence import Divergence
+from afspark.model.kernels.plain_arrays import as_values
 from afspark.model.states.cells import VALUE_TYPES
 from afspark.model.states.columns import Array, Columns
-from afspark.model.states.inputs import as_values
 from afspark.model.states.keyed import KEY_TYPES, KeyedState
 from afspark.model.states.state import StateSpec, check_null_key, one_of, register_state
 
