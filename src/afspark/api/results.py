@@ -6,7 +6,6 @@ the rows are read on the workers' hosts when Spark runs the DataFrame, as often 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 
@@ -31,10 +30,7 @@ from afspark.coordinator.told_bounds import told
 from afspark.numbers import Batch
 from afspark.protocol.parcels import open_schema
 from afspark.protocol.ports import ALL, ROWS
-from afspark.task.result_reading import SPAN, read_kept, read_table, read_windows
-from afspark.task.task_environment import TaskEnvironment
-
-Read = Callable[[TaskEnvironment, int], Iterable[pa.RecordBatch]]
+from afspark.task.result_reading import SPAN, ReadRows, read_kept, read_slots, read_table, read_windows
 
 
 def changed_rows(cluster: SparkCluster, run: OperatorRun, batch: Batch) -> DataFrame:
@@ -98,14 +94,6 @@ def _summed(rows: DataFrame, schema: pa.Schema, partitions: int) -> DataFrame:
     return rows.repartition(partitions, *keys).groupBy(*keys).agg(F.sum(value).alias(value))
 
 
-def _on_workers(cluster: SparkCluster, run: OperatorRun, read: Read, schema: pa.Schema) -> DataFrame:
-    task = partial(_each_worker, partial(read, cluster.environment))
+def _on_workers(cluster: SparkCluster, run: OperatorRun, read: ReadRows, schema: pa.Schema) -> DataFrame:
+    task = partial(read_slots, read, cluster.environment)
     return anchor_frame(cluster.session, run.homes).mapInArrow(task, from_arrow_schema(schema))
-
-
-def _each_worker(
-    read: Callable[[int], Iterable[pa.RecordBatch]], slots: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for slot in slots:
-        for worker in slot.column(0).to_pylist():
-            yield from read(worker)
