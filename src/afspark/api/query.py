@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from afspark.api.accounts import Accounts
 from afspark.api.frame_results import FrameResults, with_bounds
 from afspark.api.result_shares import current_shares
-from afspark.api.savepoints import absolute, answer_requests, held_record, save
+from afspark.api.savepoints import answer_requests, held_record, save
 from afspark.cluster.spark.spark_cluster import SparkCluster
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.batch_progress import BatchProgress, Totals
@@ -27,6 +27,7 @@ from afspark.errors import AnotherDriver, StoreError, UsageError
 from afspark.model.operator import Share
 from afspark.numbers import Batch
 from afspark.protocol.operator_config import OperatorConfig
+from afspark.sources.file_source import absolute
 from afspark.store.savepoint import place_of
 from afspark.task.task_environment import TaskEnvironment
 
