@@ -62,8 +62,7 @@ class CellState(ResidentState):
         self._open_arrays(capacity)
         self._folded: tuple[Balance, Balance] | None = None
         """Balance of the untouched cells and of the journalled ones; None while updates are not folded in."""
-        if self._scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
-            self._finish_acknowledging()
+        self._resume_acknowledging()
 
     def _open_arrays(self, capacity: int) -> None:
         columns, label = self._columns, self._label()
@@ -120,8 +119,7 @@ class CellState(ResidentState):
     def begin(self) -> None:
         scalars = self._scalars
         self._require_kept()
-        if scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
-            self._finish_acknowledging()
+        self._resume_acknowledging()
         scalars[Slot.PHASE] = TransactionPhase.CLOSED
         scalars[Slot.JOURNAL] = 0
         scalars[Slot.PENDING] = 0
@@ -136,11 +134,10 @@ class CellState(ResidentState):
         scalars[Slot.PHASE] = TransactionPhase.OPEN
 
     def rollback(self) -> None:
-        scalars = self._scalars
-        if scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
-            self._finish_acknowledging()
-        if scalars[Slot.PHASE] not in (TransactionPhase.OPEN, TransactionPhase.ISSUED):
+        self._resume_acknowledging()
+        if not self._in_transaction:
             return
+        scalars = self._scalars
         kernel.undo_cells(self._journal, self._olds, scalars[Slot.JOURNAL], self._values)
         self._extent_rollback()
         scalars.set_real(Slot.POWER, scalars.real(Slot.POWER_BEFORE))
@@ -189,10 +186,7 @@ class CellState(ResidentState):
     # Divergence
 
     def update_drift(self) -> None:
-        if self._folded is not None or self._scalars[Slot.PHASE] not in (
-            TransactionPhase.OPEN,
-            TransactionPhase.ISSUED,
-        ):
+        if self._folded is not None or not self._in_transaction:
             return
         count = self._scalars[Slot.JOURNAL]
         journal = self._journal[:count]

@@ -360,6 +360,11 @@ class ByteKeys(Keys):
     def _prepare(self, given: Any) -> KeyBlock:
         return KeyBlock(*byte_buffers(as_byte_keys(given)))
 
+    @property
+    def _table(self) -> tuple[Any, ...]:
+        """Index and entries, as kernels take them; not to be kept while anything grows."""
+        return self._index, self._secret.factor, self._shift, self._hashes, self._offsets, self._heap
+
     def _hashed(self, block: KeyBlock) -> Array:
         hashes = np.empty(len(block), np.uint64)
         kernel.secret_spans(block.keys, block.data, *self._secret, hashes)
@@ -371,19 +376,7 @@ class ByteKeys(Keys):
         position, entries = 0, self.count
         while True:
             position, entries = kernel.locate_bytes(
-                block.keys,
-                block.data,
-                hashes,
-                position,
-                self._index,
-                self._secret.factor,
-                self._shift,
-                self._hashes,
-                self._offsets,
-                self._heap,
-                entries,
-                self._room(),
-                ids,
+                block.keys, block.data, hashes, position, *self._table, entries, self._room(), ids
             )
             if position == len(block):
                 return ids, entries
@@ -393,19 +386,7 @@ class ByteKeys(Keys):
 
     def _find(self, block: KeyBlock) -> Array:
         ids = np.empty(len(block), _ID)
-        hashes = self._hashed(block)
-        kernel.find_bytes(
-            block.keys,
-            block.data,
-            hashes,
-            self._index,
-            self._secret.factor,
-            self._shift,
-            self._hashes,
-            self._offsets,
-            self._heap,
-            ids,
-        )
+        kernel.find_bytes(block.keys, block.data, self._hashed(block), *self._table, ids)
         return ids
 
     def _take(self, ids: Array | None) -> pa.Array:

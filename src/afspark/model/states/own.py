@@ -149,8 +149,7 @@ class OwnResidence(ResidentState):
         self._images: list[Array] = [
             columns.open(f"{name}.{column}", np.dtype(np.uint8), _HEADER) for column in self.COLUMNS
         ]
-        if self._scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
-            self._finish_acknowledging()
+        self._resume_acknowledging()
         self._object = self._made()
         self._folded = True
         """Whether the present image is that of the object."""
@@ -198,8 +197,7 @@ class OwnResidence(ResidentState):
     def begin(self) -> None:
         scalars = self._scalars
         self._require_kept()
-        if scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
-            self._finish_acknowledging()
+        self._resume_acknowledging()
         self.update_drift()
         scalars[Slot.PHASE] = TransactionPhase.CLOSED
         scalars[Slot.BEFORE] = scalars[Slot.CURRENT]
@@ -209,11 +207,10 @@ class OwnResidence(ResidentState):
         scalars[Slot.PHASE] = TransactionPhase.OPEN
 
     def rollback(self) -> None:
-        scalars = self._scalars
-        if scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
-            self._finish_acknowledging()
-        if scalars[Slot.PHASE] not in (TransactionPhase.OPEN, TransactionPhase.ISSUED):
+        self._resume_acknowledging()
+        if not self._in_transaction:
             return
+        scalars = self._scalars
         scalars[Slot.CURRENT] = scalars[Slot.BEFORE]
         scalars.set_real(Slot.POWER, scalars.real(Slot.POWER_BEFORE))
         scalars[Slot.PENDING] = 0
