@@ -24,9 +24,10 @@ from afspark.errors import UsageError
 from afspark.model.effect_digest import EffectDigest
 from afspark.model.kernels import cell_kernels as kernel
 from afspark.model.kernels import digest_kernels as digest_kernel
+from afspark.model.kernels.plain_arrays import Array
 from afspark.model.states import books
 from afspark.model.states.books import Balance
-from afspark.model.states.columns import Array, Columns
+from afspark.model.states.columns import Columns
 from afspark.model.states.measure import MEASURES, Weigh
 from afspark.model.states.resident import ResidentState
 from afspark.model.states.scalars import Slot, TransactionPhase

@@ -18,10 +18,10 @@ from afspark.model.effect_digest import EffectDigest
 from afspark.model.kernels import digest_kernels as digest_kernel
 from afspark.model.kernels import hashing
 from afspark.model.kernels import table_kernels as kernel
-from afspark.model.kernels.plain_arrays import as_values
+from afspark.model.kernels.plain_arrays import Array, as_values
 from afspark.model.states import keys as key_columns
 from afspark.model.states.cells import BLOCK, CellState, roomy
-from afspark.model.states.columns import Array, Columns, HeapColumns
+from afspark.model.states.columns import Columns, HeapColumns
 from afspark.model.states.keys import ByteKeys, IntegerKeys, KeyBlock
 from afspark.model.states.scalars import Scalars, Slot
 from afspark.model.states.state import StateSpec, one_of

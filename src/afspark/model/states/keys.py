@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 
 from afspark.model.kernels import hashing
 from afspark.model.kernels import table_kernels as kernel
-from afspark.model.kernels.plain_arrays import as_array, as_byte_keys, as_integer_keys, byte_buffers
+from afspark.model.kernels.plain_arrays import Array, as_array, as_byte_keys, as_integer_keys, byte_buffers
 from afspark.model.states.cells import roomy
-from afspark.model.states.columns import Array, Columns
+from afspark.model.states.columns import Columns
 from afspark.model.states.scalars import Scalars, Slot
 from afspark.model.states.state import StateFull
 

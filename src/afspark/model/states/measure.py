@@ -8,7 +8,7 @@ from functools import partial
 
 from afspark.model.divergence import Divergence
 from afspark.model.kernels import cell_kernels as kernel
-from afspark.model.states.columns import Array
+from afspark.model.kernels.plain_arrays import Array
 
 #: (cells, values, shadows, out): the term of each of these cells
 Weigh = Callable[[Array, Array, Array, Array], None]

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.model.divergence import Divergence
-from afspark.model.states.columns import Array, Columns
+from afspark.model.kernels.plain_arrays import Array
+from afspark.model.states.columns import Columns
 from afspark.model.states.resident import ResidentState
 from afspark.model.states.scalars import Slot, TransactionPhase
 from afspark.model.states.state import StateSpec, register_state

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.model.kernels import cell_kernels as cell_kernel
-from afspark.model.kernels.plain_arrays import converted, plain
+from afspark.model.kernels.plain_arrays import Array, converted, plain
 from afspark.model.states import books
 from afspark.model.states.arrays import MOST_CELLS, ArrayState, pairs_schema, whole_number
 from afspark.model.states.books import Balance
 from afspark.model.states.cells import VALUE_TYPES
-from afspark.model.states.columns import Array, Columns
+from afspark.model.states.columns import Columns
 from afspark.model.states.scalars import Slot
 from afspark.model.states.state import StateLimit, StateSpec, one_of, register_state
 
