@@ -40,6 +40,15 @@ class AfsparkError(Exception):
         return {"kind": type(self).__name__, "message": self.message, "remedy": self.remedy, "fields": fields}
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says first, for a sentence of ours; the name of its class if it says nothing.
+
+    >>> first_line(OSError("Address in use.\\nDetail: errno 98")), first_line(ValueError())
+    ('Address in use', 'ValueError')
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
 def from_json(document: dict[str, Any]) -> AfsparkError:
     """Inverse of :meth:`AfsparkError.to_json`; an unknown kind becomes the base class."""
     kinds = {kind.__name__: kind for kind in _descendants(AfsparkError)}

@@ -32,7 +32,7 @@ from typing import Any
 import pyarrow as pa
 
 from afspark.api.accounts import Accounts
-from afspark.api.arrow_results import items_table, results_table, rows_table, windows_table
+from afspark.api.arrow_results import ArrowResults
 from afspark.api.assembly import assemble
 from afspark.api.result_shares import current_shares
 from afspark.api.stream import Inflow, StatefulStream, Stream
@@ -93,6 +93,7 @@ class LocalQuery(Accounts):
         self._folder, self._pipeline, self._sources = folder, pipeline, sources
         workers = max(node.workers for node in pipeline.nodes)
         self._cluster = LocalCluster({f"host{number}": workers for number in range(hosts)})
+        self._results = ArrowResults(self._cluster)
         self._checkpoint = open_store(folder / "checkpoint")
         self._begun = self._committed = Batch(-1)
         self._now, self._replaced = 0.0, 0
@@ -139,7 +140,7 @@ class LocalQuery(Accounts):
         With windows: what is still open.
         """
         self._engine.ready()
-        return results_table(self._cluster, self._engine.operator(operator))
+        return self._results.current(self._engine.operator(operator))
 
     def shares(self, operator: str | None = None) -> list[Share]:
         """What ``Operator.results`` is made from: every worker's cells after the last batch."""
@@ -182,10 +183,17 @@ class LocalQuery(Accounts):
         """Reads what sinks would get; called again if a worker was lost meanwhile."""
         self._shown[batch] = shown = {}
         for run in self._engine.runs:
-            for kind, read in _readers(run).items():
-                table = read(self._cluster, run, batch)
+            for kind, table in self._read(run, batch):
                 if table is not None:
                     shown[kind, run.name] = table
+
+    def _read(self, run: OperatorRun, batch: Batch) -> Iterator[tuple[str, pa.Table | None]]:
+        if run.node.emits:
+            yield "rows", self._results.changed_rows(run, batch)
+        if run.node.appends:
+            yield "items", self._results.sent_items(run, batch)
+        if run.node.window is not None:
+            yield "windows", self._results.closed_windows(run, batch)
 
     # --- failures -------------------------------------------------------------------------------------------
 
@@ -243,14 +251,3 @@ class LocalQuery(Accounts):
     def close(self) -> None:
         self._engine.close()
         process_cache().clear()
-
-
-def _readers(run: OperatorRun) -> dict[str, Callable[[LocalCluster, OperatorRun, Batch], pa.Table | None]]:
-    found: dict[str, Callable[[LocalCluster, OperatorRun, Batch], pa.Table | None]] = {}
-    if run.node.emits:
-        found["rows"] = rows_table
-    if run.node.appends:
-        found["items"] = items_table
-    if run.node.window is not None:
-        found["windows"] = windows_table
-    return found

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from afspark.errors import UsageError
-from afspark.model.kernels.arrow import Array, as_array
 from afspark.model.kernels.hashing import hash_columns
 from afspark.model.kernels.logistic import Lesson, Workspace, learn_dense, place_hashes, place_integers
+from afspark.model.kernels.plain_arrays import Array, as_array
 
 MOST_SLOTS = 2**31 - 2
 #: Columns that a stream of sparse rows has, as the libsvm source gives them.

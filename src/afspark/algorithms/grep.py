@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from afspark.algorithms.bad_rows import SKIPPED, refuse_bad, skipped_state
 from afspark.algorithms.texts import is_block, is_text, text_column
-from afspark.errors import UsageError
+from afspark.errors import UsageError, first_line
 from afspark.model.kernels.lines import all_lines, count_lines, lines_with, pieces_of, rows_with
 from afspark.model.onbad import check_on_bad
 from afspark.model.operator import Operator, Share
@@ -149,4 +149,4 @@ def _as_text(lines: pa.Array) -> pa.Array:
 
 
 def _reason(error: Exception) -> str:
-    return str(error).splitlines()[0].removeprefix("Invalid regular expression: ").rstrip(".")
+    return first_line(error).removeprefix("Invalid regular expression: ")

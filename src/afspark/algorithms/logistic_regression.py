@@ -25,8 +25,8 @@ import pyarrow as pa
 from afspark.algorithms.features import Features, Learner
 from afspark.algorithms.progressive import UNIT, Progress
 from afspark.errors import UsageError
-from afspark.model.kernels.arrow import Array
 from afspark.model.kernels.logistic import Workspace
+from afspark.model.kernels.plain_arrays import Array
 from afspark.model.onbad import SKIP, STOP, check_on_bad
 from afspark.model.operator import Operator, Share, WorkerContext
 from afspark.model.states import Own, StateSpec, Vector

@@ -22,12 +22,11 @@ from afspark.algorithms.bad_rows import SKIPPED, refuse_bad, skipped_state
 from afspark.algorithms.ripple import Sample
 from afspark.errors import UsageError
 from afspark.model.kernels.hashing import hash_columns
+from afspark.model.kernels.plain_arrays import Array
 from afspark.model.kernels.sampling import bernoulli, sequence_key
 from afspark.model.onbad import check_on_bad
 from afspark.model.operator import Combiner, Operator, Share
 from afspark.model.states import HashTable, StateSpec
-
-Array = np.ndarray[Any, Any]
 
 SIDE = "side"
 """Column that tells the streams apart."""

@@ -14,11 +14,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from afspark.model.kernels.plain_arrays import Array
 
 
 @dataclass(frozen=True, kw_only=True)

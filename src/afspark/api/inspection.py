@@ -28,10 +28,10 @@ from afspark.store import (
     Store,
     StreamEnd,
     WorkerRecord,
-    identify,
     open_store,
 )
 from afspark.store.epochs import History, read_history
+from afspark.store.identity import require_identity
 from afspark.store.itemlosses import ItemLosses
 from afspark.store.naming import FOLDER, parse_object_name
 from afspark.store.quarantine import BadItem, Count, Quarantine
@@ -160,14 +160,7 @@ def inspect(
     if segments is not None and not Path(segments).is_dir():
         raise UsageError(f"There is no folder {str(segments)!r}.", remedy="Name the folder that the query used.")
     checkpoint = open_store(path)
-    store = checkpoint.below(FOLDER)
-    identity = identify(store)
-    if identity is None:
-        raise UsageError(
-            f"There is no checkpoint of afspark in {checkpoint.path}.",
-            remedy="Name the folder given as checkpointLocation or --checkpoint.",
-            path=checkpoint.path,
-        )
+    store, identity = checkpoint.below(FOLDER), require_identity(checkpoint)
     history, damaged = _history(store, verify=verify)
     record = _newest(history)
     ledger = Ledger(store)

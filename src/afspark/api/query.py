@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from afspark.api.accounts import Accounts
+from afspark.api.frame_results import FrameResults, with_bounds
 from afspark.api.result_shares import current_shares
-from afspark.api.results import changed_rows, closed_windows, current_results, sent_items, with_bounds
-from afspark.api.savepoints import absolute, answer_requests, held_record, save
+from afspark.api.savepoints import answer_requests, held_record, save
 from afspark.cluster.spark.spark_cluster import SparkCluster
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.batch_progress import BatchProgress, Totals
@@ -27,6 +27,7 @@ from afspark.errors import AnotherDriver, StoreError, UsageError
 from afspark.model.operator import Share
 from afspark.numbers import Batch
 from afspark.protocol.operator_config import OperatorConfig
+from afspark.sources.file_source import absolute
 from afspark.store.savepoint import place_of
 from afspark.task.task_environment import TaskEnvironment
 
@@ -55,6 +56,7 @@ class Query(Accounts):
 
     def __init__(self, cluster: SparkCluster, engine: Coordinator, outlets: Sequence[Outlet] = ()) -> None:
         self._cluster, self._engine, self._outlets = cluster, engine, outlets
+        self._results = FrameResults(cluster)
         self._query: StreamingQuery | None = None
         self._batch_lock = threading.Lock()
         self._batch_thread: int | None = None
@@ -148,7 +150,7 @@ class Query(Accounts):
         """
         with self._at_rest():
             self._engine.ready()
-            return current_results(self._cluster, self._engine.operator(operator))
+            return self._results.current(self._engine.operator(operator))
 
     def shares(self, operator: str | None = None) -> list[Share]:
         """What ``Operator.results`` is made from: every worker's cells as of the last committed batch.
@@ -316,12 +318,12 @@ class Query(Accounts):
 
     def _output(self, outlet: Outlet, run: OperatorRun, batch: Batch) -> DataFrame | None:
         if outlet.mode == "update":
-            return changed_rows(self._cluster, run, batch)
+            return self._results.changed_rows(run, batch)
         if outlet.mode == "complete":
-            return current_results(self._cluster, run)
+            return self._results.current(run)
         if run.node.window is not None:
-            return closed_windows(self._cluster, run, batch)
-        return sent_items(self._cluster, run, batch)
+            return self._results.closed_windows(run, batch)
+        return self._results.sent_items(run, batch)
 
     @property
     def _spark_query(self) -> StreamingQuery:

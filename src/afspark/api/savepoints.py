@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlparse
 
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.offsets import newest_of
 from afspark.coordinator.savepoint_contents import SPARK_STATE, refuse_what_cannot_be_saved
 from afspark.coordinator.savepoint_copying import make_savepoint
 from afspark.errors import AfsparkError, AnotherDriver, CheckpointError, UsageError
-from afspark.store import CommitRecord, RecordLog, Store, identify, open_store
+from afspark.sources.file_source import absolute
+from afspark.store import CommitRecord, RecordLog, Store, open_store
 from afspark.store.epochs import read_history
+from afspark.store.identity import require_identity
 from afspark.store.lease import Lease
 from afspark.store.naming import FOLDER
 from afspark.store.savepoint import FOLDER_OF_NAMED, Savepoint, place_of, read_savepoint
@@ -52,11 +52,6 @@ def save(engine: Coordinator, record: CommitRecord, place: str) -> Savepoint:
     return make_savepoint(engine.checkpoint, open_store(place), record, engine.identity)
 
 
-def absolute(place: str) -> str:
-    """The same place for whoever works in another folder."""
-    return place if urlparse(place).scheme else str(Path(os.path.abspath(place)))
-
-
 def savepoint_of(checkpoint: str | Path, name_or_path: str) -> tuple[str, Savepoint]:
     """Makes a savepoint of the query in ``checkpoint``; where it is, and what it holds.
 
@@ -64,14 +59,7 @@ def savepoint_of(checkpoint: str | Path, name_or_path: str) -> tuple[str, Savepo
     newest record, here and now. `UsageError` if there is no checkpoint, or the savepoint's place is taken.
     """
     folder = open_store(checkpoint)
-    store = folder.below(FOLDER)
-    identity = identify(store)
-    if identity is None:
-        raise UsageError(
-            f"There is no checkpoint of afspark in {folder.path}.",
-            remedy="Name the folder given as checkpointLocation or --checkpoint.",
-            path=folder.path,
-        )
+    store, identity = folder.below(FOLDER), require_identity(folder)
     place = absolute(place_of(absolute(str(checkpoint)), name_or_path))
     if _is_driven(store):
         requests = SavepointRequests(store)

@@ -27,9 +27,6 @@ from afspark.store.quarantine import Count
 #: The digest of a single port on which nothing is kept.
 NOTHING_KEPT = "-"
 
-#: Column in which a combiner may hand over the hashes it has computed already.
-HASH_COLUMN = "hash"
-
 
 class Packet(NamedTuple):
     """Items with what is known of them: the step they were sent in, the pane they fall into (None: not known)."""
@@ -133,11 +130,7 @@ def joint_digest(found: Iterable[bytes]) -> str:
 
 def owners(batch: pa.RecordBatch, key: Sequence[str], workers: int) -> npt.NDArray[np.uint64]:
     """Worker of each row, by the stable hash of its key."""
-    if HASH_COLUMN in batch.schema.names:
-        hashes = batch.column(HASH_COLUMN).to_numpy(zero_copy_only=False)
-    else:
-        hashes = hash_columns(batch, key)
-    return owners_of(hashes, workers)
+    return owners_of(hash_columns(batch, key), workers)
 
 
 def split(batch: pa.RecordBatch, owner: npt.NDArray[np.uint64], workers: int) -> list[pa.RecordBatch]:

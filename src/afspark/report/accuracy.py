@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from afspark.model.kernels.hashing import hash_columns
+from afspark.model.kernels.plain_arrays import Array
 from afspark.model.kernels.sketch import update
 from afspark.report.recount import WORD_COUNTS, merge
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numba import njit
 
 from afspark.algorithms import Features
+from afspark.model.kernels.plain_arrays import Array
 from afspark.sources import Chunk, Source
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

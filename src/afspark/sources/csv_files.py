@@ -18,7 +18,7 @@ from afspark.sources.chunks import ByteRange
 from afspark.sources.file_source import open_file, require_files
 from afspark.sources.libsvm_files import bad_line
 from afspark.sources.source import require_columns
-from afspark.sources.text_files import find_newline, read_lines
+from afspark.sources.text_files import find_newline, lines_of, read_lines
 
 _NUMBER = r"^[ \t]*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?[ \t]*$"
 _SAMPLE_BYTES = 1 << 16
@@ -63,8 +63,7 @@ class CsvFiles(ChunkedFiles, kind="csv"):
         schema = self.schema()
         first = require_files(self.path)[0]
         header = self._header(first.path)
-        with open_file(first.path) as file:
-            text = read_lines(file, first.path, 0, min(first.size, _SAMPLE_BYTES), first.size)
+        text = lines_of(first.path, 0, min(first.size, _SAMPLE_BYTES), first.size)
         rows, _ = self._parsed(self._body(text), header, dict.fromkeys(schema.names, pa.string()))
         for field in schema:
             if pa.types.is_floating(field.type):
@@ -73,8 +72,7 @@ class CsvFiles(ChunkedFiles, kind="csv"):
 
     def read(self, chunk: ByteRange) -> Iterator[pa.RecordBatch]:
         path = chunk.path
-        with open_file(path) as file:
-            text = read_lines(file, path, chunk.start, chunk.stop, chunk.size)
+        text = lines_of(path, chunk.start, chunk.stop, chunk.size)
         header = self._header(path)
         schema = self._schema(header, path)
         if chunk.start == 0:

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from afspark.errors import InputError, UsageError
+from afspark.errors import InputError, UsageError, first_line
 
 _WILDCARDS = "*?["
 
@@ -91,7 +91,7 @@ def require_files(path: str) -> list[FoundFile]:
         found = find_files(path)
     except (OSError, pa.ArrowException, ValueError) as error:
         raise UsageError(
-            f"Input {path!r} cannot be listed: {_first_line(error)}.",
+            f"Input {path!r} cannot be listed: {first_line(error)}.",
             remedy="Check the path, the permissions and the file system's address.",
             path=path,
         ) from error
@@ -134,7 +134,7 @@ def open_file(path: str) -> Iterator[pa.NativeFile]:
         ) from error
     except (OSError, pa.ArrowException) as error:
         raise InputError(
-            f"Input file {path!r} cannot be read: {_first_line(error)}.",
+            f"Input file {path!r} cannot be read: {first_line(error)}.",
             remedy="Repair or remove it.",
             path=path,
             missing=False,
@@ -196,7 +196,3 @@ def _hidden(name: str) -> bool:
 
 def _sorted(found: Iterator[FoundFile]) -> list[FoundFile]:
     return sorted(found, key=lambda file: (file.mtime, file.path))
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import UsageError
-from afspark.model.kernels.arrow import Array
+from afspark.model.kernels.plain_arrays import Array
 from afspark.sources.chunks import NumberedChunk
 from afspark.sources.source import EvenPlanner, LogStore, Planner, Source
 

@@ -12,9 +12,9 @@ from afspark.errors import InputError, UsageError
 from afspark.model.onbad import SKIP, STOP, check_on_bad
 from afspark.sources.chunked_files import ChunkedFiles
 from afspark.sources.chunks import ByteRange
-from afspark.sources.file_source import open_file, require_files
+from afspark.sources.file_source import require_files
 from afspark.sources.source import require_columns
-from afspark.sources.text_files import read_lines
+from afspark.sources.text_files import lines_of
 
 ROWS = pa.schema([("label", pa.float64()), ("index", pa.list_(pa.int32())), ("value", pa.list_(pa.float64()))])
 
@@ -44,8 +44,7 @@ class LibsvmFiles(ChunkedFiles, kind="libsvm"):
         from afspark.model.kernels.libsvm import parse_libsvm
 
         first = require_files(self.path)[0]
-        with open_file(first.path) as file:
-            text = read_lines(file, first.path, 0, min(first.size, 1 << 16), first.size)
+        text = lines_of(first.path, 0, min(first.size, 1 << 16), first.size)
         labels = parse_libsvm(np.frombuffer(text, np.uint8)).labels
         if len(labels) and np.isnan(labels).all():
             raise UsageError(
@@ -58,8 +57,7 @@ class LibsvmFiles(ChunkedFiles, kind="libsvm"):
     def read(self, chunk: ByteRange) -> Iterator[pa.RecordBatch]:
         from afspark.model.kernels.libsvm import parse_libsvm
 
-        with open_file(chunk.path) as file:
-            text = read_lines(file, chunk.path, chunk.start, chunk.stop, chunk.size)
+        text = lines_of(chunk.path, chunk.start, chunk.stop, chunk.size)
         if text.size == 0:
             return
         data = np.frombuffer(text, np.uint8)

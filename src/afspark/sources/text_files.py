@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import InputError
-from afspark.model.kernels.arrow import Array
+from afspark.model.kernels.plain_arrays import Array
 from afspark.sources.chunked_files import ChunkedFiles
 from afspark.sources.chunks import ByteRange
 from afspark.sources.file_source import changed, open_file, require_files
@@ -47,8 +47,7 @@ class TextFiles(ChunkedFiles, kind="text"):
         require_columns(self.schema(), needs or {})
 
     def read(self, chunk: ByteRange) -> Iterator[pa.RecordBatch]:
-        with open_file(chunk.path) as file:
-            text = read_lines(file, chunk.path, chunk.start, chunk.stop, chunk.size)
+        text = lines_of(chunk.path, chunk.start, chunk.stop, chunk.size)
         if text.size == 0:
             return
         ends = block_ends(np.frombuffer(text, np.uint8), BLOCK_BYTES)
@@ -61,6 +60,12 @@ class TextFiles(ChunkedFiles, kind="text"):
         for end in ends:
             yield pa.record_batch([split_lines(text.slice(start, end - start), chunk.path)], schema=LINES)
             start = end
+
+
+def lines_of(path: str, start: int, stop: int, size: int) -> pa.Buffer:
+    """What `read_lines` gives of the file at ``path``."""
+    with open_file(path) as file:
+        return read_lines(file, path, start, stop, size)
 
 
 def read_lines(file: pa.NativeFile, path: str, start: int, stop: int, size: int) -> pa.Buffer:

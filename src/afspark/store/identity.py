@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from afspark.errors import CheckpointError, CorruptObject, ForeignObject, ObjectMissing
+from afspark.errors import CheckpointError, CorruptObject, ForeignObject, ObjectMissing, UsageError
 from afspark.store.base import Store
 from afspark.store.format import FORMAT_VERSION, OTHER_RELEASE, seal, unseal, written_by
 from afspark.store.naming import FOLDER, IDENTITY, SAVEPOINT
@@ -89,6 +89,18 @@ def identify(store: Store) -> QueryIdentity | None:
         return _readable(store, store.get(IDENTITY))
     except ObjectMissing:
         return None
+
+
+def require_identity(checkpoint: Store) -> QueryIdentity:
+    """The identity of the query in this checkpoint folder, as `identify` gives it; `UsageError` if there is none."""
+    identity = identify(checkpoint.below(FOLDER))
+    if identity is None:
+        raise UsageError(
+            f"There is no checkpoint of afspark in {checkpoint.path}.",
+            remedy="Name the folder given as checkpointLocation or --checkpoint.",
+            path=checkpoint.path,
+        )
+    return identity
 
 
 def attached(checkpoint: Store, wait_seconds: float) -> Store:

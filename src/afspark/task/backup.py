@@ -68,7 +68,7 @@ def _write_nothing(plan: NoBackup, at: Moment) -> BackedUp:
         state.update_drift()
         if full:
             # No more than what is durable already, which must not go with the chain that ends here.
-            images[StateLabel(name, pane)] = at.panes.stamped(state.dump())
+            images[StateLabel(name, pane)] = state.dump()
     return BackedUp(images, full)
 
 
@@ -85,10 +85,16 @@ def _write_by_threshold(plan: ThresholdBackup, at: Moment) -> BackedUp:
         theta = plan.limit(name, pane)
         pairs = state.issue(theta if fading is None else fading.threshold(theta, at.tick), everything=plan.recheck)
         if full:
-            images[StateLabel(name, pane)] = panes.stamped(state.dump())
+            images[StateLabel(name, pane)] = state.dump()
         elif pairs is not None:
-            images[StateLabel(name, pane)] = panes.stamped(pairs)
+            images[StateLabel(name, pane)] = pairs
     return BackedUp(images, full)
+
+
+def _stamped(images: Images, panes: PaneStates) -> Images:
+    """The images as they go into a backup: those of decaying states name the units they are in."""
+    fading = panes.fading
+    return {key: image if fading is None else fading.stamped(image) for key, image in images.items()}
 
 
 class BackupTask:
@@ -108,7 +114,7 @@ class BackupTask:
             restarted=any(backup.full for backup in self.steps.writes.all),
         )
         chosen = choose_images(self.plan, moment)
-        images = dict(chosen.images)
+        images = _stamped(chosen.images, panes)
         waiting = sum(batch.num_rows for sent in output.feedback.values() for batch in sent)
         durable = waiting > self.plan.items
         if durable:
@@ -129,10 +135,8 @@ class BackupTask:
         any item that counts on it is confirmed.
         """
         if self.steps.progress.writing:
-            images: Images = {
-                StateLabel(name, pane): panes.stamped(state.dump()) for name, pane, state in panes.named()
-            }
-            self._write(home, images, full=True, seen=self.steps.progress.panes)
+            images: Images = {StateLabel(name, pane): state.dump() for name, pane, state in panes.named()}
+            self._write(home, _stamped(images, panes), full=True, seen=self.steps.progress.panes)
             self.steps.writes.wait()
 
     def _write(

@@ -71,11 +71,12 @@ class BatchProcessor:
         if self._first:
             self._open(feed)
         self.outbox.step = len(self.request.punctuation_plan)
-        for origin, packet in feed.rest():
-            if isinstance(packet, Sign):
-                self._heed(origin, packet)
-            else:
-                self._take(origin, packet)
+        for origin, given in feed.rest():
+            for packet in given:
+                if isinstance(packet, Sign):
+                    self._heed(origin, packet)
+                else:
+                    self._take(origin, packet)
         self._finish_open()
         self._refuse_foreign_keys()
         self.probe()

@@ -156,10 +156,13 @@ class Feed:
         """Takes the next portion of items that come in several; False if it is the last."""
         return False
 
-    def rest(self) -> Iterator[tuple[str, Packet | Sign]]:
+    def rest(self) -> Iterator[tuple[str, Iterable[Packet | Sign]]]:
+        """What has not been given out yet, by origin: streams that are to be taken one after the other."""
         for parcel, packets in self._waiting:
-            while packets:
-                yield parcel.origin, packets.pop(0)
-        for origin, ingest in self._direct:
-            for packet in ingest:
-                yield origin, packet
+            yield parcel.origin, _taken(packets)
+        yield from self._direct
+
+
+def _taken(packets: list[Packet]) -> Iterator[Packet]:
+    while packets:
+        yield packets.pop(0)

@@ -117,14 +117,14 @@ class LaneFeed(Feed):
         times = [ingest.latest for ingest in self._ingested]
         return [*super().latest(), *(time for time in times if time is not None)]
 
-    def rest(self) -> Iterator[tuple[str, Packet | Sign]]:
+    def rest(self) -> Iterator[tuple[str, Iterable[Packet | Sign]]]:
         yield from super().rest()
         for portion in list(self._portions) if self._chosen is None else self._chosen:
-            yield from self._given(portion)
+            yield self.name, self._given(portion)
         while self._more and (taken := self.intake.portion()) is not None:
             if taken != Portion():
                 self._portions.append(taken)
-            yield from self._given(taken)
+            yield self.name, self._given(taken)
 
     def hold(self) -> list[RawItems]:
         return super().hold() + [
@@ -141,15 +141,14 @@ class LaneFeed(Feed):
         ]
         self._ingested, self._more = [], more and not self.stepped
 
-    def _given(self, portion: Portion) -> Iterator[tuple[str, Packet | Sign]]:
+    def _given(self, portion: Portion) -> Iterator[Packet | Sign]:
         start = 0
         for end, mark in (*portion.punctuation, (len(portion.items), None)):
             ingest = self._ingest([Packet(batch) for batch in portion.items[start:end] if batch.num_rows])
             self._ingested.append(ingest)
-            for packet in ingest:
-                yield self.name, packet
+            yield from ingest
             if mark is not None:
-                yield self.name, Sign(math.inf if mark.time is None else mark.time)
+                yield Sign(math.inf if mark.time is None else mark.time)
             start = end
 
     def progress(self, before: StepProgress) -> StepProgress:

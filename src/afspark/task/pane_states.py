@@ -140,10 +140,6 @@ class PaneStates:
             cells += target.size
         return cells
 
-    def stamped(self, image: pa.RecordBatch) -> pa.RecordBatch:
-        """An image as it goes into a backup."""
-        return image if self.fading is None else self.fading.stamped(image)
-
     def _open(self, pane: Pane) -> States:
         return {name: spec.open(self._columns, StateLabel(name, pane).text()) for name, spec in self._specs.items()}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,18 @@ SPAN = pa.schema([("window_start", pa.float64()), ("window_end", pa.float64())])
 
 #: Reads the cells of a worker's states, by name.
 ReadCells = Callable[[TaskEnvironment, int], dict[str, pa.RecordBatch]]
+
+#: Reads the rows of a worker.
+ReadRows = Callable[[TaskEnvironment, int], Iterable[pa.RecordBatch]]
+
+
+def read_slots(
+    read: ReadRows, environment: TaskEnvironment, slots: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """What ``read`` finds of the workers whose numbers are in the slots."""
+    for slot in slots:
+        for worker in slot.column(0).to_pylist():
+            yield from read(environment, worker)
 
 
 def read_kept(

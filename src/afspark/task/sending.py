@@ -83,7 +83,7 @@ def _packed(
     feed = Feed([(first.origin, items)])
 
     def addressed() -> list[bytes]:
-        packets = (packet for _, packet in feed.rest() if isinstance(packet, Packet))
+        packets = (packet for _, given in feed.rest() for packet in given if isinstance(packet, Packet))
         return address(
             packets, key=work.key, partition=first.partition, workers=config.workers, everywhere=first.feedback
         )

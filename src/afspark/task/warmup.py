@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from afspark.model.kernels.arrow import read_only
 from afspark.model.kernels.hashing import hash_columns
 from afspark.model.kernels.lines import all_lines, lines_with, pieces_of, rows_with
 from afspark.model.kernels.logistic import Workspace, learn_dense, place_hashes, place_integers
+from afspark.model.kernels.plain_arrays import read_only
 from afspark.model.kernels.sampling import bernoulli
 from afspark.model.kernels.sketch import SeenKeys, update_and_find
 from afspark.model.kernels.words import WordCounter

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from afspark.model.kernels import cell_kernels as cells
 from afspark.model.kernels import matrix_kernels as matrix
 from afspark.model.kernels import table_kernels as table
-from afspark.model.kernels.arrow import byte_buffers
-from afspark.model.kernels.hashing import Secret, secret_spans
+from afspark.model.kernels.hashing import Secret
+from afspark.model.kernels.plain_arrays import byte_buffers
 from tests.twins import cells_twin as cell_twin
 from tests.twins import matrix_twin
 from tests.twins.table_twin import Numbering
@@ -61,23 +61,26 @@ def check_distances(values: np.ndarray, shadows: np.ndarray) -> None:
     olds = values[::-1].copy()
     gained = cell_twin.living(values, shadows) - cell_twin.living(olds, shadows)
     before = cell_twin.key_changes(olds, shadows).sum()
-    assert cells.fold_keys(everything, olds, values, shadows) == (before, gone.sum(), gained)
+    assert cells.fold_keys(everything, olds, values, shadows, True) == (before, gone.sum(), gained)
+    assert cells.fold_keys(everything, olds, values, shadows, False) == (before, gone.sum(), 0)
     largest = max(expected.tolist(), default=0.0)
     assert cells.largest_distance(values, shadows) == largest
-    assert cells.fold_max(everything, olds, values, shadows, True) == (largest, gained)
-    assert cells.fold_max(everything, olds, values, shadows, False) == (largest, 0)
-    assert cells.fold_sums(everything, olds, values, shadows, False, True)[2] == gained
-    assert cells.fold_sums(everything, olds, values, shadows, False, False)[2] == 0
+    assert cells.fold_max(everything, olds, values, shadows, True) == (0.0, largest, gained)
+    assert cells.fold_max(everything, olds, values, shadows, False) == (0.0, largest, 0)
+    assert cells.fold_sums(False, everything, olds, values, shadows, True)[2] == gained
+    assert cells.fold_sums(False, everything, olds, values, shadows, False)[2] == 0
     with np.errstate(over="ignore"):
         squares = expected * expected
+    cells.squared_distances(everything, values, shadows, got)
+    assert got.tolist() == squares.tolist()
     for squared, terms in ((False, expected), (True, squares)):
         try:
             total = math.fsum(terms)
         except OverflowError:
             total = math.inf
         for summed in (
-            cells.total_distance(values, shadows, squared),
-            cells.fold_sums(everything, shadows, values, shadows, squared, False)[1],
+            cells.total_distance(squared, values, shadows),
+            cells.fold_sums(squared, everything, shadows, values, shadows, False)[1],
         ):
             assert summed == total or math.isclose(summed, total, rel_tol=1e-12)
 
@@ -200,7 +203,7 @@ def test_numbering_of_bytes(
         array = pa.array(words, pa.binary())
         hashes = np.zeros(len(words), np.uint64)
         if not collide:
-            secret_spans(*byte_buffers(array), *secret, hashes)
+            table.secret_spans(*byte_buffers(array), *secret, hashes)
         return words, *byte_buffers(array), hashes
 
     for numbers in (known, undone):

@@ -69,9 +69,9 @@ class Worker:
         state.update_drift()
         pairs = state.issue(panes.fading.threshold(theta, self.newest))
         if panes.fading.moved:
-            self.backups = [panes.stamped(state.dump())]
+            self.backups = [panes.fading.stamped(state.dump())]
         elif pairs is not None:
-            self.backups.append(panes.stamped(pairs))
+            self.backups.append(panes.fading.stamped(pairs))
         panes.end()
 
     def _apply(self, panes: PaneStates, items: list[tuple[int, int, float]], first: int) -> list[int]:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afspark.model.kernels.arrow import byte_buffers
 from afspark.model.kernels.lines import all_lines, count_lines, lines_with, pieces_of, rarest_two, rows_with
+from afspark.model.kernels.plain_arrays import byte_buffers
 from tests.twins import lines_twin as twin
 
 AWKWARD = st.lists(st.sampled_from([b"a", b"b", b"ab", b"\r", b"\n", b"\r\n", b"\xff", b"a" * 70]), max_size=40)

@@ -36,7 +36,7 @@ def _write_all(plan: WholeImage, at: Moment) -> BackedUp:
     for name, pane, state in at.panes.named():
         state.update_drift()
         state.issue(0.0, everything=True)
-        images[StateLabel(name, pane)] = at.panes.stamped(state.dump())
+        images[StateLabel(name, pane)] = state.dump()
     return BackedUp(images, full=True)
 
 

@@ -137,6 +137,21 @@ def test_of_a_stopped_query_whose_records_are_behind(make_rig: MakeRig) -> None:
     one.assert_as_calm()
 
 
+def test_savepoints_of_a_checkpoint_below_the_home_folder_are_in_it(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, _ = make_rig(tolerance=MiniBatch())
+
+    def driven() -> None:
+        rig.go(1)
+        die()
+
+    rig.drive_and_die(driven)
+    monkeypatch.setenv("HOME", str(rig.root))
+    place, _ = savepoint_of(f"~/{rig.checkpoint.name}", "early")
+    assert Path(place) == rig.checkpoint / "savepoints" / "early"
+
+
 def test_a_savepoint_is_a_checkpoint_that_can_be_looked_into_and_not_run(make_rig: MakeRig) -> None:
     rig, _ = make_rig(tolerance=BarrierSnapshot(batches=2))
     rig.go(4)

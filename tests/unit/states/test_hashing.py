@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afspark.errors import UsageError
-from afspark.model.kernels import hashing
-from afspark.model.kernels.arrow import byte_buffers
+from afspark.model.kernels import hashing, table_kernels
+from afspark.model.kernels.plain_arrays import byte_buffers
 from tests.twins import hashing_twin as twin
 
 GOLDEN_BYTES = {
@@ -86,7 +86,7 @@ def test_secret_hashes_agree_with_their_twins(words: list[bytes], number: int, s
     secret = hashing.Secret.of(seed)
     assert tuple(map(int, secret)) == (seed, twin.secret_factor(seed)) and int(secret.factor) % 2 == 1
     out = np.empty(len(words), np.uint64)
-    hashing.secret_spans(*byte_buffers(pa.array(words, pa.binary())), *secret, out)
+    table_kernels.secret_spans(*byte_buffers(pa.array(words, pa.binary())), *secret, out)
     assert out.tolist() == [twin.secret_bytes(word, seed) for word in words]
     assert int(hashing.secret_int64(np.int64(number), secret.seed)) == twin.secret_int64(number, seed)
 

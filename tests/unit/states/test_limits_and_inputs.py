@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -288,14 +289,18 @@ def test_a_transaction_costs_what_it_touches(monkeypatch: pytest.MonkeyPatch) ->
     table.issue(0)
     table.acknowledge()
     seen: list[int] = []
-    for name in ("journal_cells", "add_integers", "fold_sums", "distances", "move_shadows"):
-        kernel = getattr(cell_kernel, name)
 
-        def spy(first: Any, *others: Any, kernel: Any = kernel) -> Any:
+    def spied(kernel: Any) -> Any:
+        def spy(first: Any, *others: Any) -> Any:
             seen.append(len(first))
             return kernel(first, *others)
 
-        monkeypatch.setattr(cell_kernel, name, spy)
+        return spy
+
+    for name in ("journal_cells", "add_integers", "distances", "move_shadows"):
+        monkeypatch.setattr(cell_kernel, name, spied(getattr(cell_kernel, name)))
+    measure = table._measure
+    table._measure = replace(measure, fold=spied(measure.fold), weigh=spied(measure.weigh))
     for theta in (0.0, 10.0, math.inf):
         table.begin()
         table.add(np.arange(100, 200), 3)

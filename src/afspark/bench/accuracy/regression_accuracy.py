@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +15,13 @@ from afspark.api.result_shares import current_shares
 from afspark.bench.accuracy.prefixes import Prefixes
 from afspark.bench.accuracy.trial import BATCHES, FAILURES, Study
 from afspark.bounds.learning import Risk, average_regret_bound
+from afspark.model.kernels.plain_arrays import Array
 from afspark.sources import Clicks
 from afspark.sources.chunks import NumberedChunk
 from afspark.sources.labelled_rows import CLICK_BYTES, CLICK_FEATURES
 
 RATE = 1.0
 _ROWS_A_CHUNK = 1 << 15
-Array = np.ndarray[Any, Any]
 
 
 class RegressionStudy(Study):

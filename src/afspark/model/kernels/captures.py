@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from afspark.model.kernels.arrow import Array
+from afspark.model.kernels.plain_arrays import Array
 
 HEADER = 16
 LONGEST = 262_144

@@ -125,7 +125,7 @@ def life(old, new, shadow):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def fold_sums(journal, olds, values, shadows, squared, counting):  # type: ignore[no-untyped-def]
+def fold_sums(squared, journal, olds, values, shadows, counting):  # type: ignore[no-untyped-def]
     """Power sums of the journalled cells against their shadows, of the old and of the present values; and how
     many cells came to life in balance, if that is to be counted.
     """
@@ -157,7 +157,9 @@ def fold_sums(journal, olds, values, shadows, squared, counting):  # type: ignor
 
 @njit(cache=True, nogil=True)
 def fold_max(journal, olds, values, shadows, counting):  # type: ignore[no-untyped-def]
-    """Largest distance of a journalled cell from its shadow; and how many cells came to life, if counted."""
+    """Nothing by the old values, because a maximum cannot be corrected; by the present ones the largest distance of a
+    journalled cell from its shadow; and how many cells came to life, if counted.
+    """
     largest = 0.0
     gained = np.int64(0)
     for i in range(len(journal)):
@@ -168,27 +170,28 @@ def fold_max(journal, olds, values, shadows, counting):  # type: ignore[no-untyp
         largest = max(largest, distance(values[cell], shadows[cell]))
         if counting:
             gained += life(olds[i], values[cell], shadows[cell])
-    return largest, gained
+    return 0.0, largest, gained
 
 
 @njit(cache=True, nogil=True)
-def fold_keys(journal, olds, values, shadows):  # type: ignore[no-untyped-def]
-    """Journalled cells that are zero or non-zero where their shadow is not, by the old and by the present
-    values; and how many cells came to life in balance.
+def fold_keys(journal, olds, values, shadows, counting):  # type: ignore[no-untyped-def]
+    """How many journalled cells are zero or non-zero where their shadow is not, by the old and by the present
+    values; and how many cells came to life in balance, if that is to be counted.
     """
     before = np.int64(0)
     after = np.int64(0)
     gained = np.int64(0)
     for i in range(len(journal)):
-        if i + _AHEAD < len(journal):
+        if counting and i + _AHEAD < len(journal):
             prefetch(shadows, np.int64(journal[i + _AHEAD]))
             prefetch(values, np.int64(journal[i + _AHEAD]))
         cell = journal[i]
         durable = shadows[cell] != 0
         before += np.int64((olds[i] != 0) != durable)
         after += np.int64((values[cell] != 0) != durable)
-        gained += life(olds[i], values[cell], shadows[cell])
-    return before, after, gained
+        if counting:
+            gained += life(olds[i], values[cell], shadows[cell])
+    return np.float64(before), np.float64(after), gained
 
 
 @njit(cache=True, nogil=True)
@@ -204,7 +207,7 @@ def count_key_changes(values, shadows):  # type: ignore[no-untyped-def]
     count = np.int64(0)
     for i in range(len(values)):
         count += np.int64((values[i] != 0) != (shadows[i] != 0))
-    return count
+    return np.float64(count)
 
 
 @njit(cache=True, nogil=True)
@@ -215,7 +218,15 @@ def distances(cells, values, shadows, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def total_distance(values, shadows, squared):  # type: ignore[no-untyped-def]
+def squared_distances(cells, values, shadows, out):  # type: ignore[no-untyped-def]
+    """``out[i]`` = square of the distance of cell ``cells[i]`` from its shadow."""
+    for i in range(len(cells)):
+        d = distance(values[cells[i]], shadows[cells[i]])
+        out[i] = d * d
+
+
+@njit(cache=True, nogil=True)
+def total_distance(squared, values, shadows):  # type: ignore[no-untyped-def]
     """Power sum over all cells."""
     total = 0.0
     for start in range(0, len(values), SUM_BLOCK):

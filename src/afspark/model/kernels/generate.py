@@ -15,8 +15,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from afspark.model.kernels.arrow import Array, read_only
 from afspark.model.kernels.hashing import GOLDEN, hash_int64, hash_integers, mix
+from afspark.model.kernels.plain_arrays import Array, read_only
 
 SLOT = 16
 """Bytes of one spelt word: up to 14 letters, a space, and its length with the space in the last byte."""

@@ -24,8 +24,8 @@ import pyarrow.types as pat
 from numba import njit
 
 from afspark.errors import UsageError
-from afspark.model.kernels.arrow import Array, as_array, byte_buffers, is_bytes, read_only
 from afspark.model.kernels.memory import load64, load_tail
+from afspark.model.kernels.plain_arrays import Array, as_array, byte_buffers, is_bytes, read_only
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST = np.uint64(0xBF58476D1CE4E5B9)
@@ -92,25 +92,10 @@ def secret_bytes(data, start, stop, seed, factor):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True, nogil=True)
-def secret_spans(offsets, data, seed, factor, out):  # type: ignore[no-untyped-def]
-    """``out[i] = secret_bytes(data, offsets[i], offsets[i + 1], seed, factor)``."""
-    for i in range(len(out)):
-        out[i] = secret_bytes(data, offsets[i], offsets[i + 1], seed, factor)
-
-
-@njit(cache=True, nogil=True)
 def hash_spans(offsets, data, out):  # type: ignore[no-untyped-def]
     """``out[i] = hash_bytes(data, offsets[i], offsets[i + 1])``."""
     for i in range(len(out)):
         out[i] = hash_bytes(data, offsets[i], offsets[i + 1])
-
-
-@njit(cache=True, nogil=True)
-def hash_entries(ids, offsets, data, out):  # type: ignore[no-untyped-def]
-    """``out[i] = hash_bytes(data, offsets[ids[i]], offsets[ids[i] + 1])``."""
-    for i in range(len(out)):
-        entry = np.int64(ids[i])
-        out[i] = hash_bytes(data, offsets[entry], offsets[entry + 1])
 
 
 @njit(cache=True, nogil=True)

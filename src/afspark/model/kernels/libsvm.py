@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from afspark.model.kernels.arrow import Array
+from afspark.model.kernels.plain_arrays import Array
 
 _MOST_INDEX = 2**31 - 1
 # A number of at most 15 digits times or over a power of ten of at most 22 is rounded once, that is, exactly right.

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from afspark.model.kernels.arrow import Array, as_array, byte_buffers
+from afspark.model.kernels.plain_arrays import Array, as_array, byte_buffers
 
 _NEWLINE, _RETURN = np.uint8(10), np.uint8(13)
 _STRIDE = 64

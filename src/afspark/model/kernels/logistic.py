@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from afspark.model.kernels.arrow import Array
 from afspark.model.kernels.hashing import GOLDEN, hash_int64, mix
+from afspark.model.kernels.plain_arrays import Array
 
 _S32 = np.uint64(32)
 # A product of probabilities is turned into a logarithm before it gets too small, and a tiny factor at once.
@@ -40,6 +40,21 @@ def _chance(z):  # type: ignore[no-untyped-def]
     """The chance of label 1, without overflow."""
     e = math.exp(-abs(z))
     return 1.0 / (1.0 + e) if z > 0.0 else e / (1.0 + e)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _judge(z, wanted, loss, product):  # type: ignore[no-untyped-def]
+    """How far the predicted chance is from the label; the sum of log losses and the product that is not yet in it."""
+    p = _chance(z)
+    hit = p if wanted else 1.0 - p
+    if hit < _TINY:
+        loss += abs(z)
+    else:
+        product *= hit
+        if product < _SMALL:
+            loss -= math.log(product)
+            product = 1.0
+    return (1.0 if wanted else 0.0) - p, loss, product
 
 
 @njit(cache=True, nogil=True)
@@ -77,19 +92,11 @@ def _learn_dense(labels, features, model, t, rate, norm):  # type: ignore[no-unt
             bad += 1
             continue
         t += 1
-        p = _chance(z)
         wanted = labels[i] != 0
         positives += wanted
         correct += (z > 0.0) == wanted
-        hit = p if wanted else 1.0 - p
-        if hit < _TINY:
-            loss += abs(z)
-        else:
-            product *= hit
-            if product < _SMALL:
-                loss -= math.log(product)
-                product = 1.0
-        step = rate / math.sqrt(t) * ((1.0 if wanted else 0.0) - p)
+        error, loss, product = _judge(z, wanted, loss, product)
+        step = rate / math.sqrt(t) * error
         model[0] += step
         step *= scale
         for k in range(width):
@@ -119,19 +126,11 @@ def _learn_ones(labels, cells, base, work, epoch, touched, count, t, rate):  # t
                 count += 1
             z += work[j, 0]
         t += 1
-        p = _chance(z)
         wanted = labels[i] != 0
         positives += wanted
         correct += (z > 0.0) == wanted
-        hit = p if wanted else 1.0 - p
-        if hit < _TINY:
-            loss += abs(z)
-        else:
-            product *= hit
-            if product < _SMALL:
-                loss -= math.log(product)
-                product = 1.0
-        step = rate / math.sqrt(t) * ((1.0 if wanted else 0.0) - p)
+        error, loss, product = _judge(z, wanted, loss, product)
+        step = rate / math.sqrt(t) * error
         bias += step
         for k in range(width):
             work[cells[i, k], 0] += step
@@ -168,19 +167,11 @@ def _learn_sparse(  # type: ignore[no-untyped-def]
             bad += 1
             continue
         t += 1
-        p = _chance(z)
         wanted = labels[i] != 0
         positives += wanted
         correct += (z > 0.0) == wanted
-        hit = p if wanted else 1.0 - p
-        if hit < _TINY:
-            loss += abs(z)
-        else:
-            product *= hit
-            if product < _SMALL:
-                loss -= math.log(product)
-                product = 1.0
-        step = rate / math.sqrt(t) * ((1.0 if wanted else 0.0) - p)
+        error, loss, product = _judge(z, wanted, loss, product)
+        step = rate / math.sqrt(t) * error
         work[0, 0] += step
         step *= scale
         for k in range(offsets[i], offsets[i + 1]):

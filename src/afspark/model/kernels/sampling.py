@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from afspark.model.kernels.arrow import Array
 from afspark.model.kernels.hashing import GOLDEN, mix
+from afspark.model.kernels.plain_arrays import Array
 
 
 @njit(cache=True, nogil=True)

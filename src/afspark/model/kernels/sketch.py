@@ -13,8 +13,8 @@ import numpy as np
 from numba import njit
 
 from afspark.errors import UsageError
-from afspark.model.kernels.arrow import Array
 from afspark.model.kernels.hashing import Secret, new_secret
+from afspark.model.kernels.plain_arrays import Array
 
 MAX_ROWS = 16
 ROW_FACTORS = np.array(

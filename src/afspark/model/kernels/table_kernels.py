@@ -3,7 +3,7 @@
 ``index[slot]`` is an entry number plus one, 0 if empty. Entries are inserted in ascending order at the first
 empty slot of their probe path, also when the index is rebuilt; so a later entry never lies on the path of an
 earlier one, and erasing the latest entries leaves the others reachable. ``seed`` and ``factor`` are the table's
-`hashing.Secret`; hashes of byte strings are made with it by the caller.
+`hashing.Secret`; hashes of byte strings are made with it beforehand (`secret_spans`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from afspark.model.kernels.hashing import secret_int64
+from afspark.model.kernels.hashing import hash_bytes, secret_bytes, secret_int64
 from afspark.model.kernels.memory import equal_bytes
 
 ABSENT = np.uint32(0xFFFFFFFF)
@@ -66,6 +66,13 @@ def find_integers(keys, index, seed, factor, shift, entry_keys, ids):  # type: i
                 ids[i] = entry
                 break
             slot = (slot + np.uint64(1)) & mask
+
+
+@njit(cache=True, nogil=True)
+def secret_spans(offsets, data, seed, factor, out):  # type: ignore[no-untyped-def]
+    """``out[i] = secret_bytes(data, offsets[i], offsets[i + 1], seed, factor)``."""
+    for i in range(len(out)):
+        out[i] = secret_bytes(data, offsets[i], offsets[i + 1], seed, factor)
 
 
 @njit(cache=True, nogil=True)
@@ -178,6 +185,14 @@ def gather_bytes(ids, entry_offsets, heap, offsets, out):  # type: ignore[no-unt
         begin = np.int64(offsets[i])
         for k in range(np.int64(offsets[i + 1]) - begin):
             out[begin + k] = heap[at + k]
+
+
+@njit(cache=True, nogil=True)
+def hash_entries(ids, entry_offsets, heap, out):  # type: ignore[no-untyped-def]
+    """The stable hashes of the keys of some entries."""
+    for i in range(len(out)):
+        entry = np.int64(ids[i])
+        out[i] = hash_bytes(heap, entry_offsets[entry], entry_offsets[entry + 1])
 
 
 @njit(cache=True, nogil=True)

@@ -16,11 +16,11 @@ import pyarrow as pa
 from numba import njit
 
 from afspark.errors import InputError
-from afspark.model.kernels.arrow import Array, as_array, byte_buffers
-from afspark.model.kernels.hashing import Secret, hash_strings, mix, new_secret, secret_bytes
+from afspark.model.kernels.hashing import Secret, mix, new_secret, secret_bytes
 from afspark.model.kernels.memory import equal_bytes, load64, load_tail, prefetch
+from afspark.model.kernels.plain_arrays import as_array, byte_buffers, read_only
 
-SCHEMA = pa.schema([("word", pa.binary()), ("count", pa.int64()), ("hash", pa.uint64())])
+SCHEMA = pa.schema([("word", pa.binary()), ("count", pa.int64())])
 
 # Fields of an entry: the word's first eight bytes (zero-padded), its last eight if it is longer than eight,
 # the count, and in one field the place of its bytes in the heap (upper half) and its length (lower half).
@@ -230,7 +230,7 @@ class WordCounter:
 
     >>> counter = WordCounter()
     >>> counter.count(pa.array(["to be or", "not to be"]))
-    >>> counter.finish().select(["word", "count"]).to_pylist()[0]
+    >>> counter.finish().to_pylist()[0]
     {'word': b'to', 'count': 2}
     """
 
@@ -270,9 +270,8 @@ class WordCounter:
         if self._lower:
             first, last = int(offsets[0]), int(offsets[-1])
             folded = np.empty(last - first, np.uint8)
-            fold_case(_frozen(data[first:last]), folded)
-            data, starts, stops = folded, starts - first, stops - first
-        data = _frozen(data)
+            fold_case(data[first:last], folded)
+            data, starts, stops = read_only(folded), starts - first, stops - first
         table = (self._index, self._entries, self._heap)
         while not count_words(data, starts, stops, self._state, *self._secret, self._scratch, *table):
             row, position = int(self._state[_ROW]), int(self._state[_POSITION])
@@ -280,7 +279,7 @@ class WordCounter:
             table = (self._index, self._entries, self._heap)
 
     def finish(self) -> pa.RecordBatch:
-        """Words with counts and stable hashes (``hash_bytes``) in order of first sight; empties the table."""
+        """Words with counts, in order of first sight; empties the table."""
         used = self.distinct
         entries = self._entries[_FIELDS : (used + 1) * _FIELDS].reshape(used, _FIELDS)
         offsets = np.empty(used + 1, np.int32)
@@ -289,10 +288,9 @@ class WordCounter:
         heap = self._heap[: int(self._state[_HEAP])].copy()
         words = pa.Array.from_buffers(pa.binary(), used, [None, pa.py_buffer(offsets), pa.py_buffer(heap)])
         counts = pa.array(entries[:, _COUNT].astype(np.int64))
-        hashes = pa.array(hash_strings(words))
         self._index.fill(0)
         self._state[_ENTRIES] = self._state[_HEAP] = 0
-        return pa.record_batch([words, counts, hashes], schema=SCHEMA)
+        return pa.record_batch([words, counts], schema=SCHEMA)
 
     def _grow(self, length: int) -> None:
         """Make room for one more word of ``length`` bytes."""
@@ -315,10 +313,3 @@ class WordCounter:
             self._entries = entries
             self._index = np.zeros(slots, np.uint64)
             index_entries(self._index, entries, used, self._heap, *self._secret)
-
-
-def _frozen(data: Array) -> Array:
-    """A read-only view, so that kernels are compiled for one kind of array whoever owns the memory."""
-    view = data.view()
-    view.flags.writeable = False
-    return view

@@ -10,9 +10,8 @@ import pyarrow as pa
 from afspark.errors import UsageError
 from afspark.model.kernels import cell_kernels as cell_kernel
 from afspark.model.kernels import matrix_kernels as kernel
+from afspark.model.kernels.plain_arrays import Array, as_cells, as_values
 from afspark.model.states.cells import BLOCK, CellState
-from afspark.model.states.columns import Array
-from afspark.model.states.inputs import as_cells, as_values
 from afspark.model.states.scalars import Slot
 
 MOST_CELLS = 2**32 - 1

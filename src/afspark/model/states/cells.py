@@ -24,10 +24,11 @@ from afspark.errors import UsageError
 from afspark.model.effect_digest import EffectDigest
 from afspark.model.kernels import cell_kernels as kernel
 from afspark.model.kernels import digest_kernels as digest_kernel
+from afspark.model.kernels.plain_arrays import Array
 from afspark.model.states import books
 from afspark.model.states.books import Balance
-from afspark.model.states.columns import Array, Columns
-from afspark.model.states.measure import MEASURES, differences
+from afspark.model.states.columns import Columns
+from afspark.model.states.measure import MEASURES, Weigh
 from afspark.model.states.resident import ResidentState
 from afspark.model.states.scalars import Slot, TransactionPhase
 from afspark.model.states.state import StateLimit, StateSpec
@@ -62,8 +63,7 @@ class CellState(ResidentState):
         self._open_arrays(capacity)
         self._folded: tuple[Balance, Balance] | None = None
         """Balance of the untouched cells and of the journalled ones; None while updates are not folded in."""
-        if self._scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
-            self._finish_acknowledging()
+        self._resume_acknowledging()
 
     def _open_arrays(self, capacity: int) -> None:
         columns, label = self._columns, self._label()
@@ -120,8 +120,7 @@ class CellState(ResidentState):
     def begin(self) -> None:
         scalars = self._scalars
         self._require_kept()
-        if scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
-            self._finish_acknowledging()
+        self._resume_acknowledging()
         scalars[Slot.PHASE] = TransactionPhase.CLOSED
         scalars[Slot.JOURNAL] = 0
         scalars[Slot.PENDING] = 0
@@ -136,11 +135,10 @@ class CellState(ResidentState):
         scalars[Slot.PHASE] = TransactionPhase.OPEN
 
     def rollback(self) -> None:
-        scalars = self._scalars
-        if scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
-            self._finish_acknowledging()
-        if scalars[Slot.PHASE] not in (TransactionPhase.OPEN, TransactionPhase.ISSUED):
+        self._resume_acknowledging()
+        if not self._in_transaction:
             return
+        scalars = self._scalars
         kernel.undo_cells(self._journal, self._olds, scalars[Slot.JOURNAL], self._values)
         self._extent_rollback()
         scalars.set_real(Slot.POWER, scalars.real(Slot.POWER_BEFORE))
@@ -189,20 +187,17 @@ class CellState(ResidentState):
     # Divergence
 
     def update_drift(self) -> None:
-        if self._folded is not None or self._scalars[Slot.PHASE] not in (
-            TransactionPhase.OPEN,
-            TransactionPhase.ISSUED,
-        ):
+        if self._folded is not None or not self._in_transaction:
             return
         count = self._scalars[Slot.JOURNAL]
         journal = self._journal[:count]
         start = Balance(self._scalars.real(Slot.POWER_BEFORE), self._scalars.real(Slot.ERROR_BEFORE))
-        fold = self._measure.fold(journal, self._olds, self._values, self._shadows, self.COUNTS_LIFE)
-        rest, touched = start, Balance(fold.after, self._rounding(fold.after, count))
+        before, after, gained = self._measure.fold(journal, self._olds, self._values, self._shadows, self.COUNTS_LIFE)
+        rest, touched = start, Balance(after, self._rounding(after, count))
         if self._measure.adds_up:
-            rest = books.untouched(start, fold.before, count, integers=self._whole)
+            rest = books.untouched(start, before, count, integers=self._whole)
         if self.COUNTS_LIFE:
-            self._scalars[Slot.LIVING] = self._scalars[Slot.LIVING_BEFORE] + fold.gained
+            self._scalars[Slot.LIVING] = self._scalars[Slot.LIVING_BEFORE] + gained
         self._write_balance(Slot.POWER, Slot.ERROR, books.combined(self.spec.distance, rest, touched))
         self._folded = (rest, touched)
 
@@ -265,8 +260,8 @@ class CellState(ResidentState):
         if scan:
             rest = Balance()
         if theta == 0:
-            return cells[differences(cells, self._values, self._shadows) != 0.0], rest
-        weights = self._measure.weights(cells, self._values, self._shadows)
+            return cells[self._weighed(kernel.distances, cells) != 0.0], rest
+        weights = self._weighed(self._measure.weigh, cells)
         chosen = np.zeros(len(cells), np.bool_)
         left = books.combined(divergence, rest, self._remaining(weights, chosen))
         if left.most > limit:
@@ -278,6 +273,11 @@ class CellState(ResidentState):
         elif scan:
             self._write_balance(Slot.POWER, Slot.ERROR, left)
         return cells[chosen], left
+
+    def _weighed(self, weigh: Weigh, cells: Array) -> Array:
+        weights = np.empty(len(cells), np.float64)
+        weigh(cells, self._values, self._shadows, weights)
+        return weights
 
     def _remaining(self, weights: Array, chosen: Array) -> Balance:
         """The balance of the cells that are not chosen."""

@@ -7,8 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from afspark.errors import SegmentError
-
-Array = np.ndarray[Any, Any]
+from afspark.model.kernels.plain_arrays import Array
 
 
 class Columns(Protocol):

@@ -1,4 +1,4 @@
-"""The part that tables and sets share: cells by key, of which those with value 0 count as not there.
+"""The states of tables and sets: cells by key, of which those with value 0 count as not there.
 
 Cell number = order of first appearance of the key. A key that is removed keeps its cell, with value 0. Once
 its removal is durable too, the cell is dead; when most cells are, ``rebuild`` copies the living ones into
@@ -7,22 +7,24 @@ columns of a new generation.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from afspark.errors import OperatorMisuse
+from afspark.errors import OperatorMisuse, UsageError
 from afspark.model.effect_digest import EffectDigest
 from afspark.model.kernels import digest_kernels as digest_kernel
 from afspark.model.kernels import hashing
 from afspark.model.kernels import table_kernels as kernel
+from afspark.model.kernels.plain_arrays import Array, as_values
 from afspark.model.states import keys as key_columns
 from afspark.model.states.cells import BLOCK, CellState, roomy
-from afspark.model.states.columns import Array, Columns, HeapColumns
+from afspark.model.states.columns import Columns, HeapColumns
 from afspark.model.states.keys import ByteKeys, IntegerKeys, KeyBlock
 from afspark.model.states.scalars import Scalars, Slot
-from afspark.model.states.state import StateSpec
+from afspark.model.states.state import StateSpec, one_of
 
 KEY_TYPES: dict[str, pa.DataType] = {"string": pa.binary(), "int64": pa.int64()}
 
@@ -33,16 +35,35 @@ _ZERO = np.zeros(1, np.int64)
 _NO_LABEL = np.uint64(0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class KeyedSpec(StateSpec):
+    """What tables and sets declare alike: the type of their keys, and whether null is one."""
+
+    key: str = "string"
+    null_key: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("key type", self.key, KEY_TYPES)
+        if not isinstance(self.null_key, bool):
+            raise UsageError(f"null_key is True or False, got {self.null_key!r}.", got=self.null_key)
+
+    def to_json(self) -> dict[str, Any]:
+        document = super().to_json()
+        if not self.null_key:
+            # Left out where it says nothing, as in checkpoints of states that could not say it.
+            del document["null_key"]
+        return document
+
+
 class KeyedState(CellState):
     """Keys, their cells, and the count of those that live (value or shadow not 0)."""
 
+    spec: KeyedSpec
     COLUMNS: ClassVar[tuple[str, ...]] = (*CellState.COLUMNS, *key_columns.COLUMNS)
     COUNTS_LIFE: ClassVar[bool] = True
 
-    def __init__(
-        self, spec: StateSpec, columns: Columns, name: str, key: str, value: str, *, null_key: bool = False
-    ) -> None:
-        self._key, self._null_key = key, null_key
+    def __init__(self, spec: KeyedSpec, columns: Columns, name: str, value: str) -> None:
         super().__init__(spec, columns, name, value, 0)
 
     def _open_arrays(self, capacity: int) -> None:
@@ -50,8 +71,8 @@ class KeyedState(CellState):
         self._keys = self._open_keys(self._label(), self._scalars)
 
     def _open_keys(self, label: str, scalars: Scalars) -> ByteKeys | IntegerKeys:
-        kind: type[ByteKeys | IntegerKeys] = ByteKeys if self._key == "string" else IntegerKeys
-        return kind(self._columns, label, scalars, null_key=self._null_key)
+        kind: type[ByteKeys | IntegerKeys] = ByteKeys if self.spec.key == "string" else IntegerKeys
+        return kind(self._columns, label, scalars, null_key=self.spec.null_key)
 
     @property
     def size(self) -> int:
@@ -63,7 +84,11 @@ class KeyedState(CellState):
 
     # Updates
 
-    def _update(self, prepared: KeyBlock, amounts: Array, step: int, apply: Any) -> None:
+    def _update(self, keys: Any, values: Any, apply: Any) -> None:
+        """Applies ``values``, one per key or one for all, to the cells of the keys."""
+        self._require_open()
+        prepared = self._keys.prepare(keys)
+        amounts, step = as_values(values, self._type, len(prepared))
         for start in range(0, len(prepared), BLOCK):
             stop = min(start + BLOCK, len(prepared))
             cells = self._cells(prepared.slice(start, stop))
@@ -219,3 +244,54 @@ class KeyedState(CellState):
     @property
     def memory(self) -> int:
         return super().memory + self._keys.memory
+
+
+class HashTableState(KeyedState):
+    """One worker's share of a hash table."""
+
+    def add(self, keys: Any, values: Any) -> None:
+        """Adds ``values`` (one per key, or one for all) to the keys; a key may come several times.
+
+        ``StateLimit`` if a sum leaves int64.
+        """
+        self._update(keys, values, self._add)
+
+    def put(self, keys: Any, values: Any) -> None:
+        """Overwrites the values of the keys; of several values for one key the last wins."""
+        self._update(keys, values, self._put)
+
+    def merge_from(self, cells: pa.RecordBatch) -> None:
+        self._require_schema(cells)
+        self.add(cells.column("key"), cells.column("value"))
+
+    def get(self, keys: Any) -> Array:
+        """Present values of the keys, 0 for absent ones."""
+        return self._get(keys)
+
+    def _load(self, image: pa.RecordBatch) -> None:
+        self._load_pairs(image.column("key"), image.column("value").to_numpy(zero_copy_only=False))
+
+    def _pairs(self, cells: Array | None, values: Array) -> pa.RecordBatch:
+        return pa.record_batch([self._keys.take(cells), pa.array(values)], schema=self.spec.pairs_schema)
+
+
+class SetState(KeyedState):
+    """One worker's share of a set: a table of ones."""
+
+    def add(self, keys: Any) -> None:
+        """Puts keys in; those that are there are ignored, and a key may come several times."""
+        self._update(keys, 1, self._put)
+
+    def merge_from(self, cells: pa.RecordBatch) -> None:
+        self._require_schema(cells)
+        self.add(cells.column("key").filter(cells.column("present")))
+
+    def members(self) -> pa.Array:
+        """The present members, in order of first appearance."""
+        return self.export().column("key")
+
+    def _load(self, image: pa.RecordBatch) -> None:
+        self._load_pairs(image.column("key"), image.column("present").to_numpy(zero_copy_only=False).astype(np.int64))
+
+    def _pairs(self, cells: Array | None, values: Array) -> pa.RecordBatch:
+        return pa.record_batch([self._keys.take(cells), pa.array(values != 0)], schema=self.spec.pairs_schema)

@@ -20,10 +20,9 @@ import pyarrow.compute as pc
 
 from afspark.model.kernels import hashing
 from afspark.model.kernels import table_kernels as kernel
-from afspark.model.kernels.arrow import as_array, byte_buffers
+from afspark.model.kernels.plain_arrays import Array, as_array, as_byte_keys, as_integer_keys, byte_buffers
 from afspark.model.states.cells import roomy
-from afspark.model.states.columns import Array, Columns
-from afspark.model.states.inputs import as_byte_keys, as_integer_keys
+from afspark.model.states.columns import Columns
 from afspark.model.states.scalars import Scalars, Slot
 from afspark.model.states.state import StateFull
 
@@ -361,9 +360,14 @@ class ByteKeys(Keys):
     def _prepare(self, given: Any) -> KeyBlock:
         return KeyBlock(*byte_buffers(as_byte_keys(given)))
 
+    @property
+    def _table(self) -> tuple[Any, ...]:
+        """Index and entries, as kernels take them; not to be kept while anything grows."""
+        return self._index, self._secret.factor, self._shift, self._hashes, self._offsets, self._heap
+
     def _hashed(self, block: KeyBlock) -> Array:
         hashes = np.empty(len(block), np.uint64)
-        hashing.secret_spans(block.keys, block.data, *self._secret, hashes)
+        kernel.secret_spans(block.keys, block.data, *self._secret, hashes)
         return hashes
 
     def _locate(self, block: KeyBlock) -> tuple[Array, int]:
@@ -372,19 +376,7 @@ class ByteKeys(Keys):
         position, entries = 0, self.count
         while True:
             position, entries = kernel.locate_bytes(
-                block.keys,
-                block.data,
-                hashes,
-                position,
-                self._index,
-                self._secret.factor,
-                self._shift,
-                self._hashes,
-                self._offsets,
-                self._heap,
-                entries,
-                self._room(),
-                ids,
+                block.keys, block.data, hashes, position, *self._table, entries, self._room(), ids
             )
             if position == len(block):
                 return ids, entries
@@ -394,19 +386,7 @@ class ByteKeys(Keys):
 
     def _find(self, block: KeyBlock) -> Array:
         ids = np.empty(len(block), _ID)
-        hashes = self._hashed(block)
-        kernel.find_bytes(
-            block.keys,
-            block.data,
-            hashes,
-            self._index,
-            self._secret.factor,
-            self._shift,
-            self._hashes,
-            self._offsets,
-            self._heap,
-            ids,
-        )
+        kernel.find_bytes(block.keys, block.data, self._hashed(block), *self._table, ids)
         return ids
 
     def _take(self, ids: Array | None) -> pa.Array:
@@ -428,7 +408,7 @@ class ByteKeys(Keys):
 
     def _hashes_of(self, entries: Array) -> Array:
         hashes = np.empty(len(entries), np.uint64)
-        hashing.hash_entries(entries, self._offsets, self._heap, hashes)
+        kernel.hash_entries(entries, self._offsets, self._heap, hashes)
         return hashes
 
     @property

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from afspark.errors import UsageError
+from afspark.model.kernels.plain_arrays import Array, converted, plain
 from afspark.model.states.arrays import MOST_CELLS, ArrayState, pairs_schema, whole_number
 from afspark.model.states.cells import VALUE_TYPES
-from afspark.model.states.columns import Array, Columns
-from afspark.model.states.inputs import converted, plain
+from afspark.model.states.columns import Columns
 from afspark.model.states.state import StateSpec, one_of, register_state
 
 

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.model.divergence import Divergence
-from afspark.model.states.columns import Array, Columns
+from afspark.model.kernels.plain_arrays import Array
+from afspark.model.states.columns import Columns
 from afspark.model.states.resident import ResidentState
 from afspark.model.states.scalars import Slot, TransactionPhase
 from afspark.model.states.state import StateSpec, register_state
@@ -149,8 +150,7 @@ class OwnResidence(ResidentState):
         self._images: list[Array] = [
             columns.open(f"{name}.{column}", np.dtype(np.uint8), _HEADER) for column in self.COLUMNS
         ]
-        if self._scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
-            self._finish_acknowledging()
+        self._resume_acknowledging()
         self._object = self._made()
         self._folded = True
         """Whether the present image is that of the object."""
@@ -198,8 +198,7 @@ class OwnResidence(ResidentState):
     def begin(self) -> None:
         scalars = self._scalars
         self._require_kept()
-        if scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
-            self._finish_acknowledging()
+        self._resume_acknowledging()
         self.update_drift()
         scalars[Slot.PHASE] = TransactionPhase.CLOSED
         scalars[Slot.BEFORE] = scalars[Slot.CURRENT]
@@ -209,11 +208,10 @@ class OwnResidence(ResidentState):
         scalars[Slot.PHASE] = TransactionPhase.OPEN
 
     def rollback(self) -> None:
-        scalars = self._scalars
-        if scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
-            self._finish_acknowledging()
-        if scalars[Slot.PHASE] not in (TransactionPhase.OPEN, TransactionPhase.ISSUED):
+        self._resume_acknowledging()
+        if not self._in_transaction:
             return
+        scalars = self._scalars
         scalars[Slot.CURRENT] = scalars[Slot.BEFORE]
         scalars.set_real(Slot.POWER, scalars.real(Slot.POWER_BEFORE))
         scalars[Slot.PENDING] = 0

@@ -7,6 +7,7 @@ While two generations exist, ``REBUILDING`` is set: whoever opens the state drop
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar
 
 import pyarrow as pa
@@ -85,6 +86,21 @@ class ResidentState(State):
         self._drop_generation(self._scalars[Slot.GENERATION])
         self._columns.drop(f"{self.name}.meta")
 
+    # Transactions
+
+    @abstractmethod
+    def _finish_acknowledging(self) -> None:
+        """Completes an acknowledgement; can be repeated until the phase ends."""
+
+    def _resume_acknowledging(self) -> None:
+        """Completes an acknowledgement that was cut short, if one was."""
+        if self._scalars[Slot.PHASE] == TransactionPhase.ACKNOWLEDGING:
+            self._finish_acknowledging()
+
+    @property
+    def _in_transaction(self) -> bool:
+        return self._scalars[Slot.PHASE] in (TransactionPhase.OPEN, TransactionPhase.ISSUED)
+
     # What is allowed when
 
     def _require_open(self) -> None:
@@ -104,7 +120,7 @@ class ResidentState(State):
     def _require_issuable(self, theta: float) -> None:
         if not theta >= 0:
             raise UsageError(f"A threshold is at least 0, got {theta}.", got=theta)
-        if self._scalars[Slot.PHASE] not in (TransactionPhase.OPEN, TransactionPhase.ISSUED):
+        if not self._in_transaction:
             raise UsageError(
                 f"State {self.name!r} has no open transaction.", remedy="Call begin() first.", state=self.name
             )

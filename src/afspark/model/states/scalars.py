@@ -10,7 +10,8 @@ import enum
 import numpy as np
 
 from afspark.errors import CheckpointError
-from afspark.model.states.columns import Array, Columns
+from afspark.model.kernels.plain_arrays import Array
+from afspark.model.states.columns import Columns
 
 FORMAT = 1
 _SLOTS = 32

@@ -72,9 +72,6 @@ class StateSpec(ABC):
     def to_json(self) -> dict[str, Any]:
         """A JSON object that names the kind and all fields; equal specifications give equal objects."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        if not fields.get("null_key", True):
-            # Left out where it says nothing, as in checkpoints of states that could not say it.
-            del fields["null_key"]
         return {"kind": self.kind, **fields, "divergence": self.distance.value}
 
     @staticmethod
@@ -254,11 +251,6 @@ def spec_class(kind: str | None) -> type[StateSpec]:
             allowed=state_kinds(),
         )
     return _KINDS[kind]
-
-
-def check_null_key(given: object) -> None:
-    if not isinstance(given, bool):
-        raise UsageError(f"null_key is True or False, got {given!r}.", got=given)
 
 
 def one_of(what: str, got: object, allowed: Iterable[str]) -> None:

@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from afspark.model.states.keyed import HashTableState, KeyedSpec, SetState
 from afspark.model.states.matrix import Matrix, MatrixState
-from afspark.model.states.members import Set, SetState
+from afspark.model.states.members import Set
 from afspark.model.states.numeric import Numeric, NumericState
 from afspark.model.states.state import StateSpec
-from afspark.model.states.table import HashTable, HashTableState
+from afspark.model.states.table import HashTable
 from afspark.model.states.vector import Vector, VectorState
 
 Random = np.random.Generator
@@ -71,7 +72,7 @@ def keys_for(key: str, numbers: np.ndarray[Any, Any]) -> Any:
     return pa.array([b"k" * int(number % 23) + str(number).encode() for number in numbers], pa.binary())
 
 
-def _some_keys(spec: HashTable | Set, random: Random) -> Any:
+def _some_keys(spec: KeyedSpec, random: Random) -> Any:
     count = int(random.integers(0, 200))
     keys = keys_for(spec.key, random.integers(0, int(random.choice([20, 300, 5000])), count))
     if not spec.null_key:
@@ -86,7 +87,7 @@ def update_table(table: HashTableState, random: Random) -> None:
     if way < 0.2:
         table.remove(keys)
         return
-    (table.add if way < 0.7 else table.put)(keys, amounts(table.spec.value, len(keys), random))
+    (table.add if way < 0.7 else table.put)(keys, amounts(table.get([]).dtype.name, len(keys), random))
 
 
 def update_set(members: SetState, random: Random) -> None:

@@ -10,15 +10,14 @@ import pyarrow as pa
 from afspark.errors import UsageError
 from afspark.model.divergence import Divergence
 from afspark.model.states.cells import VALUE_TYPES
-from afspark.model.states.columns import Array, Columns
-from afspark.model.states.inputs import as_values
-from afspark.model.states.keyed import KEY_TYPES, KeyedState
-from afspark.model.states.state import StateSpec, check_null_key, one_of, register_state
+from afspark.model.states.columns import Columns
+from afspark.model.states.keyed import KEY_TYPES, HashTableState, KeyedSpec
+from afspark.model.states.state import one_of, register_state
 
 
 @register_state
 @dataclass(frozen=True, kw_only=True)
-class HashTable(StateSpec):
+class HashTable(KeyedSpec):
     """A table of numbers by key. A key whose value is 0 is not in the table: removing is putting 0.
 
     ``key`` is "string" (text and binary alike; compared as bytes) or "int64", ``value`` "int64" or "float64".
@@ -44,16 +43,12 @@ class HashTable(StateSpec):
     """
 
     kind: ClassVar[str] = "hashtable"
-    divergences: ClassVar[tuple[Divergence, ...]] = (*StateSpec.divergences, Divergence.KEYS)
-    key: str = "string"
+    divergences: ClassVar[tuple[Divergence, ...]] = (*KeyedSpec.divergences, Divergence.KEYS)
     value: str = "int64"
-    null_key: bool = False
     operator_key: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_null_key(self.null_key)
-        one_of("key type", self.key, KEY_TYPES)
         one_of("value type", self.value, VALUE_TYPES)
         if not isinstance(self.operator_key, bool):
             raise UsageError(f"operator_key is True or False, got {self.operator_key!r}.", got=self.operator_key)
@@ -68,48 +63,8 @@ class HashTable(StateSpec):
         return document if self.operator_key else {k: v for k, v in document.items() if k != "operator_key"}
 
     def open(self, columns: Columns, name: str) -> HashTableState:
-        return HashTableState(self, columns, name)
+        return HashTableState(self, columns, name, self.value)
 
     @property
     def pairs_schema(self) -> pa.Schema:
         return pa.schema([("key", KEY_TYPES[self.key]), ("value", pa.type_for_alias(self.value))])
-
-
-class HashTableState(KeyedState):
-    """One worker's share of a hash table."""
-
-    spec: HashTable
-
-    def __init__(self, spec: HashTable, columns: Columns, name: str) -> None:
-        super().__init__(spec, columns, name, spec.key, spec.value, null_key=spec.null_key)
-
-    def add(self, keys: Any, values: Any) -> None:
-        """Adds ``values`` (one per key, or one for all) to the keys; a key may come several times.
-
-        ``StateLimit`` if a sum leaves int64.
-        """
-        self._change(keys, values, self._add)
-
-    def put(self, keys: Any, values: Any) -> None:
-        """Overwrites the values of the keys; of several values for one key the last wins."""
-        self._change(keys, values, self._put)
-
-    def merge_from(self, cells: pa.RecordBatch) -> None:
-        self._require_schema(cells)
-        self.add(cells.column("key"), cells.column("value"))
-
-    def _change(self, keys: Any, values: Any, apply: Any) -> None:
-        self._require_open()
-        prepared = self._keys.prepare(keys)
-        amounts, step = as_values(values, self._type, len(prepared))
-        self._update(prepared, amounts, step, apply)
-
-    def get(self, keys: Any) -> Array:
-        """Present values of the keys, 0 for absent ones."""
-        return self._get(keys)
-
-    def _load(self, image: pa.RecordBatch) -> None:
-        self._load_pairs(image.column("key"), image.column("value").to_numpy(zero_copy_only=False))
-
-    def _pairs(self, cells: Array | None, values: Array) -> pa.RecordBatch:
-        return pa.record_batch([self._keys.take(cells), pa.array(values)], schema=self.spec.pairs_schema)

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.model.kernels import cell_kernels as cell_kernel
+from afspark.model.kernels.plain_arrays import Array, converted, plain
 from afspark.model.states import books
 from afspark.model.states.arrays import MOST_CELLS, ArrayState, pairs_schema, whole_number
 from afspark.model.states.books import Balance
 from afspark.model.states.cells import VALUE_TYPES
-from afspark.model.states.columns import Array, Columns
-from afspark.model.states.inputs import converted, plain
+from afspark.model.states.columns import Columns
 from afspark.model.states.scalars import Slot
 from afspark.model.states.state import StateLimit, StateSpec, one_of, register_state
 
@@ -131,7 +131,7 @@ class VectorState(ArrayState):
             return cells, left
         last = np.array([self.size - 1], np.uint32)
         if self._measure.adds_up:
-            weight = float(self._measure.weights(last, self._values, self._shadows)[0])
+            weight = float(self._weighed(self._measure.weigh, last)[0])
             left = books.untouched(left, weight, 1, integers=self._whole)
         return np.append(cells, last), left
 

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from afspark.errors import UsageError
+from afspark.model.kernels.plain_arrays import Array, plain
 from afspark.model.states import StateSpec
-from afspark.model.states.columns import Array
-from afspark.model.states.inputs import plain
 from afspark.model.windows.specs import Window, check_decayable
 
 SMALLEST = 1e-100

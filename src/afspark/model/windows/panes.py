@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import UsageError
-from afspark.model.kernels.arrow import Array
+from afspark.model.kernels.plain_arrays import Array
 from afspark.model.windows.specs import Window
 from afspark.model.windows.times import Times, in_reach, panes_of, read_times
 from afspark.numbers import PaneNumber

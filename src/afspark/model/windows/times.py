@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from afspark.errors import UsageError
-from afspark.model.kernels.arrow import Array
+from afspark.model.kernels.plain_arrays import Array
 from afspark.model.windows.amounts import exact
 from afspark.numbers import PaneNumber
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from afspark.errors import InputError, UsageError
+from afspark.errors import InputError, UsageError, first_line
 from afspark.push.producer.fitting import Rows, fit
 from afspark.push.producer.line_formats import CsvLines, JsonLines, LineParser, TextLines, whole_lines
 
@@ -80,8 +80,9 @@ class Input:
             else:
                 yield from self._lines(schema)
         except (pa.ArrowException, OSError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise InputError(f"{self._name} cannot be read as {self.format}: {reason}.", path=self.path) from error
+            raise InputError(
+                f"{self._name} cannot be read as {self.format}: {first_line(error)}.", path=self.path
+            ) from error
 
     @property
     def _name(self) -> str:

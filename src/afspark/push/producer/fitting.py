@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from afspark.errors import InputError
+from afspark.errors import InputError, first_line
 
 EXAMPLE_LENGTH = 80
 
@@ -90,7 +90,7 @@ def bisect(start: int, stop: int, attempt: Callable[[int, int], object]) -> tupl
         attempt(start, stop)
     except pa.ArrowInvalid as error:
         if stop - start == 1:
-            return [start], str(error).strip().splitlines()[0]
+            return [start], first_line(error)
     else:
         return [], ""
     middle = (start + stop) // 2

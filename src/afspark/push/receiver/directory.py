@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from afspark.errors import UsageError
+from afspark.errors import UsageError, first_line
 from afspark.push.receiver.answers import Unserved, answering
 from afspark.push.wire.addresses import join_address
 from afspark.push.wire.push_errors import ReceiverUnreachable
@@ -44,7 +44,7 @@ class Directory(Unserved):
             )
         except (pa.ArrowException, OSError) as error:
             raise UsageError(
-                f"The directory of receivers cannot listen at {place}: {str(error).splitlines()[0]}.",
+                f"The directory of receivers cannot listen at {place}: {first_line(error)}.",
                 remedy="Choose a free port, 0 for any, and an address of this host.",
                 host=host,
                 port=port,

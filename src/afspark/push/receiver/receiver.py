@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from afspark.errors import UsageError
+from afspark.errors import UsageError, first_line
 from afspark.push.receiver.call_context import CallContext
 from afspark.push.receiver.calls import ReceiverCalls
 from afspark.push.receiver.item_log import ItemLog
@@ -162,7 +162,7 @@ class Receiver:
         except (pa.ArrowException, OSError) as error:
             self._end_lanes(save=False)
             raise UsageError(
-                f"The receiver cannot listen at {host}:{config.port}: {str(error).splitlines()[0]}.",
+                f"The receiver cannot listen at {host}:{config.port}: {first_line(error)}.",
                 remedy="Choose a free port, 0 for any, and an address of this host.",
                 host=config.host,
                 port=config.port,

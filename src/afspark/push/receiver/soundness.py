@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from afspark.errors import first_line
 from afspark.push.wire.push_errors import UnsoundBatch
 
 _TEXT = {pa.string(): np.int32, pa.binary(): np.int32, pa.large_string(): np.int64, pa.large_binary(): np.int64}
@@ -29,7 +30,7 @@ def check_batch(batch: pa.RecordBatch, producer: str) -> None:
                 raise ValueError(f"column {field.name!r} must not hold nulls")
     except (pa.ArrowException, ValueError) as error:
         raise UnsoundBatch(
-            f"A batch of producer {producer} is damaged: {str(error).splitlines()[0]}.", producer=producer
+            f"A batch of producer {producer} is damaged: {first_line(error)}.", producer=producer
         ) from error
 
 
