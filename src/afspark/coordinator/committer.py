@@ -64,17 +64,18 @@ class Committer:
     def commit(self, batch: Batch, items: int, record: Callable[[], CommitRecord]) -> None:
         """Writes the ``record`` of the batch at work, or has it written, if the batch is a barrier."""
         self._batch = batch
-        if self._pending and not self.pace.behind:
+        pending = frozenset(name for run in self.runs for report in run.reports for name in report.pending)
+        if pending and not self.pace.behind:
             # Applied for an earlier driver, which did not wait for the store.
-            self._stages.revive(self.runs, Batch(batch + 1))
+            pending = self._stages.revive(self.runs, Batch(batch + 1))
         # A worker may have applied the batch for an earlier driver, for which it was no barrier.
         if self.pace.barrier and all(report.covers for run in self.runs for report in run.reports):
-            self._write(record())
+            self._write(record(), pending)
             self.pace.passed(self._cluster.clock.monotonic(), batch, items)
         else:
             if self.pace.barrier:
                 self.snapshots.skip(batch, APPLIED_BEFORE)
-            self.records.hear(self._pending)
+            self.records.hear(pending)
         self.cover(self.records.covered)
 
     def finish(self) -> None:
@@ -126,12 +127,12 @@ class Committer:
         except AfsparkError as error:
             LOG.warning("The last batches will be replayed at the next start, because no record covers them: %s", error)
 
-    def _write(self, record: CommitRecord) -> None:
+    def _write(self, record: CommitRecord, pending: frozenset[str]) -> None:
         self.snapshots.captured(record, self._cluster.clock.time())
         if not self.pace.behind:
-            self.records.write(record)
+            self.records.write(record, pending)
         else:
-            self.records.offer(record, self._pending)
+            self.records.offer(record, pending)
             if self.pace.is_late(record.batch):
                 self._settle()
         if not self.recorded:
@@ -145,11 +146,5 @@ class Committer:
         if self.records.newest is None:
             return
         # What was offered is withdrawn if somebody turns out to be lost.
-        self._stages.revive(self.runs, Batch(self._batch + 1))
-        self.records.hear(())
-        self.records.wait()
-
-    @property
-    def _pending(self) -> frozenset[str]:
-        """Backups that the store may not have yet, as the workers have said in the last batch."""
-        return frozenset(name for run in self.runs for report in run.reports for name in report.pending)
+        self.records.hear(self._stages.revive(self.runs, Batch(self._batch + 1)))
+        self.records.finish()

@@ -53,15 +53,18 @@ class StageRunner:
             self._cluster.clock.sleep(0.1 * (attempt - 1))
         raise self._gave_up(batch)
 
-    def revive(self, runs: Sequence[OperatorRun], batch: Batch, *, complete: bool = False) -> None:
-        """Brings all workers to the batch before, or leaves them where they have applied it already."""
+    def revive(self, runs: Sequence[OperatorRun], batch: Batch, *, complete: bool = False) -> frozenset[str]:
+        """Brings all workers to the batch before, or leaves them where they have applied it already.
+
+        They upload what waits in their spools; the names of backups that the store may not have all the same.
+        """
         for attempt in range(1, BATCH_TRIES + 1):
             found = [(run, self._look_after(run, batch)) for run in runs]
             if all(reports is not None for _, reports in found) and self._catch_up(runs, batch):
                 if complete:
                     for run, reports in found:
                         run.group.rest(batch, reports or ())
-                return
+                return frozenset(name for _, reports in found for one in reports or () for name in one.pending)
             self._cluster.clock.sleep(0.1 * (attempt - 1))
         raise self._gave_up(batch)
 
