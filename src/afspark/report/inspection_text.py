@@ -96,7 +96,7 @@ def _worker_row(worker: WorkerInspection) -> list[Text | str]:
         number_text(record.completed),
         number_text(record.failures),
         theta,
-        f"{len(record.chain)} ({sum(ref.full for ref in record.chain)})",
+        f"{len(worker.backups)} ({sum(ref.full for ref in worker.backups)})",
         bytes_text(worker.backup_bytes),
         number_text(worker.backup_cells),
         "–" if worker.last_backup is None else f"batch {worker.last_backup}",

@@ -23,6 +23,7 @@ from afspark.task.damage_note import noted_damage
 from afspark.task.feed import Feed
 from afspark.task.pane_states import PaneStates
 from afspark.task.process import BatchApplication
+from afspark.task.rest_backup import RestBackup, put_at_rest, take_at_rest
 from afspark.task.restore import UndeclaredLoss, build_state
 from afspark.task.task_context import LOCK_SECONDS, TaskContext
 from afspark.task.task_environment import TaskEnvironment
@@ -61,6 +62,7 @@ class _Task:
         )
         self.damaged: tuple[str, ...] = ()
         self.restored: Restored | None = None
+        self.rest: RestBackup | None = None
 
     def run(self) -> TaskReport:
         self.task.probe(FaultPhase.BETWEEN)
@@ -79,13 +81,24 @@ class _Task:
                 return self._refused(action)
             home.raise_fence(self.wanted.fence)
             self.damaged = noted_damage(home, self.request.batch)
-            return self._carry_out(action, home, self.task.panes(home))
+            report = self._carry_out(action, home, self.task.panes(home))
+        if self.rest is None or self.request.rest_seconds is None:
+            return report
+        # Nobody else waits for the state meanwhile.
+        put_at_rest(self.task, self.rest, self.request.rest_seconds)
+        return replace(report, backups=(self.rest.ref,))
 
     def _carry_out(self, action: Action, home: StateStorage, panes: PaneStates) -> TaskReport:
         batch = self.request.batch
         if action is Action.ALREADY_APPLIED:
+            kept = TaskReport.from_json(json.loads(home.report(batch)))
             # What it kept says what waited then.
-            return replace(TaskReport.from_json(json.loads(home.report(batch))), pending=self._waiting(home))
+            pending = self._waiting(home)
+            if self.request.rest_seconds is None:
+                return replace(kept, pending=pending)
+            if not kept.covers:
+                self.rest = take_at_rest(self.task, home, panes)
+            return self._answer(Status.APPLIED, "at rest", pending)
         if action in (Action.ROLL_BACK_THEN_APPLY, Action.ROLL_BACK, Action.STEP_BACK):
             if action is Action.STEP_BACK:
                 home.step_back(batch)
