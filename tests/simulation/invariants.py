@@ -11,7 +11,7 @@ from afspark.coordinator.told_bounds import realised
 from afspark.model.distances import distance
 from afspark.model.windows import Decaying
 from afspark.policies import Tolerance
-from afspark.store import load_chain
+from afspark.store import chain_to_restore, load_chain
 from tests.simulation import observe
 from tests.simulation.schedule import Schedule
 from tests.simulation.truth import Cells, Truth, summed
@@ -125,5 +125,5 @@ def nothing_named_is_missing(engine: Coordinator, world: World) -> None:
         return
     for operator in record.operators.values():
         for one in operator.workers:
-            damaged = {damage.name for damage in load_chain(engine.store, one.chain, one.previous).damaged}
+            damaged = {damage.name for damage in load_chain(engine.store, *chain_to_restore(one)).damaged}
             assert damaged <= world.destroyed, f"{damaged - world.destroyed} of worker {one.worker} is damaged"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 #: Seeds that noticed a mistake when schedules were drawn as they are now. If they no longer do, the search goes on.
 _NOTICED = {
+    "backups_at_rest_forgotten_by_drivers": 1912,
     "damage_leaves_the_bound_as_it_was": 129,
     "damage_not_told": 129,
     "digests_not_compared": 259,

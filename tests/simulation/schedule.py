@@ -80,6 +80,8 @@ class Schedule:
     other_cells: bool
     #: how far records may be behind batches: how often the driver looks for one in vain, at most
     lag: int
+    #: how likely the sink fails in a batch, and the query is stopped in an orderly way after it
+    stops: float
 
     @cached_property
     def spec(self) -> StateSpec:
@@ -110,7 +112,7 @@ class Schedule:
             f"{self.combination}, {self.workers} workers{' keyed' if self.keyed else ''}, {self.window}, "
             f"{self.tolerance}, {len(self.batches)} batches, up to {self.failures} failures"
             f"{', relentless' if self.relentless else ''}{', corrupt objects' if self.corrupts else ''}"
-            f"{', ends' if self.ends else ''}{', records lag' if self.lag else ''}"
+            f"{', ends' if self.ends else ''}{', records lag' if self.lag else ''}{', stops' if self.stops else ''}"
         )
 
 
@@ -150,8 +152,11 @@ def draw(seed: int) -> Schedule:
         factors=tuple(rng.choice(FACTORS) for _ in range(7)),
         other_cells=combination.primitive in ("hashtable", "set") and rng.random() < 0.3,
         lag=rng.choice((0, 0, 1, 3, 8)),
+        stops=0.0,
     )
-    return replace(drawn, tolerance=_snapshots(rng)) if rng.random() < 0.25 else drawn
+    if rng.random() < 0.25:
+        drawn = replace(drawn, tolerance=_snapshots(rng))
+    return replace(drawn, stops=rng.choice((0.0, 0.4 if drawn.tolerance.replays else 0.0, 0.3)))
 
 
 def _snapshots(rng: random.Random) -> BarrierSnapshot:

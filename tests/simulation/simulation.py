@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from afspark.coordinator.batch_loop import Coordinator
+from afspark.coordinator.last_snapshot import take_last_snapshot
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.run_options import RunOptions
 from afspark.coordinator.told_bounds import realised
@@ -28,7 +31,7 @@ DRIVERS = 40
 
 
 class SinkFailed(Exception):
-    """The sink could not read what a worker kept; the engine stops the query if it finds nobody lost."""
+    """The sink could not read what a worker kept, or is full; the engine stops the query if it finds nobody lost."""
 
 
 #: After these the query is started again, by Spark's retries or by its user.
@@ -90,6 +93,7 @@ class Simulation:
         self.had: list[Tolerance] = []
         self.truth = Truth(schedule)
         self.engine: Coordinator | None = None
+        self._stops = random.Random(f"stops-{schedule.seed}")
         self.deliveries: dict[int, list[Delivery]] = {}
         self.outcome = Outcome(trace=self.world.trace)
 
@@ -113,12 +117,14 @@ class Simulation:
         last = len(self.schedule.batches)
         if self.schedule.ends:
             last = self._end(last)
+        self._stop_at_times()
         self._look(last - 1, finally_=True)
         return self.outcome
 
     # --- Spark's part ---------------------------------------------------------------------------------------
 
     def _begin(self, batch: int, read: int) -> None:
+        self._stop_at_times()
         self.world.now = max(self.world.now, self.schedule.times[batch])
         self.world.new_batch()
         if self.schedule.relentless and batch and self.world.rng.random() < 0.8:
@@ -136,8 +142,8 @@ class Simulation:
                 self.world.point("before Spark's commit")
                 self.store.objects[f"commits/{batch}"] = b"v1\n{}"
                 return
-            except STOPPED:
-                self._bury()
+            except STOPPED as error:
+                self._close(error)
             except CheckpointError as error:
                 self._excuse(error)
                 self._bury()
@@ -155,8 +161,8 @@ class Simulation:
                 for number in range(batch, after):
                     self._check_deliveries(number)
                 return after
-            except STOPPED:
-                self._bury()
+            except STOPPED as error:
+                self._close(error)
             except CheckpointError as error:
                 self._excuse(error)
                 self._bury()
@@ -185,6 +191,30 @@ class Simulation:
         if not (self.world.woken and "behind" in str(error)):
             raise error
         self.world.say(f"the query stops: {error}")
+
+    def _is_time_to_stop(self) -> bool:
+        return not self.world.quiet and self._stops.random() < self.schedule.stops
+
+    def _stop_at_times(self) -> None:
+        """The query is stopped in an orderly way, to be started again."""
+        if self.engine is None or not self._is_time_to_stop():
+            return
+        self.world.say("the query is stopped")
+        try:
+            take_last_snapshot(self.engine)
+        except DriverKilled as error:
+            self._close(error)
+        else:
+            self._close(None)
+
+    def _close(self, why: BaseException | None) -> None:
+        """The end of a driver, with what a query does then unless it was killed."""
+        if self.engine is not None and self.schedule.stops and not isinstance(why, DriverKilled):
+            with suppress(DriverKilled):
+                self.engine.close()
+                if self.engine.log.is_open:
+                    invariants.nothing_named_is_missing(self.engine, self.world)
+        self._bury()
 
     def _bury(self) -> None:
         self.world.dying = False
@@ -228,6 +258,8 @@ class Simulation:
 
     def _deliver(self, batch: int) -> None:
         self.world.point("before delivery")
+        if self._is_time_to_stop():
+            raise SinkFailed("it is full")
         windows = {}
         if self.schedule.window is not None:
             try:

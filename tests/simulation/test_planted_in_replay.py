@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from afspark.coordinator import worker_state
 from afspark.coordinator.record_writer import RecordWriter
+from afspark.coordinator.recovery import discovery
 from afspark.coordinator.recovery.replay import Replay
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.coordinator.worker_state import DurableState, WorkerState
 from afspark.protocol.reports import TaskReport
+from afspark.task import worker
 from tests.simulation import memory
 from tests.simulation.planted import likely_first
 from tests.simulation.schedule import draw
@@ -79,6 +82,22 @@ def forgotten_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RecordWriter, "offer", offer)
 
 
+def repeated_answer_says_nothing_of_the_spool(patch: pytest.MonkeyPatch) -> None:
+    """Whoever has applied a batch already uploads nothing, and nobody hears that backups wait."""
+    patch.setattr(worker._Task, "_waiting", lambda self, home: ())
+
+
+def backups_at_rest_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A lost worker is restored without what was backed up after its last batch."""
+    patch.setattr(worker_state, "chain_to_restore", lambda record: (record.chain, record.previous))
+
+
+def backups_at_rest_forgotten_by_drivers(patch: pytest.MonkeyPatch) -> None:
+    """A state that was restored from them goes on as if it had been restored without them."""
+    real = discovery._chains
+    patch.setattr(discovery, "_chains", lambda record, *, survives: real(record, survives=True))
+
+
 def punctuation_of_today(patch: pytest.MonkeyPatch) -> None:
     """A past batch is replayed with the time and the punctuation of the batch at work."""
     patch.setattr(WorkerGroup, "at", lambda self, batch: nullcontext())
@@ -107,6 +126,9 @@ MISTAKES: list[Plant] = [
     records_offered_before_a_loss_written_after_it,
     record_of_no_barrier,
     forgotten_before_it_is_durable,
+    repeated_answer_says_nothing_of_the_spool,
+    backups_at_rest_forgotten,
+    backups_at_rest_forgotten_by_drivers,
     punctuation_of_today,
     input_of_today,
 ]

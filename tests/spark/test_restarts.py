@@ -367,3 +367,27 @@ def test_a_sink_that_raises_stops_the_query_and_can_be_mended(spark: SparkSessio
     again = run(writer)
     assert folded == truth == counts(again)
     assert again.ledger() == []
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["all read", "stopped"])
+def test_a_query_that_has_ended_in_an_orderly_way_leaves_nothing_to_replay(
+    spark: SparkSession, place: Place, stopped: bool
+) -> None:
+    """No barrier was due since the first batch."""
+    truth = write_text(place.input, 12)
+    writer = words(spark, place, af.BarrierSnapshot(batches=1000))
+    if stopped:
+        query = writer.trigger(processingTime="0 seconds").start()
+        query.processAllAvailable()
+        query.stop()
+    else:
+        query = writer.start()
+        query.awaitTermination()
+    assert query.totals.batches > 1 and query.lastProgress is not None
+    last = query.snapshots()[-1]
+    assert (last["stage"], last["barrier"]) == ("complete", query.lastProgress["batch"])
+    assert place.lose_segments() == 2
+    truth += write_text(place.input, 4, first=12)
+    query = run(words(spark, place, af.BarrierSnapshot(batches=1000)))
+    assert counts(query) == truth and query.bounds() == {"counts": 0.0}
+    assert [entry["replayed_batches"] for entry in query.ledger()] == [0, 0]

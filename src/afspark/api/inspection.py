@@ -24,10 +24,12 @@ from afspark.store import (
     Damage,
     Ledger,
     LedgerEntry,
+    ObjectRef,
     OperatorRecord,
     Store,
     StreamEnd,
     WorkerRecord,
+    chain_to_restore,
     open_store,
 )
 from afspark.store.epochs import History, read_history
@@ -63,12 +65,17 @@ class WorkerInspection:
     residents: tuple[Resident, ...] = ()
 
     @property
+    def backups(self) -> tuple[ObjectRef, ...]:
+        """What a restore reads, in this order."""
+        return chain_to_restore(self.record)[0] if self.record else ()
+
+    @property
     def backup_bytes(self) -> int:
-        return sum(ref.bytes for ref in self.record.chain) if self.record else 0
+        return sum(ref.bytes for ref in self.backups)
 
     @property
     def backup_cells(self) -> int:
-        return sum(ref.cells for ref in self.record.chain) if self.record else 0
+        return sum(ref.cells for ref in self.backups)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +227,7 @@ def _verify(store: Store, record: CommitRecord | None) -> list[Damage]:
     damaged = []
     for worker in workers:
         # One worker's objects at a time: all of a query may not fit in memory.
-        refs = [*worker.chain, *worker.previous]
+        refs = worker.objects()
         for ref, found in zip(refs, read_sealed(store, [ref.name for ref in refs]), strict=True):
             if isinstance(found, Damage):
                 damaged.append(found)
@@ -275,7 +282,7 @@ def _is_unknown(
 
 
 def _worker(number: int, record: WorkerRecord | None, residents: Sequence[Resident]) -> WorkerInspection:
-    origins = [parse_object_name(ref.name) for ref in record.chain] if record else []
+    origins = [parse_object_name(ref.name) for ref in chain_to_restore(record)[0]] if record else []
     ranges = [failure.panes for failure in record.counted_failures if failure.panes] if record else []
     return WorkerInspection(
         worker=number,

@@ -22,6 +22,7 @@ from afspark.api.savepoints import answer_requests, held_record, save
 from afspark.cluster.spark.spark_cluster import SparkCluster
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.batch_progress import BatchProgress, Totals
+from afspark.coordinator.last_snapshot import take_last_snapshot
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.errors import AnotherDriver, StoreError, UsageError
 from afspark.model.operator import Share
@@ -231,6 +232,14 @@ class Query(Accounts):
                 self._answer_requests()
         except StreamingQueryException:
             pass  # whoever awaits the query hears of it
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        try:
+            if self._failure is None:
+                with self._at_rest():
+                    take_last_snapshot(self._engine)
         finally:
             self._engine.close()
 

@@ -64,12 +64,13 @@ def _common(algorithm: str) -> tuple[Group, ...]:
                     "--tolerance",
                     "none: no backups; approximate: error of at most --theta; minibatch: exact; "
                     "upstream: exact, and pushed items stay with their sender until then; "
-                    "snapshot: exact, a snapshot every --interval seconds and replay (default: approximate)",
+                    "snapshot: exact, snapshots --interval seconds apart and replay (default: approximate)",
                     kind=("none", "approximate", "minibatch", "upstream", "snapshot"),
                 ),
                 Option(
                     "--interval",
-                    "seconds between two snapshots with --tolerance snapshot (default: 1)",
+                    "with --tolerance snapshot: the first batch that begins so many seconds after the last snapshot "
+                    "takes the next one (default: 1)",
                     "S",
                     values.positive_amount,
                 ),

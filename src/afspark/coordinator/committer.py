@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from afspark.cluster.cluster import Cluster
 from afspark.coordinator.commit_pace import CommitPace
@@ -15,7 +16,8 @@ from afspark.coordinator.stage_runner import StageRunner
 from afspark.coordinator.worker_state import Covered
 from afspark.errors import AfsparkError
 from afspark.numbers import Batch
-from afspark.store import CommitRecord, RecordLog
+from afspark.protocol.reports import TaskReport
+from afspark.store import CommitRecord, ObjectRef, RecordLog, WorkerRecord
 from afspark.task.backup_writes import BackgroundWrite
 
 LOG = logging.getLogger("afspark")
@@ -34,6 +36,8 @@ class Committer:
         self._superseded: BackgroundWrite | None = None
         #: the last batch that was committed
         self._batch = Batch(-1)
+        #: its record, if it was no barrier: the backups in it do not hold the whole state
+        self._uncovered: CommitRecord | None = None
         stages.takes_all_back = pace.takes_all_back
 
     def begin(self, batch: Batch, items: int, *, must: bool, pressed: bool = False) -> None:
@@ -64,17 +68,20 @@ class Committer:
     def commit(self, batch: Batch, items: int, record: Callable[[], CommitRecord]) -> None:
         """Writes the ``record`` of the batch at work, or has it written, if the batch is a barrier."""
         self._batch = batch
-        if self._pending and not self.pace.behind:
+        pending = frozenset(name for run in self.runs for report in run.reports for name in report.pending)
+        if pending and not self.pace.behind:
             # Applied for an earlier driver, which did not wait for the store.
-            self._stages.revive(self.runs, Batch(batch + 1))
+            pending = self._stages.revive(self.runs, Batch(batch + 1))
         # A worker may have applied the batch for an earlier driver, for which it was no barrier.
+        self._uncovered = None
         if self.pace.barrier and all(report.covers for run in self.runs for report in run.reports):
-            self._write(record())
+            self._write(record(), pending)
             self.pace.passed(self._cluster.clock.monotonic(), batch, items)
         else:
             if self.pace.barrier:
                 self.snapshots.skip(batch, APPLIED_BEFORE)
-            self.records.hear(self._pending)
+            self._uncovered = record()
+            self.records.hear(pending)
         self.cover(self.records.covered)
 
     def finish(self) -> None:
@@ -116,6 +123,24 @@ class Committer:
         self.records.stop()
         self.cover(self.records.covered)
 
+    def cover_at_rest(self, seconds: float) -> None:
+        """Takes a snapshot between two batches if the last one was no barrier, when Spark has committed it.
+
+        In so many seconds at most for the backups of an operator. Not after a loss: those who were lost are replayed.
+        """
+        self._settle()
+        record = self._uncovered
+        if record is None or any(record.ledger_heads != tuple(run.group.ledger.heads) for run in self.runs):
+            return
+        reports = self._stages.back_up_at_rest(self.runs, record.batch, seconds)
+        pending = frozenset(name for one in reports.values() for report in one for name in report.pending)
+        record = with_rest_backups(record, reports)
+        self.snapshots.due(record.batch)
+        self.snapshots.captured(record, self._cluster.clock.time())
+        self.records.write(record, pending)
+        self._uncovered = None
+        self.cover(self.records.covered)
+
     def close(self) -> None:
         """Makes what was offered durable, if tasks can still run; the rest is replayed at the next start."""
         try:
@@ -126,12 +151,12 @@ class Committer:
         except AfsparkError as error:
             LOG.warning("The last batches will be replayed at the next start, because no record covers them: %s", error)
 
-    def _write(self, record: CommitRecord) -> None:
+    def _write(self, record: CommitRecord, pending: frozenset[str]) -> None:
         self.snapshots.captured(record, self._cluster.clock.time())
         if not self.pace.behind:
-            self.records.write(record)
+            self.records.write(record, pending)
         else:
-            self.records.offer(record, self._pending)
+            self.records.offer(record, pending)
             if self.pace.is_late(record.batch):
                 self._settle()
         if not self.recorded:
@@ -145,11 +170,22 @@ class Committer:
         if self.records.newest is None:
             return
         # What was offered is withdrawn if somebody turns out to be lost.
-        self._stages.revive(self.runs, Batch(self._batch + 1))
-        self.records.hear(())
-        self.records.wait()
+        self.records.hear(self._stages.revive(self.runs, Batch(self._batch + 1)))
+        self.records.finish()
 
-    @property
-    def _pending(self) -> frozenset[str]:
-        """Backups that the store may not have yet, as the workers have said in the last batch."""
-        return frozenset(name for run in self.runs for report in run.reports for name in report.pending)
+
+def with_rest_backups(record: CommitRecord, reports: Mapping[str, Sequence[TaskReport]]) -> CommitRecord:
+    """The record of a batch that was no barrier, with what workers have backed up at rest."""
+    made = {(name, report.worker): report.backups for name, found in reports.items() for report in found}
+    return replace(
+        record,
+        operators={
+            name: replace(operator, workers=tuple(_backed_up(one, made[name, one.worker]) for one in operator.workers))
+            for name, operator in record.operators.items()
+        },
+    )
+
+
+def _backed_up(worker: WorkerRecord, backups: tuple[ObjectRef, ...]) -> WorkerRecord:
+    # Feedback that waited in no backup is in this one.
+    return replace(worker, at_rest=backups, waiting=0) if backups else worker

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from afspark.cluster.cluster import Cluster
 from afspark.coordinator.snapshots import LOSS, Snapshots
 from afspark.coordinator.worker_state import Covered
+from afspark.errors import CheckpointError
 from afspark.store import CommitRecord, RecordLog
 from afspark.task.backup_writes import BackgroundWrite
 
@@ -31,10 +32,11 @@ class RecordWriter:
         """The newest record that was offered and is not known to be durable."""
         return self._offered[-1] if self._offered else self._under_way[0] if self._under_way else None
 
-    def write(self, record: CommitRecord) -> None:
-        """Makes a record durable before this returns; the store has all backups that it names."""
+    def write(self, record: CommitRecord, pending: Iterable[str]) -> None:
+        """Makes a record durable before this returns; `CheckpointError` if a backup that it names is ``pending``."""
         self._offered = []
         self.wait()
+        refuse_if_incomplete(record, pending)
         record = self._begun(record)
         try:
             self._put(record)
@@ -93,6 +95,12 @@ class RecordWriter:
         while not self.go_on(None):
             pass
 
+    def finish(self) -> None:
+        """Until every record is durable that was offered; `CheckpointError` if a backup is still pending."""
+        self.wait()
+        for record in self._offered:
+            refuse_if_incomplete(record, self._pending)
+
     def _begun(self, record: CommitRecord) -> CommitRecord:
         """The record as it is written."""
         return self._snapshots.recording(record, self._cluster.clock.time())
@@ -107,3 +115,15 @@ class RecordWriter:
             self._log.prune()
         else:
             self._log.prune(keep=self._kept, slack=0)
+
+
+def refuse_if_incomplete(record: CommitRecord, pending: Iterable[str]) -> None:
+    """`CheckpointError` if the store may lack a backup that ``record`` names: nobody could restore from it."""
+    lacking = sorted(record.references() & set(pending))
+    if lacking:
+        raise CheckpointError(
+            f"The record of batch {record.batch} names {len(lacking)} backups that the store does not have.",
+            remedy="This is a defect of afspark; please report it.",
+            batch=record.batch,
+            lacking=lacking,
+        )

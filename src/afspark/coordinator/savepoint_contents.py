@@ -13,7 +13,16 @@ from dataclasses import dataclass, replace
 from afspark.coordinator.offsets import newest_of
 from afspark.errors import CheckpointError, UsageError
 from afspark.numbers import Batch
-from afspark.store import CommitRecord, Damage, OperatorRecord, QueryIdentity, Store, StreamEnd, WorkerRecord
+from afspark.store import (
+    CommitRecord,
+    Damage,
+    OperatorRecord,
+    QueryIdentity,
+    Store,
+    StreamEnd,
+    WorkerRecord,
+    chain_to_restore,
+)
 from afspark.store.drivers import Driver, Notice
 from afspark.store.epochs import seal_record, seal_start
 from afspark.store.itemlosses import ITEM_LOSSES
@@ -108,31 +117,33 @@ def _made(record: CommitRecord) -> Iterator[SavepointPart]:
     notice = Notice(driver=Driver.here(), seconds=0.0, ended=True)
     yield SavepointPart(driver_name(record.epoch), notice.to_bytes())
     yield SavepointPart(start_name(record.epoch), seal_start(epoch, []))
-    yield SavepointPart(record_name(record.epoch, record.batch, 0), seal_record(_at_rest(record), []))
+    yield SavepointPart(record_name(record.epoch, record.batch, 0), seal_record(_homeless(record), []))
 
 
-def _at_rest(record: CommitRecord) -> CommitRecord:
+def _homeless(record: CommitRecord) -> CommitRecord:
     """The record of a query whose workers live nowhere, and whose history is that of one snapshot."""
     return replace(
         record,
-        operators={name: _operator_at_rest(operator) for name, operator in record.operators.items()},
+        operators={name: _homeless_operator(operator) for name, operator in record.operators.items()},
         snapshots=tuple(entry for entry in record.snapshots if entry.barrier == record.batch),
     )
 
 
-def _operator_at_rest(operator: OperatorRecord) -> OperatorRecord:
-    return replace(operator, workers=tuple(map(_worker_at_rest, operator.workers)))
+def _homeless_operator(operator: OperatorRecord) -> OperatorRecord:
+    return replace(operator, workers=tuple(map(_homeless_worker, operator.workers)))
 
 
-def _worker_at_rest(worker: WorkerRecord) -> WorkerRecord:
+def _homeless_worker(worker: WorkerRecord) -> WorkerRecord:
     # Where the backups are the whole state nothing is lost with it; elsewhere that is counted as any other loss.
     whole = not any(worker.theta.values()) and not worker.waiting
-    return replace(worker, host="", completed=0 if whole else worker.completed)
+    chain, previous = chain_to_restore(worker)
+    completed = 0 if whole else worker.completed
+    return replace(worker, host="", completed=completed, chain=chain, previous=previous, at_rest=())
 
 
 def _references(record: CommitRecord) -> list[tuple[str, str]]:
     workers = [worker for operator in record.operators.values() for worker in operator.workers]
-    return sorted({(ref.name, ref.checksum) for one in workers for ref in (*one.chain, *one.previous)})
+    return sorted({(ref.name, ref.checksum) for one in workers for ref in one.objects()})
 
 
 def _ledger_before(store: Store, heads: tuple[str, ...]) -> list[str]:

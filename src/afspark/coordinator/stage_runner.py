@@ -16,7 +16,7 @@ from afspark.coordinator.recovery.replay_check import origin_of, others_applied
 from afspark.errors import WorkerFailed
 from afspark.numbers import Batch
 from afspark.protocol.replicas import ReplicaId
-from afspark.protocol.reports import TaskReport
+from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.task.stage_inputs import StageInput
 
@@ -53,17 +53,43 @@ class StageRunner:
             self._cluster.clock.sleep(0.1 * (attempt - 1))
         raise self._gave_up(batch)
 
-    def revive(self, runs: Sequence[OperatorRun], batch: Batch, *, complete: bool = False) -> None:
-        """Brings all workers to the batch before, or leaves them where they have applied it already."""
+    def revive(self, runs: Sequence[OperatorRun], batch: Batch, *, complete: bool = False) -> frozenset[str]:
+        """Brings all workers to the batch before, or leaves them where they have applied it already.
+
+        They upload what waits in their spools; the names of backups that the store may not have all the same.
+        """
         for attempt in range(1, BATCH_TRIES + 1):
             found = [(run, self._look_after(run, batch)) for run in runs]
             if all(reports is not None for _, reports in found) and self._catch_up(runs, batch):
                 if complete:
                     for run, reports in found:
                         run.group.rest(batch, reports or ())
-                return
+                return frozenset(name for _, reports in found for one in reports or () for name in one.pending)
             self._cluster.clock.sleep(0.1 * (attempt - 1))
         raise self._gave_up(batch)
+
+    def back_up_at_rest(self, runs: Sequence[OperatorRun], batch: Batch, seconds: float) -> dict[str, list[TaskReport]]:
+        """Has workers that have applied ``batch`` make durable what no backup holds; what they say, by operator.
+
+        In so many seconds at most, and tried once: `WorkerFailed` if somebody cannot.
+        """
+        found: dict[str, list[TaskReport]] = {}
+        for run in runs:
+            requests = [replace(one, rest_seconds=seconds) for one in run.group.requests_at_rest(batch)]
+            reports = self._reports(run, requests)
+            silent = [one for one in requests if one.replica_id not in reports]
+            refused = [report for report in reports.values() if report.status is not Status.APPLIED]
+            if refused and refused[0].error is not None:
+                raise refused[0].error
+            if silent or refused:
+                raise WorkerFailed(
+                    f"A worker of {run.name!r} could not back up its state after batch {batch}:"
+                    f" {refused[0].detail or refused[0].status if refused else 'its task has failed'}.",
+                    remedy="See the executors' logs.",
+                    batch=batch,
+                )
+            found[run.name] = list(reports.values())
+        return found
 
     def _look_after(self, run: OperatorRun, batch: Batch) -> list[TaskReport] | None:
         """One try to give every worker of an operator a state, wherever it stands; None if one has none yet."""

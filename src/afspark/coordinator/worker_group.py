@@ -201,6 +201,10 @@ class WorkerGroup:
         """Requests like those of ``batch``, for whoever speaks on behalf of its workers."""
         return [member.request(batch, self.budget, self._fence, self.batch_time) for member in self.members]
 
+    def requests_at_rest(self, batch: Batch) -> list[TaskRequest]:
+        """Requests for workers that have applied ``batch``, as if its end were a barrier."""
+        return [replace(request, covered=self._covered(batch)) for request in self.last_requests(batch)]
+
     def take_back(self, batch: Batch) -> list[TaskRequest]:
         """Requests that undo ``batch``. The fence rises before and after: no late task may mix the two."""
         self.raise_fence()

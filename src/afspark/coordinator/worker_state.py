@@ -15,7 +15,7 @@ from afspark.protocol.losses import LossEvidence
 from afspark.protocol.replicas import Replica, ReplicaId
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.store import CommitRecord, CountedFailure, ObjectRef, WorkerRecord, extend
+from afspark.store import CommitRecord, CountedFailure, ObjectRef, WorkerRecord, chain_to_restore, extend
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Covered:
         if self.record is None:
             return DurableState(self.batch)
         found = next(one for one in self.record.operators[operator].workers if one.worker == worker)
-        return DurableState(self.batch, found.incarnation, found.chain, found.previous, found.waiting, found.theta)
+        return DurableState(self.batch, found.incarnation, *chain_to_restore(found), found.waiting, found.theta)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,8 +26,9 @@ class BarrierSnapshot(Tolerance):
 
     The copies reach the store behind the next batches; a snapshot counts once all of it is durable. A worker that is
     lost is restored from the newest such snapshot, and applies the batches since then once more, while all others keep
-    their state. A barrier is the end of the first batch after ``interval`` seconds; or of every so many ``batches``; or
-    after so many ``items``. While a snapshot is on its way to the store no other one is begun.
+    their state. A barrier is the end of the first batch that begins ``interval`` seconds after the last one; or of
+    every so many ``batches``; or of the first that begins when so many ``items`` have come since. While a snapshot is
+    on its way to the store no other one is begun. An orderly end of the query takes a last one.
 
     A worker's snapshots build on each other: every ``full_every``-th is a full image, so that a recovery reads at most
     so many objects; earlier ones come when the changes outweigh the last image. The newest ``keep`` complete snapshots
@@ -126,7 +127,7 @@ class BarrierSnapshot(Tolerance):
         return self.keep
 
     def is_due(self, *, seconds: float, batches: int, items: int) -> bool:
-        """Whether a batch that ends so long after the last barrier is one."""
+        """Whether a batch ends with a barrier that begins so many seconds, batches and items after the last one."""
         if self.batches is not None:
             return batches >= self.batches
         if self.items is not None:

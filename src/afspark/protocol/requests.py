@@ -50,6 +50,8 @@ class TaskRequest:
     replay: bool = False
     #: False: only bring the state to the version before the batch
     apply: bool = True
+    #: the batch is over, and none follows: back up what no backup holds, and wait for the store so long at most
+    rest_seconds: float | None = None
     punctuation_plan: PunctuationPlan = ()
     batch_time: BatchTime = field(default_factory=BatchTime)
     #: bytes of bad items that this worker may still keep

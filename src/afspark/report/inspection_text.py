@@ -73,36 +73,48 @@ def _damage_text(found: Inspection) -> str:
 
 def _workers(operator: OperatorInspection) -> RenderableType:
     table = plain_table()
-    names = ("worker", "incar-\nnation", "host", "batches\ncompleted", "failures", "threshold", "backups\n(full)")
-    for name in (*names, "bytes", "cells", "last\nbackup", "waiting", "affected\npanes"):
+    # Two tables of few columns: one with all of them is wider than most terminals.
+    names = ("worker", "host", "incar-\nnation", "batches\ncompleted", "failures", "threshold", "affected\npanes")
+    for name in names:
         table.add_column(name, justify="left" if name == "host" else "right")
     for worker in operator.workers:
         table.add_row(str(worker.worker), *_worker_row(worker))
     title = f"Operator {operator.name}: {_operator_text(operator)}"
-    return Group(titled(title, table), *_bounds(operator), *_windows(operator))
+    return Group(titled(title, table), *_bounds(operator), *_windows(operator), _backups(operator))
 
 
 def _worker_row(worker: WorkerInspection) -> list[Text | str]:
     record = worker.record
     if record is None:
-        return ["–"] * 11
+        return ["–"] * 6
     many = len(record.theta) > 1
     theta = "\n".join(
         f"{name} {number_text(value)}" if many else number_text(value) for name, value in record.theta.items()
     )
     return [
+        text_cell(record.host or "–"),
         str(record.incarnation),
-        text_cell(record.host),
         number_text(record.completed),
         number_text(record.failures),
         theta,
-        f"{len(record.chain)} ({sum(ref.full for ref in record.chain)})",
-        bytes_text(worker.backup_bytes),
-        number_text(worker.backup_cells),
-        "–" if worker.last_backup is None else f"batch {worker.last_backup}",
-        number_text(record.waiting),
         _panes_text(worker.affected) or "–",
     ]
+
+
+def _backups(operator: OperatorInspection) -> RenderableType:
+    table = plain_table()
+    for name in ("worker", "backups\n(full)", "bytes", "cells", "last\nbackup", "feedback\nwaiting"):
+        table.add_column(name, justify="right")
+    for worker in operator.workers:
+        table.add_row(
+            str(worker.worker),
+            f"{len(worker.backups)} ({sum(ref.full for ref in worker.backups)})",
+            bytes_text(worker.backup_bytes),
+            number_text(worker.backup_cells),
+            "–" if worker.last_backup is None else f"batch {worker.last_backup}",
+            number_text(worker.record.waiting if worker.record else None),
+        )
+    return titled(f"Backups of {operator.name}", table)
 
 
 def _operator_text(operator: OperatorInspection) -> str:
@@ -153,7 +165,7 @@ def _bad(operator: OperatorInspection) -> list[RenderableType]:
 def _quarantine(found: Inspection) -> RenderableType:
     table = plain_table()
     for name in ("batch", "operator", "source", "producer", "number", "place", "error", "row"):
-        table.add_column(name, justify="right" if name in ("batch", "number") else "left", overflow="fold")
+        table.add_column(name, justify="right" if name in ("batch", "number") else "left")
     for item in found.bad_items[-_SHOWN:]:
         texts = (item.operator, item.source, item.producer, item.number, item.place, item.error, dict(item.row))
         table.add_row(str(item.batch), *(text_cell("–" if text in (None, "") else text) for text in texts))
@@ -232,7 +244,7 @@ def _ledger(found: Inspection) -> RenderableType:
 def _damage(found: Inspection) -> RenderableType:
     table = plain_table()
     for name in ("what", "reason"):
-        table.add_column(name, overflow="fold")
+        table.add_column(name)
     for damage in found.damaged:
         table.add_row(text_cell(damage.name), damage.reason)
     return titled(f"Damaged ({len(found.damaged)})", table)

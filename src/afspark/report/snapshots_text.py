@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from afspark.api.savepoints import FoundSavepoint
 from afspark.report.summary import plain_table, text_cell, titled
@@ -18,8 +19,8 @@ _SHOWN = 20
 def snapshots_table(entries: Sequence[SnapshotEntry]) -> RenderableType:
     """The newest snapshots, oldest first."""
     table = plain_table()
-    for name in ("number", "barrier", "started", "took", "parts\n(full)", "bytes", "skipped\nafter it", "note"):
-        table.add_column(name, justify="left" if name == "note" else "right", overflow="fold")
+    for name in ("number", "barrier", "started", "took", "parts\n(full)", "bytes", "skipped\nafter it"):
+        table.add_column(name, justify="right")
     for entry in entries[-_SHOWN:]:
         table.add_row(
             str(entry.number),
@@ -29,18 +30,19 @@ def snapshots_table(entries: Sequence[SnapshotEntry]) -> RenderableType:
             f"{entry.parts} ({entry.full})",
             bytes_text(entry.bytes),
             number_text(sum(one.barriers for one in entry.skipped)),
-            text_cell(_note(entry)),
         )
     if len(entries) > _SHOWN:
         table.caption = f"{len(entries) - _SHOWN} earlier ones are left out; --json lists them all"
-    return titled(f"Snapshots ({len(entries)})", table)
+    # Below the table, where there is room for them.
+    notes = [Text(f"  {entry.number}: {note}") for entry in entries[-_SHOWN:] if (note := _note(entry))]
+    return Group(titled(f"Snapshots ({len(entries)})", table), *notes, *([Text()] if notes else []))
 
 
 def savepoints_table(found: Sequence[FoundSavepoint]) -> RenderableType:
     """The savepoints that a checkpoint keeps under a name."""
     table = plain_table()
     for name in ("name", "barrier", "made", "bytes", "note"):
-        table.add_column(name, justify="left" if name in ("name", "note") else "right", overflow="fold")
+        table.add_column(name, justify="left" if name in ("name", "note") else "right")
     for one in found:
         table.add_row(
             text_cell(one.name),

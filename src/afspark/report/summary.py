@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,9 +27,10 @@ _UNITS = {"wordcount": "words", "heavy-hitters": "packets", "grep": "lines", "jo
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that keeps its tables whole where the output is no terminal."""
+    """A console that keeps its tables whole where the output is no terminal; COLUMNS says how wide they may be."""
     found = Console(stderr=stderr, highlight=False)
-    return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=110)
+    known = found.is_terminal or "COLUMNS" in os.environ
+    return found if known else Console(stderr=stderr, highlight=False, width=110)
 
 
 def summary(report: RunReport) -> RenderableType:
@@ -170,9 +172,16 @@ def comparison_table(rows: Sequence[Mapping[str, Any]], title: str) -> Renderabl
     return titled(title, table)
 
 
+class WholeTable(Table):
+    """Where there is no room for a heading or a cell it is broken, and never cut."""
+
+    def add_column(self, *given: Any, **named: Any) -> None:
+        super().add_column(*given, **{"overflow": "fold", **named})
+
+
 def plain_table(*, show_header: bool = True) -> Table:
     """An empty table in the look of all tables."""
-    return Table(box=box.SIMPLE_HEAD, show_header=show_header, padding=(0, 1, 0, 0))
+    return WholeTable(box=box.SIMPLE_HEAD, show_header=show_header, padding=(0, 1, 0, 0))
 
 
 def titled(title: str, table: Table) -> RenderableType:

@@ -1,7 +1,7 @@
 """The backup store: immutable objects, commit records, the loss ledger, and recovery from them."""
 
 from afspark.store.commits import CommitRecord, StreamEnd
-from afspark.store.compaction import CompactionRule, extend
+from afspark.store.compaction import Chain, CompactionRule, chain_to_restore, extend
 from afspark.store.counted_failure import CountedFailure
 from afspark.store.filesystem import Store, open_store
 from afspark.store.format import FORMAT_VERSION, Sealed, checksum_of, seal, unseal
@@ -17,6 +17,7 @@ from afspark.store.worker_record import ObjectRef, WorkerRecord
 
 __all__ = [
     "FORMAT_VERSION",
+    "Chain",
     "CommitRecord",
     "CompactionRule",
     "CountedFailure",
@@ -37,6 +38,7 @@ __all__ = [
     "Throttle",
     "ThrottledStore",
     "WorkerRecord",
+    "chain_to_restore",
     "checksum_of",
     "claim",
     "extend",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from afspark.errors import UsageError
 from afspark.store.commits import CommitRecord
-from afspark.store.worker_record import ObjectRef
+from afspark.store.worker_record import ObjectRef, WorkerRecord
 
 Chain = tuple[ObjectRef, ...]
 
@@ -42,6 +42,14 @@ class CompactionRule:
 def extend(chain: Chain, previous: Chain, new: ObjectRef) -> tuple[Chain, Chain]:
     """The chain and the previous chain after a backup: a full image starts a new chain."""
     return ((new,), chain) if new.full else ((*chain, new), previous)
+
+
+def chain_to_restore(record: WorkerRecord) -> tuple[Chain, Chain]:
+    """What a worker that has lost its state is restored from: the chain and the previous one."""
+    chain, previous = record.chain, record.previous
+    for backup in record.at_rest:
+        chain, previous = extend(chain, previous, backup)
+    return chain, previous
 
 
 def garbage(dropped: Iterable[CommitRecord], kept: Iterable[CommitRecord], others: Iterable[str] = ()) -> set[str]:

@@ -83,6 +83,6 @@ def trimmed(entries: Iterable[SnapshotEntry]) -> tuple[SnapshotEntry, ...]:
 
 
 def parts_since(record: CommitRecord, known: Collection[str]) -> list[ObjectRef]:
-    """The objects in the chains of ``record`` that are not among the ``known`` names."""
-    chains = (worker.chain for operator in record.operators.values() for worker in operator.workers)
-    return [ref for chain in chains for ref in chain if ref.name not in known]
+    """The objects that a restore from ``record`` reads and that are not among the ``known`` names."""
+    workers = (worker for operator in record.operators.values() for worker in operator.workers)
+    return [ref for worker in workers for ref in (*worker.chain, *worker.at_rest) if ref.name not in known]

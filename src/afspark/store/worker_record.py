@@ -40,7 +40,8 @@ class WorkerRecord:
     ``failures`` are the counted losses so far, ``completed`` the batches its incarnation has completed,
     ``theta`` the threshold in force by state. ``chain`` is the durable state: at most one full image, at the
     head, and the partial backups after it. ``previous`` is the chain the full image replaced, kept in case
-    that image turns out to be damaged.
+    that image turns out to be damaged. ``at_rest`` is what was backed up after the batch had ended: a restore
+    reads it after the chain, but the backups of a worker that still has its state do not build on it.
     """
 
     worker: int
@@ -55,15 +56,23 @@ class WorkerRecord:
     counted_failures: tuple[CountedFailure, ...] = ()
     #: items of its last batch that wait in no backup
     waiting: int = 0
+    at_rest: tuple[ObjectRef, ...] = ()
+
+    def objects(self) -> tuple[ObjectRef, ...]:
+        """All objects this worker may need."""
+        return (*self.chain, *self.previous, *self.at_rest)
 
     def references(self) -> Iterator[str]:
-        """Names of all objects this worker may need."""
-        return (ref.name for ref in (*self.chain, *self.previous))
+        """Their names."""
+        return (ref.name for ref in self.objects())
 
     def to_json(self) -> dict[str, Any]:
         # vars() instead of asdict(): a record is written every batch, and asdict copies all it meets.
+        fields = vars(self) | {"at_rest": [ref.to_json() for ref in self.at_rest]}
+        if not self.at_rest:
+            del fields["at_rest"]
         return {
-            **vars(self),
+            **fields,
             "theta": dict(self.theta),
             "chain": [ref.to_json() for ref in self.chain],
             "previous": [ref.to_json() for ref in self.previous],
@@ -78,5 +87,6 @@ class WorkerRecord:
                 "chain": tuple(ObjectRef(*ref) for ref in found["chain"]),
                 "previous": tuple(ObjectRef(*ref) for ref in found["previous"]),
                 "counted_failures": tuple(map(CountedFailure.from_json, found["counted_failures"])),
+                "at_rest": tuple(ObjectRef(*ref) for ref in found.get("at_rest", ())),
             }
         )

@@ -12,7 +12,7 @@ from afspark.protocol.losses import LossEvidence
 from afspark.protocol.parcels import pack_packets
 from afspark.protocol.reports import Restored
 from afspark.resident.storage import StateStorage
-from afspark.store import ObjectRef, extend, load_chain
+from afspark.store import Chain, extend, load_chain
 from afspark.task.backup_numbers import begin_generation
 from afspark.task.damage_note import note_damage
 from afspark.task.intake import LaneAway
@@ -20,8 +20,6 @@ from afspark.task.step_progress import StepProgress
 from afspark.task.task_context import LOCK_SECONDS, TaskContext
 from afspark.task.unnamed_backups import find_unnamed
 from afspark.task.waiting_feedback import waiting_feedback
-
-Chain = tuple[ObjectRef, ...]
 
 
 class UndeclaredLoss(Exception):

@@ -6,6 +6,7 @@ Nothing here decides that a state is lost: only the driver does.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from afspark.errors import NoSpace, SegmentError
@@ -22,6 +23,7 @@ from afspark.task.damage_note import noted_damage
 from afspark.task.feed import Feed
 from afspark.task.pane_states import PaneStates
 from afspark.task.process import BatchApplication
+from afspark.task.rest_backup import RestBackup, put_at_rest, take_at_rest
 from afspark.task.restore import UndeclaredLoss, build_state
 from afspark.task.task_context import LOCK_SECONDS, TaskContext
 from afspark.task.task_environment import TaskEnvironment
@@ -60,6 +62,7 @@ class _Task:
         )
         self.damaged: tuple[str, ...] = ()
         self.restored: Restored | None = None
+        self.rest: RestBackup | None = None
 
     def run(self) -> TaskReport:
         self.task.probe(FaultPhase.BETWEEN)
@@ -78,12 +81,24 @@ class _Task:
                 return self._refused(action)
             home.raise_fence(self.wanted.fence)
             self.damaged = noted_damage(home, self.request.batch)
-            return self._carry_out(action, home, self.task.panes(home))
+            report = self._carry_out(action, home, self.task.panes(home))
+        if self.rest is None or self.request.rest_seconds is None:
+            return report
+        # Nobody else waits for the state meanwhile.
+        put_at_rest(self.task, self.rest, self.request.rest_seconds)
+        return replace(report, backups=(self.rest.ref,))
 
     def _carry_out(self, action: Action, home: StateStorage, panes: PaneStates) -> TaskReport:
         batch = self.request.batch
         if action is Action.ALREADY_APPLIED:
-            return TaskReport.from_json(json.loads(home.report(batch)))
+            kept = TaskReport.from_json(json.loads(home.report(batch)))
+            # What it kept says what waited then.
+            pending = self._waiting(home)
+            if self.request.rest_seconds is None:
+                return replace(kept, pending=pending)
+            if not kept.covers:
+                self.rest = take_at_rest(self.task, home, panes)
+            return self._answer(Status.APPLIED, "at rest", pending)
         if action in (Action.ROLL_BACK_THEN_APPLY, Action.ROLL_BACK, Action.STEP_BACK):
             if action is Action.STEP_BACK:
                 home.step_back(batch)
@@ -94,23 +109,29 @@ class _Task:
                 take_up(home, self.task.config, self.request)
             return BatchApplication(self.task, home, panes, damaged=self.damaged, restored=self.restored).run()
         if action not in (Action.CREATE, Action.RECOVER):
-            if not self.request.spools and home.spooled():
-                self.task.environment.upload(self.task.config, self.request.worker)
+            pending = self._waiting(home)
             # Whoever asked for the state alone may complete its recovery in the ledger.
             self.damaged = noted_damage(home, self.request.batch)
-            return self._answer(Status.APPLIED, action.value)
+            return self._answer(Status.APPLIED, action.value, pending)
         return self._answer(Status.BUSY, action.value)
+
+    def _waiting(self, home: StateStorage) -> tuple[str, ...]:
+        """The backups that the store may not have yet. If nobody may be behind, they are uploaded first."""
+        if not self.request.spools and home.spooled():
+            self.task.environment.upload(self.task.config, self.request.worker)
+        return home.spooled()
 
     def _refused(self, action: Action) -> TaskReport:
         lost = action in (Action.MISSING, Action.STALE)
         return self._answer(Status.MISSING if lost else Status.CONTRADICTORY, action.value)
 
-    def _answer(self, status: Status, detail: str) -> TaskReport:
+    def _answer(self, status: Status, detail: str, pending: tuple[str, ...] = ()) -> TaskReport:
         return _answer(
             self.request,
             self.task.host,
             status,
             detail=detail,
+            pending=pending,
             seconds=self.task.clock.seconds,
             damaged=self.damaged,
             restored=self.restored,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from afspark.coordinator.batch_loop import Coordinator
+from afspark.coordinator.last_snapshot import take_last_snapshot
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.receivers.receivers import recorded_lanes
 from afspark.errors import CheckpointError, SegmentError, StoreNotWritable
@@ -83,6 +85,7 @@ class PushedSimulation:
             self.world.lose(list(self.world.memory), "between two batches all state is lost")
         for _ in range(2):
             self.world.live()
+        self._stop_at_times()
         self._through(batch, now)
         assert self.engine is not None
         with self.world.in_peace():
@@ -145,6 +148,16 @@ class PushedSimulation:
                 self._excuse(error)
                 self._bury()
         raise Stuck(f"batch {batch} never ended")
+
+    def _stop_at_times(self) -> None:
+        """The query ends with a last snapshot, and its process, receivers and all, right after it."""
+        snapshots = isinstance(self.schedule.tolerance, BarrierSnapshot) and self.world.failures
+        if self.engine is None or not snapshots or not self.world.happens("the query is stopped", 0.15):
+            return
+        self.world.say("the query is stopped")
+        with suppress(DriverKilled):
+            take_last_snapshot(self.engine)
+        self._bury()
 
     def _plan(self, batch: int, now: float) -> None:
         self._chunks += self.schedule.lanes

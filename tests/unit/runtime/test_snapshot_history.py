@@ -218,18 +218,25 @@ def test_without_snapshots_records_say_nothing_of_them_and_how_far_they_are_behi
     assert newest is not None and "snapshots" not in newest.to_json()
 
 
-def test_people_can_read_it(make_rig: MakeRig) -> None:
+@pytest.mark.parametrize("width", [80, 120])
+def test_people_can_read_it(make_rig: MakeRig, width: int) -> None:
     one = LaggingRig(make_rig, Lag.BACKUPS, batches=8, tolerance=BarrierSnapshot(batches=2))
     one.rig.go(7)
     one.rig.hosts.lag = Lag.NOTHING
+    one.rig.driver.commits.settle()
+    one.rig.lose(0)
+    one.rig.go()
     one.rig.driver.close()
-    found = inspect(one.rig.checkpoint, segments=one.rig.root)
-    shown = Console(width=200)
+    found = inspect(one.rig.checkpoint, segments=one.rig.segments)
+    shown = Console(width=width)
     with shown.capture() as capture:
-        shown.print(inspection(found, ()))
+        shown.print(inspection(found, found.operators))
     text = capture.get()
-    assert "newest snapshot" in text and "number 2, batch 2" in text
-    assert f"barriers 4 to 6 skipped: {reasons.UNDER_WAY}" in text
+    assert "…" not in text, "nothing is cut"
+    headings = (" number  barrier  ", " completed  failures  threshold  ", " version  state   pane  ", "covered  cause")
+    assert all(heading in text for heading in headings)
+    assert "newest snapshot" in text and "number 3, batch 7" in text
+    assert f"  2: barriers 4 to 6 skipped: {reasons.UNDER_WAY}" in text
 
 
 def test_users_see_it_in_their_tests_and_in_every_batch() -> None:

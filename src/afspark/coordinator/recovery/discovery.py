@@ -14,7 +14,7 @@ from afspark.numbers import FIRST_INCARNATION, Batch, Incarnation
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.resident import Survivor
-from afspark.store import CountedFailure, Loss, WorkerRecord
+from afspark.store import Chain, CountedFailure, Loss, WorkerRecord, chain_to_restore
 from afspark.task.task_environment import TaskEnvironment
 
 SEARCH_TRIES = 5
@@ -74,15 +74,17 @@ def restore_workers(
         counted_failures = _counted_failures(record, own_losses)
         own = record if record is not None and record.incarnation == expected else None
         lowered, raised = _changed(own, budget)
+        home = next((s.host for s in usable if s.incarnation == expected and s.host in slots), "")
+        chain, previous = _chains(record, survives=home != "" and own is not None)
         member = WorkerState.at(
-            next((s.host for s in usable if s.incarnation == expected and s.host in slots), ""),
+            home,
             worker=worker,
             incarnation=expected,
             counted_failures=counted_failures,
             version=batch - 1,
             completed=_completed(batch, budget, record, own_losses, expected, usable),
-            chain=record.chain if record else (),
-            previous=record.previous if record else (),
+            chain=chain,
+            previous=previous,
             waiting=own.waiting if own else 0,
             lost_items=sum(loss.items for loss in own_losses if record and loss.incarnation >= record.incarnation),
             # Under which limits an incarnation that no record knows has worked, nobody can tell.
@@ -104,6 +106,15 @@ def restore_workers(
                 undeclared.append(worker)
         members.append(member)
     return _housed(members, slots, taken), undeclared
+
+
+def _chains(record: WorkerRecord | None, *, survives: bool) -> tuple[Chain, Chain]:
+    """The backups that those of a worker build on, and those before: a state that the record knows and that
+    ``survives`` does not build on what was backed up at rest; one that was restored since does.
+    """
+    if record is None:
+        return (), ()
+    return (record.chain, record.previous) if survives else chain_to_restore(record)
 
 
 def _completed(
