@@ -80,6 +80,12 @@ class Schedule:
     other_cells: bool
     #: how far records may be behind batches: how often the driver looks for one in vain, at most
     lag: int
+    #: its user stops it now and then, and starts it with any policy
+    switches: bool = False
+    #: records rot as well, many at once, mostly when state is lost
+    unread: bool = False
+    #: of how many batches Spark remembers what belonged to them
+    offsets_kept: int = 100
 
     @cached_property
     def spec(self) -> StateSpec:
@@ -99,7 +105,11 @@ class Schedule:
 
     def tolerance_of(self, start: int) -> Tolerance:
         """The policy that the query has when it is started for the ``start``-th time."""
-        return changed_theta(self.tolerance, self.factors, start)
+        had = changed_theta(self.tolerance, self.factors, start)
+        if start == 0 or not self.switches:
+            return had
+        rng = random.Random(f"policy-{self.seed}-{start}")
+        return rng.choice((had, Nothing(), Nothing(), MiniBatch(), Approximate(self.theta), _snapshots(rng)))
 
     @cached_property
     def chunks(self) -> list[tuple[Item, ...]]:
@@ -111,6 +121,8 @@ class Schedule:
             f"{self.tolerance}, {len(self.batches)} batches, up to {self.failures} failures"
             f"{', relentless' if self.relentless else ''}{', corrupt objects' if self.corrupts else ''}"
             f"{', ends' if self.ends else ''}{', records lag' if self.lag else ''}"
+            f"{', other policies' if self.switches else ''}{', corrupt records' if self.unread else ''}"
+            f"{f', {self.offsets_kept} offsets' if self.offsets_kept < 100 else ''}"
         )
 
 
@@ -151,7 +163,28 @@ def draw(seed: int) -> Schedule:
         other_cells=combination.primitive in ("hashtable", "set") and rng.random() < 0.3,
         lag=rng.choice((0, 0, 1, 3, 8)),
     )
-    return replace(drawn, tolerance=_snapshots(rng)) if rng.random() < 0.25 else drawn
+    drawn = replace(drawn, tolerance=_snapshots(rng)) if rng.random() < 0.25 else drawn
+    return _restarted(drawn)
+
+
+def _restarted(drawn: Schedule) -> Schedule:
+    """Some schedules are about what one driver leaves to the next: they are longer, so that Spark forgets offsets."""
+    rng = random.Random(f"restarted-{drawn.seed}")
+    if rng.random() >= 0.25:
+        return drawn
+    switches, unread = rng.choice(((True, False), (False, True), (True, True)))
+    if unread and rng.random() < 0.5:
+        # Windows depend on records, so that nothing else is seen where they have some.
+        drawn = replace(drawn, window=None, ends=False)
+    times, batches = _input(rng, drawn.combination, drawn.window, rng.choice((5, 6, 8)))
+    return replace(
+        drawn,
+        switches=switches,
+        unread=unread,
+        offsets_kept=rng.choice((2, 2, 3, 100)),
+        times=times,
+        batches=batches,
+    )
 
 
 def _snapshots(rng: random.Random) -> BarrierSnapshot:

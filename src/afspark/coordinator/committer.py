@@ -66,7 +66,7 @@ class Committer:
         self._batch = batch
         if self._pending and not self.pace.behind:
             # Applied for an earlier driver, which did not wait for the store.
-            self._stages.revive(self.runs, Batch(batch + 1))
+            self._stages.revive(self.runs, Batch(batch + 1), complete=True)
         # A worker may have applied the batch for an earlier driver, for which it was no barrier.
         if self.pace.barrier and all(report.covers for run in self.runs for report in run.reports):
             self._write(record())
@@ -145,7 +145,7 @@ class Committer:
         if self.records.newest is None:
             return
         # What was offered is withdrawn if somebody turns out to be lost.
-        self._stages.revive(self.runs, Batch(self._batch + 1))
+        self._stages.revive(self.runs, Batch(self._batch + 1), complete=True)
         self.records.hear(())
         self.records.wait()
 
