@@ -103,6 +103,7 @@ class Feedback(Simulation):
         tolerance: Tolerance = rng.choices((limits, MiniBatch()), (4, 1))[0]
         self.keyed, self.senders = rng.random() < 0.4, rng.choice((1, 2))
         workers, ends = rng.choice((1, 2, 2, 3)), rng.random() < 0.5
+        drawn = replace(drawn, switches=False, unread=False)
         super().__init__(replace(drawn, window=None, workers=workers, tolerance=tolerance, ends=ends))
 
     def assemble(self, schedule: Schedule) -> Pipeline:

@@ -138,6 +138,7 @@ class Graphs(Simulation):
         self.plans = draw_graph(seed)
         lag = drawn.lag or random.Random(f"lag-{seed}").choice((1, 3, 8))
         kept = replace(drawn, window=None, tolerance=MiniBatch(), ends=False, corrupts=False, lag=lag)
+        kept = replace(kept, switches=False, unread=False, offsets_kept=100)
         super().__init__(replace(kept, batches=drawn.batches[:5], times=drawn.times[:5]))
         self.world = GraphWorld(seed, hosts=drawn.hosts, failures=drawn.failures, rate=drawn.rate)
         self.store.around = self.world

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from afspark.coordinator.batch_loop import Coordinator
+from afspark.coordinator.recovery.coverage import ALL_WORKERS
 from afspark.coordinator.told_bounds import realised
 from afspark.model.distances import distance
 from afspark.model.windows import Decaying
@@ -18,11 +19,18 @@ from tests.simulation.truth import Cells, Truth, summed
 from tests.simulation.world import World
 
 ROUNDING = 1e-9
+#: What a driver calls a record that is not there.
+UNKNOWN = "record of batch "
 
 
 def covered(engine: Coordinator) -> bool:
     """Whether the ledger claims that bounds cover every loss so far."""
-    return all(entry.recovery is None or entry.recovery.covered for entry in engine.ledger.entries())
+    return all(entry.covered is not False for entry in engine.ledger.entries())
+
+
+def windows_are_known(engine: Coordinator) -> bool:
+    """Whether no driver had to go on from window progress of an earlier batch."""
+    return not any(entry.loss.worker == ALL_WORKERS for entry in engine.ledger.entries())
 
 
 def state_is_within_bounds(engine: Coordinator, truth: Truth, schedule: Schedule, had: Sequence[Tolerance]) -> float:
@@ -58,9 +66,11 @@ def windows_are_complete(
     had: Sequence[Tolerance],
 ) -> float:
     """A batch delivers exactly the windows that ended before it, each within its bound."""
-    assert delivered.keys() == expected.keys(), f"windows {sorted(delivered)} delivered, {sorted(expected)} ended"
+    if windows_are_known(engine):
+        assert delivered.keys() == expected.keys(), f"windows {sorted(delivered)} delivered, {sorted(expected)} ended"
     within = partial(_within, schedule, None if not covered(engine) else had)
-    return max((within(delivered[one], expected[one], bounds[one], one) for one in expected), default=0.0)
+    both = delivered.keys() & expected.keys()
+    return max((within(delivered[one], expected[one], bounds[one], one) for one in both), default=0.0)
 
 
 def _within(
@@ -79,7 +89,7 @@ def _within(
     rounding = ROUNDING * max([1.0, *map(abs, true.values())]) if isinstance(schedule.window, Decaying) else 0.0
     most = bound * (1 + ROUNDING) + rounding
     assert apart <= most, f"off by {apart}{where}, the realised bound is {bound}: {got} for {true}"
-    if had is None or not schedule.tolerance.needs_records:
+    if had is None:
         return apart if math.isfinite(bound) else 0.0
     assert math.isfinite(bound), f"bound {bound}{where}, although every loss is covered"
     if not isinstance(schedule.window, Decaying):
@@ -113,7 +123,7 @@ def ledger_is_complete(engine: Coordinator, world: World) -> None:
             )
     for entry in entries:
         if entry.recovery is not None:
-            odd = set(entry.recovery.damaged) - world.destroyed
+            odd = {name for name in entry.recovery.damaged if not name.startswith(UNKNOWN)} - world.destroyed
             assert not odd, f"{odd} called damaged, which nobody destroyed"
             assert not entry.recovery.differed, f"{entry.loss.cause}, although every operator is deterministic"
 

@@ -82,6 +82,12 @@ class Schedule:
     lag: int
     #: how likely the sink fails in a batch, and the query is stopped in an orderly way after it
     stops: float
+    #: its user stops it now and then, and starts it with any policy
+    switches: bool = False
+    #: records rot as well, many at once, mostly when state is lost
+    unread: bool = False
+    #: of how many batches Spark remembers what belonged to them
+    offsets_kept: int = 100
 
     @cached_property
     def spec(self) -> StateSpec:
@@ -101,7 +107,11 @@ class Schedule:
 
     def tolerance_of(self, start: int) -> Tolerance:
         """The policy that the query has when it is started for the ``start``-th time."""
-        return changed_theta(self.tolerance, self.factors, start)
+        had = changed_theta(self.tolerance, self.factors, start)
+        if start == 0 or not self.switches:
+            return had
+        rng = random.Random(f"policy-{self.seed}-{start}")
+        return rng.choice((had, Nothing(), Nothing(), MiniBatch(), Approximate(self.theta), _snapshots(rng)))
 
     @cached_property
     def chunks(self) -> list[tuple[Item, ...]]:
@@ -113,6 +123,8 @@ class Schedule:
             f"{self.tolerance}, {len(self.batches)} batches, up to {self.failures} failures"
             f"{', relentless' if self.relentless else ''}{', corrupt objects' if self.corrupts else ''}"
             f"{', ends' if self.ends else ''}{', records lag' if self.lag else ''}{', stops' if self.stops else ''}"
+            f"{', other policies' if self.switches else ''}{', corrupt records' if self.unread else ''}"
+            f"{f', {self.offsets_kept} offsets' if self.offsets_kept < 100 else ''}"
         )
 
 
@@ -156,7 +168,28 @@ def draw(seed: int) -> Schedule:
     )
     if rng.random() < 0.25:
         drawn = replace(drawn, tolerance=_snapshots(rng))
-    return replace(drawn, stops=rng.choice((0.0, 0.4 if drawn.tolerance.replays else 0.0, 0.3)))
+    drawn = replace(drawn, stops=rng.choice((0.0, 0.4 if drawn.tolerance.replays else 0.0, 0.3)))
+    return _restarted(drawn)
+
+
+def _restarted(drawn: Schedule) -> Schedule:
+    """Some schedules are about what one driver leaves to the next: they are longer, so that Spark forgets offsets."""
+    rng = random.Random(f"restarted-{drawn.seed}")
+    if rng.random() >= 0.25:
+        return drawn
+    switches, unread = rng.choice(((True, False), (False, True), (True, True)))
+    if unread and rng.random() < 0.5:
+        # Windows depend on records, so that nothing else is seen where they have some.
+        drawn = replace(drawn, window=None, ends=False)
+    times, batches = _input(rng, drawn.combination, drawn.window, rng.choice((5, 6, 8)))
+    return replace(
+        drawn,
+        switches=switches,
+        unread=unread,
+        offsets_kept=rng.choice((2, 2, 3, 100)),
+        times=times,
+        batches=batches,
+    )
 
 
 def _snapshots(rng: random.Random) -> BarrierSnapshot:

@@ -47,7 +47,7 @@ class Broken(AssertionError):
         self.seed, self.why, self.trace = seed, why, trace
 
 
-def run_options(*, behind: bool = False) -> RunOptions:
+def run_options(*, behind: bool = False, offsets_kept: int = 100) -> RunOptions:
     """Drivers come one after the other, so that nobody has to wait for the end of a lease. ``behind``: records may be
     behind the batches.
     """
@@ -59,6 +59,7 @@ def run_options(*, behind: bool = False) -> RunOptions:
         takeover=True,
         lease_seconds=0.0,
         max_replay_seconds=10.0 if behind else 0.0,
+        offsets_kept=offsets_kept,
     )
 
 
@@ -132,7 +133,10 @@ class Simulation:
         self.world.say(f"batch {batch}")
         head = json.dumps({"batchTimestampMs": round(self.schedule.times[batch] * 1000)})
         self.store.objects[f"offsets/{batch}"] = f"v1\n{head}\n{json.dumps({'chunks': read})}".encode()
+        self.store.objects.pop(f"offsets/{batch - self.schedule.offsets_kept - 1}", None)
         self._decay()
+        if (self.schedule.switches or self.schedule.unread) and self.engine is not None:
+            self._restart()
 
     def _through(self, batch: int) -> None:
         """Runs the batch, with as many drivers as it takes."""
@@ -144,6 +148,8 @@ class Simulation:
                 return
             except STOPPED as error:
                 self._close(error)
+                if self.schedule.unread:
+                    self._rest()
             except CheckpointError as error:
                 self._excuse(error)
                 self._bury()
@@ -180,7 +186,7 @@ class Simulation:
             self.engine = Coordinator(
                 SimulatedCluster(self.world, lag=self.schedule.lag),
                 pipeline,
-                run_options(behind=self.schedule.lag > 0),
+                run_options(behind=self.schedule.lag > 0, offsets_kept=self.schedule.offsets_kept),
                 identity,
                 self.store,
             )
@@ -254,6 +260,43 @@ class Simulation:
         self.world.destroyed.add(name)
         self.world.say(f"{name} is destroyed")
 
+    def _restart(self) -> None:
+        """Between two batches the query ends, and is started again."""
+        if self.world.rng.random() < 0.4:
+            return
+        if self.world.rng.random() < 0.5:
+            self.world.say("the query is stopped")
+            with self.world.in_peace():
+                assert self.engine is not None
+                self.engine.close()
+        else:
+            self.world.say("the driver dies between two batches")
+        self._bury()
+        self._rest()
+
+    def _rest(self) -> None:
+        """While there is no driver, state is lost, and records may rot as well."""
+        rng = self.world.rng
+        if self.world.memory and rng.random() < 0.6:
+            held = sorted(self.world.memory)
+            self.world.lose(held if rng.random() < 0.5 else [rng.choice(held)], "while there is no driver")
+        if self.schedule.unread and rng.random() < 0.5:
+            self._destroy_records()
+
+    def _destroy_records(self) -> None:
+        """All of them, or the newest ones."""
+        rng = self.world.rng
+        records = sorted(
+            name for name in self.store.objects if name.startswith("afspark/epochs/") and "/records/" in name
+        )
+        for name in records[-rng.choice((1, len(records), len(records))) :] if records else ():
+            if rng.random() < 0.5:
+                del self.store.objects[name]
+            else:
+                self.store.objects[name] = self.store.objects[name][:-7]
+            self.world.destroyed.add(name.removeprefix("afspark/"))
+            self.world.say(f"{name} is destroyed")
+
     # --- the sink -------------------------------------------------------------------------------------------
 
     def _deliver(self, batch: int) -> None:
@@ -291,7 +334,14 @@ class Simulation:
     def account(self, batch: int) -> None:
         """Every item that came is counted."""
         assert self.engine is not None
-        invariants.items_are_accounted_for(self.engine, self.truth)
+        if not self._has_forgotten:
+            invariants.items_are_accounted_for(self.engine, self.truth)
+
+    @property
+    def _has_forgotten(self) -> bool:
+        """Whether a driver has started from an older record than that of the last batch, or from none."""
+        kept = all(tolerance.needs_records for tolerance in self.had)
+        return not kept or any("/records/" in name for name in self.world.destroyed)
 
     def compare(self, batch: int) -> float:
         """How far the resident states are from the truth, which must be within what is promised."""

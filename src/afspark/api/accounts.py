@@ -57,7 +57,7 @@ class Accounts:
                 "replay_seconds": entry.recovery.replay_seconds if entry.recovery else None,
                 "damaged": list(entry.recovery.damaged) if entry.recovery else [],
                 "differed": entry.recovery.differed if entry.recovery else False,
-                "covered": entry.recovery.covered if entry.recovery else None,
+                "covered": entry.covered,
             }
             for entry in self._engine.ledger.entries()
         ]

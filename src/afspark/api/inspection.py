@@ -143,7 +143,7 @@ class Inspection:
                 plain["window_progress"] = operator.window_progress.to_json()
         for entry, plain in zip(self.ledger, document["ledger"], strict=True):
             if entry.recovery is not None:
-                plain["recovery"]["covered"] = entry.recovery.covered
+                plain["recovery"]["covered"] = entry.covered
         return document
 
 
@@ -271,13 +271,13 @@ def _operator(
 def _is_unknown(
     name: str, operators: Collection[str], record: CommitRecord | None, entries: Sequence[LedgerEntry]
 ) -> bool:
-    """Whether a recovery since the record was not covered: its own, or one of a node that is no user's operator."""
+    """Whether a loss since the record is not covered: its own, or one of a node that is no user's operator."""
     return any(
         record is not None
         and entry.loss.batch > record.batch
         and (entry.loss.operator == name or entry.loss.operator not in operators)
         for entry in entries
-        if entry.recovery is not None and not entry.recovery.covered
+        if entry.covered is False
     )
 
 

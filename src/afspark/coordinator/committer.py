@@ -71,7 +71,7 @@ class Committer:
         pending = frozenset(name for run in self.runs for report in run.reports for name in report.pending)
         if pending and not self.pace.behind:
             # Applied for an earlier driver, which did not wait for the store.
-            pending = self._stages.revive(self.runs, Batch(batch + 1))
+            pending = self._stages.revive(self.runs, Batch(batch + 1), complete=True)
         # A worker may have applied the batch for an earlier driver, for which it was no barrier.
         self._uncovered = None
         if self.pace.barrier and all(report.covers for run in self.runs for report in run.reports):
@@ -170,7 +170,7 @@ class Committer:
         if self.records.newest is None:
             return
         # What was offered is withdrawn if somebody turns out to be lost.
-        self.records.hear(self._stages.revive(self.runs, Batch(self._batch + 1)))
+        self.records.hear(self._stages.revive(self.runs, Batch(self._batch + 1), complete=True))
         self.records.finish()
 
 

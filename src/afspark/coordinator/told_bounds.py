@@ -15,8 +15,9 @@ from afspark.store import LedgerEntry, OperatorRecord
 def realised(run: OperatorRun, window: int | None = None) -> dict[str, float]:
     """Per state, the most that failures so far can have changed it (in one window); 0 before any.
 
-    Infinite if nobody knows: because a backup or a record that a recovery needed could not be read, because a replayed
-    batch has done something else than the first time, or because the ledger has lost entries.
+    Infinite if nobody knows: because nothing limited what was lost, because a backup or a record that a recovery needed
+    could not be read, because a replayed batch has done something else than the first time, or because the ledger has
+    lost entries.
     With panes and without ``window``: all panes that failures concern and that still matter, taken together.
     What operators upstream have lost is in their bounds, not in this one.
     """
@@ -93,4 +94,6 @@ def in_force(run: OperatorRun) -> list[dict[str, Any]]:
 def _no_bound(entry: LedgerEntry) -> str:
     unread = ", ".join(entry.recovery.damaged) if entry.recovery else ""
     reason = f"{unread} could not be read" if unread else entry.loss.cause
+    if not entry.loss.limited:
+        reason += ", and no threshold limited what that took"
     return f"; no bound holds since batch {entry.loss.batch}, because {reason}"

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from afspark.cluster.cluster import Cluster
 from afspark.coordinator.placement import spread
-from afspark.coordinator.recovery.discovery import find_survivors, restore_workers
+from afspark.coordinator.recovery.discovery import RecordedWorkers, find_survivors, restore_workers
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.recovery.recoveries import Recoveries
 from afspark.coordinator.recovery.verdicts import Verdict, judge
@@ -82,10 +82,10 @@ class WorkerGroup:
         the last one is not covered by any bound, and the ledger says so.
         """
         name = self.config.operator_name
-        recorded = record.operators.get(name) if record else None
-        records = recorded.workers if recorded else None
+        found = record.operators.get(name) if record else None
+        recorded = RecordedWorkers(record.batch, found.workers) if record and found else RecordedWorkers()
         # Those of a savepoint live nowhere.
-        slots = self._with_hosts({one.host for one in records or () if one.host})
+        slots = self._with_hosts({one.host for one in recorded.workers if one.host})
         survivors = find_survivors(self.cluster, sorted(slots), self.config)
         members, undeclared = restore_workers(
             batch=batch,
@@ -93,7 +93,7 @@ class WorkerGroup:
             budget=self.budget,
             slots=slots,
             taken=self.neighbours,
-            records=records,
+            recorded=recorded,
             losses=self.recoveries.losses,
             survivors=[survivor for survivor in survivors if survivor.operator == name],
         )
@@ -104,7 +104,7 @@ class WorkerGroup:
         behind = any(survivor.operator == name and survivor.version < newest - 1 for survivor in survivors)
         self.lacks_batches = behind or any(member.hint is not Hint.RESUME for member in members)
         self.recoveries.take_up(self._members, damaged)
-        homeless = {one.worker for one in records or () if not one.host}
+        homeless = {one.worker for one in recorded.workers if not one.host}
         for worker in undeclared:
             saved = worker in homeless
             why = "the query was started from a savepoint" if saved else "its segment was gone when the driver started"

@@ -84,19 +84,11 @@ class Tolerance:
 
     def allowance(self, *, failures: int, place: Place, divergence: str, exact: bool, decaying: bool = False) -> float:
         """θ: threshold in force for one state of one worker after ``failures`` counted recoveries; infinite if the
-        policy sets none, so that nothing is promised of a state after a failure.
+        policy sets none, so that no bound covers a failure, whatever the policy is afterwards.
 
         ``decaying``: the state forgets by itself, so failures do not halve what is allowed.
         """
         return math.inf
-
-    def loss_under(self, theta: float) -> float:
-        """What a counted failure is reckoned to take from a state under the threshold ``theta``."""
-        return theta
-
-    def bound_after(self, lost: float) -> float:
-        """The bound after failures that are reckoned to have taken ``lost`` altogether."""
-        return lost
 
     def missing_with(self, missing: float, items: int, alpha: float | None) -> float:
         """What may be missing from a state that has also lost so many items; without those where nobody knows how much
@@ -147,13 +139,6 @@ class Nothing(Tolerance):
 
     def backup_plan(self, need: BackupNeed) -> BackupPlan:
         return NoBackup(items=need.items, full=need.full)
-
-    def loss_under(self, theta: float) -> float:
-        # Nothing is promised, so nothing is missing from what was promised.
-        return 0.0
-
-    def bound_after(self, lost: float) -> float:
-        return math.inf
 
     def missing_with(self, missing: float, items: int, alpha: float | None) -> float:
         return missing

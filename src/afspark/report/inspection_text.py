@@ -233,7 +233,7 @@ def _ledger(found: Inspection) -> RenderableType:
             "yes" if loss.counted else "no",
             seconds_text(recovery.seconds) if recovery else "open",
             number_text(recovery.restored_cells if recovery else None),
-            "–" if recovery is None else "yes" if recovery.covered else "no",
+            {None: "–", True: "yes", False: "no"}[entry.covered],
             text_cell(loss.cause),
         )
     if len(found.ledger) > _SHOWN:

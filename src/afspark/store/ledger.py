@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from collections.abc import Iterable, Mapping
@@ -48,6 +49,12 @@ class Loss:
     thresholds: Thresholds | None = None
     sequence: int = -1
     token: str = ""
+
+    @property
+    def limited(self) -> bool:
+        """Whether thresholds have limited what it can have taken."""
+        failure = self.counted_failure
+        return failure is None or all(map(math.isfinite, failure.theta.values()))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -99,7 +106,7 @@ class Recovery:
 
     @property
     def covered(self) -> bool:
-        """Whether the promised bound covers this loss: not if damaged objects had to be passed over, or if a replay
+        """Whether it has given back what bounds promise: not if damaged objects had to be passed over, or if a replay
         has done something else than the first time.
         """
         return not self.damaged and not self.differed
@@ -111,6 +118,13 @@ class LedgerEntry:
 
     loss: Loss
     recovery: Recovery | None = None
+
+    @property
+    def covered(self) -> bool | None:
+        """Whether a bound covers the loss; None while nobody knows what its recovery will meet."""
+        if not self.loss.limited:
+            return False
+        return None if self.recovery is None else self.recovery.covered
 
 
 class Ledger:

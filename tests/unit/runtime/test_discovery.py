@@ -12,7 +12,7 @@ import pytest
 from afspark.bounds import Place
 from afspark.cluster.cluster import HostTask
 from afspark.cluster.local.local_cluster import LocalCluster
-from afspark.coordinator.recovery.discovery import SEARCH_TRIES, find_survivors, restore_workers
+from afspark.coordinator.recovery.discovery import SEARCH_TRIES, RecordedWorkers, find_survivors, restore_workers
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import WorkerState
 from afspark.model.states import HashTable
@@ -24,6 +24,7 @@ from afspark.resident import Segment, SegmentRoot, Survivor
 from afspark.store import CountedFailure, Loss, ObjectRef, WorkerRecord, open_store
 
 SLOTS = {"a": 1, "b": 1}
+NO_RECORD = RecordedWorkers()
 CHAIN = (ObjectRef("object", "sum", 100, 10, False),)
 
 
@@ -60,9 +61,9 @@ def survivor(worker: int, version: int, *, host: str = "a", incarnation: int = 0
     )
 
 
-def loss(worker: int, incarnation: int = 0, *, counted: bool = True, theta: float = 20.0) -> Loss:
+def loss(worker: int, incarnation: int = 0, *, batch: int = 5, counted: bool = True, theta: float = 20.0) -> Loss:
     return Loss(
-        batch=3,
+        batch=batch,
         operator="count",
         worker=worker,
         incarnation=incarnation,
@@ -78,6 +79,7 @@ def call(
     batch: int,
     *,
     records: Sequence[WorkerRecord] | None = None,
+    recorded: int | None = None,
     losses: Sequence[Loss] = (),
     survivors: Sequence[Survivor] = (),
     slots: dict[str, int] | None = None,
@@ -87,7 +89,7 @@ def call(
         batch=batch,
         budget=agreed or budget(),
         slots=slots or SLOTS,
-        records=records,
+        recorded=RecordedWorkers(batch - 1 if recorded is None else recorded, records) if records else NO_RECORD,
         losses=losses,
         survivors=survivors,
     )
@@ -196,6 +198,44 @@ def test_without_records_the_newest_survivor_is_the_expected_one() -> None:
 def test_without_records_and_survivors_a_loss_is_declared() -> None:
     _, undeclared = call(5, survivors=[survivor(1, 4)], agreed=budget(Nothing()))
     assert undeclared == [0]
+
+
+@pytest.mark.parametrize("tolerance", [MiniBatch(), Nothing()], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    ("recorded", "last", "undeclared"),
+    [
+        (None, loss(0, batch=3), [0]),
+        (None, loss(0, batch=5), []),
+        (2, loss(0, batch=3), [0]),
+        (2, loss(0, batch=5), []),
+        (4, loss(0, batch=5, counted=False), []),
+        (None, loss(0, batch=0, counted=False), [0]),
+    ],
+    ids=[
+        "it has applied batches 3 and 4",
+        "the last driver declared it",
+        "of an old record, it has applied batches 3 and 4",
+        "of an old record, the last driver declared it",
+        "it took nothing, and the record is there",
+        "in the first batch, and it has applied all of them",
+    ],
+)
+def test_an_incarnation_that_may_have_completed_a_batch_is_declared_lost(
+    recorded: int | None, last: Loss, undeclared: list[int], tolerance: Tolerance
+) -> None:
+    """Its predecessor's loss does not tell of what it has applied."""
+    records = None if recorded is None else [record(0)]
+    members, found = call(5, records=records, recorded=recorded, losses=[last], agreed=budget(tolerance, workers=1))
+    assert (found, members[0].hint, members[0].incarnation) == (undeclared, Hint.RECOVER, 1)
+    assert members[0].completed == (1 if undeclared and not tolerance.needs_records else 0)
+
+
+def test_losses_that_took_nothing_do_not_tell_what_was_never_backed_up() -> None:
+    """The record that the last driver has restored it from cannot be read any more."""
+    losses = [loss(0, batch=5, counted=False)]
+    _, without = call(5, losses=losses, agreed=budget(Nothing(), workers=1))
+    _, backed_up = call(5, losses=losses, agreed=budget(MiniBatch(), workers=1))
+    assert (without, backed_up) == ([0], []), "of backups that cannot be read its recovery tells"
 
 
 def test_lost_workers_get_the_slots_that_survivors_leave_free() -> None:

@@ -23,6 +23,7 @@ from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Tolerance
 from afspark.store import CompactionRule, ObjectRef, Store
 from afspark.store.itemlosses import Gap
 from tests.unit.runtime.conftest import MakeRig
+from tests.unit.runtime.lagging import Lag, LaggingRig
 from tests.unit.runtime.sparkless import Rig, die
 
 
@@ -130,6 +131,18 @@ def test_damage_that_is_met_while_nothing_is_processed_is_told(make_rig: MakeRig
     rig.lose(0)
     rig.go(1)
     assert rig.counts()["all"] == before["all"] + 80, "a chain with a hole in it was continued"
+
+
+def test_damage_that_is_met_while_records_are_made_durable_is_told(make_rig: MakeRig) -> None:
+    """A savepoint is asked for between two batches, and somebody turns out to be lost with its spool."""
+    rig = LaggingRig(make_rig, Lag.BACKUPS, tolerance=MiniBatch()).rig
+    rig.go(3)
+    truncate(rig.objects(worker=0)[0])
+    rig.lose(0)
+    rig.driver.commits.settle()
+    assert [entry.covered for entry in rig.ledger] == [False] and rig.bound() == math.inf
+    rig.go(1)
+    assert len(rig.ledger) == 1
 
 
 class Early(CompactionRule):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from afspark.bounds import Place
-from afspark.coordinator.recovery.discovery import restore_workers
+from afspark.coordinator.recovery.discovery import RecordedWorkers, restore_workers
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import WorkerState
 from afspark.errors import BackupLost
@@ -404,7 +404,12 @@ def test_thresholds_that_failures_have_halved_are_not_lowered_limits() -> None:
     losses: list[Loss] = []
     for number in range(6):
         members, undeclared = restore_workers(
-            batch=4, budget=budget, slots={"a": 1}, records=[record], losses=losses, survivors=[]
+            batch=4,
+            budget=budget,
+            slots={"a": 1},
+            recorded=RecordedWorkers(3, [record]),
+            losses=losses,
+            survivors=[],
         )
         (member,) = members
         lost = member.lost(budget, "a", None, None if undeclared else LossEvidence(member.incarnation))

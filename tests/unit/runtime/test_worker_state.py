@@ -160,10 +160,18 @@ def test_an_incarnation_that_completed_nothing_costs_nothing() -> None:
 
 
 def test_nothing_is_missing_where_nothing_was_promised() -> None:
+    """Operators are told what bounds cover; that none covers the loss is in the ledger."""
     lost = WorkerState.at("a", worker=0, completed=1).lost(budget(Nothing()), "a")
     assert set(budget(Nothing()).missing(lost.counted_failures).values()) == {0.0}
-    assert set(budget(Nothing()).realised([lost.counted_failures]).values()) == {math.inf}
+    assert set(lost.counted_failures[0].theta.values()) == {math.inf}
     assert lost.incarnation == 1
+
+
+def test_a_state_that_had_no_threshold_is_lost_under_another_policy() -> None:
+    older = dict.fromkeys(STATES, math.inf)
+    lost = WorkerState.at("a", worker=0, completed=1, older_theta=older).lost(budget(), "a")
+    assert set(budget().missing(lost.counted_failures).values()) == {0.0}
+    assert set(lost.counted_failures[0].theta.values()) == {math.inf}
 
 
 def test_a_batch_extends_the_chain_and_a_full_image_replaces_it() -> None:

@@ -1,5 +1,5 @@
-"""Losses that no bound covers, because a backup or a record could not be read, or because a replayed batch has done
-something else than the first time: whom they concern, and for how long.
+"""Losses that no bound covers: because nothing was backed up, because a backup or a record could not be read, or
+because a replayed batch has done something else than the first time. Whom they concern, and for how long.
 
 They are told from the durable ledger, so a driver that is started again tells the same. Without windows nobody will
 ever know again how far the state is off. A window is concerned as long as it has a pane that the lost state may have
@@ -8,14 +8,17 @@ held.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from afspark.coordinator.operator_run import OperatorRun
-from afspark.numbers import NO_INCARNATION, Batch
+from afspark.numbers import NO_INCARNATION, Batch, PaneNumber
 from afspark.store import Ledger, LedgerEntry, Loss, Recovery
 
 #: The worker of an entry that is about an operator as a whole.
 ALL_WORKERS = -1
+
+Panes = tuple[PaneNumber | None, PaneNumber | None]
+"""The first and the last of some panes; None: no limit."""
 
 
 def uncovered(run: OperatorRun, window: int | None = None) -> list[LedgerEntry]:
@@ -27,7 +30,8 @@ def uncovered(run: OperatorRun, window: int | None = None) -> list[LedgerEntry]:
     return [
         entry
         for entry in run.group.ledger.entries()
-        if entry.loss.operator in names and not _is_covered(entry) and _concerns(entry, first, last)
+        if entry.loss.operator in names
+        and any(_meet(panes, first, last) for panes in _uncovered_panes(entry, paned=run.group.budget.paned))
     ]
 
 
@@ -91,14 +95,21 @@ def _declare(
     ledger.complete(loss.sequence, recovery)
 
 
-def _is_covered(entry: LedgerEntry) -> bool:
-    return entry.recovery is None or entry.recovery.covered
+def _uncovered_panes(entry: LedgerEntry, *, paned: bool) -> Iterator[Panes]:
+    """The panes from which a loss can have taken what no bound covers."""
+    if entry.recovery is not None and not entry.recovery.covered:
+        yield entry.recovery.panes
+    failure = entry.loss.counted_failure
+    if failure is not None and not entry.loss.limited:
+        if not paned:
+            yield None, None
+        elif failure.panes is not None:
+            yield failure.panes
 
 
-def _concerns(entry: LedgerEntry, first: int | None, last: int | None) -> bool:
-    """Whether the entry's panes have one in common with those from ``first`` to ``last``; None: no limit."""
-    assert entry.recovery is not None
-    lowest, highest = entry.recovery.panes
+def _meet(panes: Panes, first: int | None, last: int | None) -> bool:
+    """Whether one of the panes is among those from ``first`` to ``last``; None: no limit."""
+    lowest, highest = panes
     return not (
         (first is not None and highest is not None and highest < first)
         or (last is not None and lowest is not None and lowest > last)

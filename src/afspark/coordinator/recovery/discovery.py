@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from afspark.cluster.cluster import Cluster
@@ -18,6 +18,14 @@ from afspark.store import Chain, CountedFailure, Loss, WorkerRecord, chain_to_re
 from afspark.task.task_environment import TaskEnvironment
 
 SEARCH_TRIES = 5
+
+
+@dataclass(frozen=True)
+class RecordedWorkers:
+    """An operator's workers at the end of ``batch``, as the newest readable record has them; -1: there is none."""
+
+    batch: Batch = Batch(-1)  # noqa: RUF009 (a number)
+    workers: Sequence[WorkerRecord] = ()
 
 
 def find_survivors(cluster: Cluster, hosts: Sequence[str], config: OperatorConfig) -> list[Survivor]:
@@ -43,7 +51,7 @@ def restore_workers(
     budget: ErrorBudget,
     slots: Mapping[str, int],
     taken: Sequence[str] = (),
-    records: Sequence[WorkerRecord] | None,
+    recorded: RecordedWorkers,
     losses: Sequence[Loss],
     survivors: Sequence[Survivor],
 ) -> tuple[list[WorkerState], list[int]]:
@@ -51,9 +59,9 @@ def restore_workers(
 
     Pure. A surviving segment is taken over if it is of the expected incarnation, not behind ``batch`` - 1 nor ahead of
     ``newest``, and can say what it has reported since ``batch``.
-    Without records (nothing is backed up) the newest survivor is the expected one.
+    Without a record (nothing is backed up) the newest survivor is the expected one.
     """
-    by_worker = {record.worker: record for record in records or ()}
+    by_worker = {record.worker: record for record in recorded.workers}
     members: list[WorkerState] = []
     undeclared: list[int] = []
     for worker in range(budget.workers):
@@ -73,6 +81,7 @@ def restore_workers(
             expected = max([expected, *(s.incarnation for s in usable)])
         counted_failures = _counted_failures(record, own_losses)
         own = record if record is not None and record.incarnation == expected else None
+        untold = _told_before(budget, recorded.batch, own_losses) < batch
         lowered, raised = _changed(own, budget)
         home = next((s.host for s in usable if s.incarnation == expected and s.host in slots), "")
         chain, previous = _chains(record, survives=home != "" and own is not None)
@@ -82,7 +91,8 @@ def restore_workers(
             incarnation=expected,
             counted_failures=counted_failures,
             version=batch - 1,
-            completed=_completed(batch, budget, record, own_losses, expected, usable),
+            # Where nothing is backed up nobody knows. What it held would be lost with it, so a loss has to count.
+            completed=own.completed if own else int(untold and not budget.tolerance.needs_records),
             chain=chain,
             previous=previous,
             waiting=own.waiting if own else 0,
@@ -94,7 +104,7 @@ def restore_workers(
         )
         if member.home:
             member = replace(member, hint=Hint.RESUME)
-        elif batch > 0 and record is not None and record.incarnation == expected:
+        elif batch > 0 and own is not None:
             undeclared.append(worker)
         elif any(s.worker == worker and s.incarnation == expected and s not in usable for s in survivors):
             # It goes on from records that nobody can read any more.
@@ -102,7 +112,7 @@ def restore_workers(
             undeclared.append(worker)
         elif batch > 0 or expected > 0:
             member = replace(member, hint=Hint.RECOVER, recovering=True)
-            if record is None and not own_losses:
+            if untold:
                 undeclared.append(worker)
         members.append(member)
     return _housed(members, slots, taken), undeclared
@@ -117,20 +127,14 @@ def _chains(record: WorkerRecord | None, *, survives: bool) -> tuple[Chain, Chai
     return (record.chain, record.previous) if survives else chain_to_restore(record)
 
 
-def _completed(
-    batch: Batch,
-    budget: ErrorBudget,
-    record: WorkerRecord | None,
-    losses: Sequence[Loss],
-    expected: Incarnation,
-    usable: Sequence[Survivor],
-) -> int:
-    """Batches that the expected incarnation has completed, as far as is known."""
-    if record is not None:
-        return record.completed if record.incarnation == expected else 0
-    # Without records nobody knows. What it held would be lost with it, so a loss has to count.
-    held = not losses or any(survivor.incarnation == expected for survivor in usable)
-    return int(batch > 0 and held and not budget.tolerance.needs_records)
+def _told_before(budget: ErrorBudget, recorded: Batch, losses: Sequence[Loss]) -> Batch:
+    """The batch before which nothing that a worker has applied is lost untold: a record has it, or a loss was declared.
+
+    A loss that did not count has taken nothing, as long as the backups can be read that its incarnation was equal to;
+    if they cannot, its recovery tells. Where nothing is backed up only counted losses tell.
+    """
+    telling = [loss.batch for loss in losses if loss.counted or budget.tolerance.needs_records]
+    return max([Batch(recorded + 1), *telling])
 
 
 def _housed(members: Sequence[WorkerState], slots: Mapping[str, int], taken: Sequence[str]) -> list[WorkerState]:

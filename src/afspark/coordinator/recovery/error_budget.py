@@ -176,13 +176,14 @@ class ErrorBudget:
     def _taken(
         self, counted_failures: CountedFailures, older: Mapping[str, float], pane: PaneNumber | None
     ) -> dict[str, float]:
-        """What the loss of a worker with these failures before it is reckoned to take, by state."""
+        """What the loss of a worker with these failures before it is reckoned to take, by state.
+
+        Without a threshold that is no number, and the ledger's entry says that no bound covers the loss.
+        """
         halvings = self._counted(counted_failures, pane) if self.paned else 0
         theta = self.theta(counted_failures, pane)
-        return {
-            name: self.tolerance.loss_under(max(most, halved(older.get(name, 0.0), halvings)))
-            for name, most in theta.items()
-        }
+        most = {name: max(limit, halved(older.get(name, 0.0), halvings)) for name, limit in theta.items()}
+        return {name: limit if math.isfinite(limit) else 0.0 for name, limit in most.items()}
 
     def last_loss(self, counted_failures: CountedFailures) -> dict[str, float]:
         """What the newest failure may have taken, as operators are told."""
@@ -246,7 +247,7 @@ class ErrorBudget:
                 for counted_failures in per_worker
             ]
             bounds[name] = realised(losses, adds_up=losses_add_up(spec, self.place))
-        return self._admitted(bounds, per_worker)
+        return bounds
 
     def pane_sum(self, per_worker: Sequence[CountedFailures]) -> dict[str, float]:
         """Like `realised`, for all panes that still matter taken together: no window can have lost more."""
@@ -257,10 +258,7 @@ class ErrorBudget:
             losses = [self.pane_missing(counted_failures).get(pane, none) for counted_failures in per_worker]
             for name, spec in self.states.items():
                 bounds[name] += realised([loss[name] for loss in losses], adds_up=losses_add_up(spec, self.place))
-        return self._admitted(bounds, per_worker)
-
-    def _admitted(self, bounds: dict[str, float], per_worker: Sequence[CountedFailures]) -> dict[str, float]:
-        return {name: self.tolerance.bound_after(lost) for name, lost in bounds.items()} if any(per_worker) else bounds
+        return bounds
 
     def counted(self, counted_failures: CountedFailures) -> dict[Incarnation, CountedLoss]:
         """The incarnations whose losses are counted, and for what."""

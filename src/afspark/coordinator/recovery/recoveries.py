@@ -12,6 +12,7 @@ from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import DurableState, WorkerState
 from afspark.numbers import NO_INCARNATION, Batch
 from afspark.protocol.batch_times import BatchTime
+from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import LossEvidence
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import Restored, TaskReport
@@ -42,16 +43,19 @@ class Recoveries:
     def take_up(self, members: Mapping[int, WorkerState], damaged: Sequence[str]) -> None:
         """Goes on with losses that an earlier driver declared for the present incarnations and did not see made good.
 
-        ``damaged`` names what was passed over to reach the record that this driver starts from.
+        ``damaged`` names what was passed over to reach the record that this driver starts from. A loss that had been
+        made good from what is damaged now, and whose worker has to be recovered once more, is told once more.
         """
         self.gap = tuple(damaged)
-        self._under_way = {
-            entry.loss.worker: entry.loss
-            for entry in self.ledger.entries()
-            if entry.recovery is None
-            and entry.loss.operator == self.config.operator_name
-            and members[entry.loss.worker].incarnation == entry.loss.incarnation + 1
-        }
+        name = self.config.operator_name
+        self._under_way = {}
+        for entry in self.ledger.entries():
+            # Entries about the operator as a whole are of no worker.
+            member = members.get(entry.loss.worker) if entry.loss.operator == name else None
+            if member is None or member.incarnation != entry.loss.incarnation + 1:
+                continue
+            if entry.recovery is None or (damaged and member.hint is Hint.RECOVER):
+                self._under_way[member.worker] = entry.loss
         self._passed_over = dict.fromkeys(self._under_way, self.gap)
 
     def declare(
