@@ -188,4 +188,5 @@ def with_rest_backups(record: CommitRecord, reports: Mapping[str, Sequence[TaskR
 
 def _backed_up(worker: WorkerRecord, backups: tuple[ObjectRef, ...]) -> WorkerRecord:
     # Feedback that waited in no backup is in this one.
-    return replace(worker, at_rest=backups, waiting=0) if backups else worker
+    hole = worker.hole and not any(backup.full for backup in backups)
+    return replace(worker, at_rest=backups, waiting=0, hole=hole) if backups else worker

@@ -34,6 +34,8 @@ class DurableState:
     waiting: int = 0
     #: the thresholds that its backups were made under, where they may be higher than those in force
     older_theta: Mapping[str, float] | None = None
+    #: backups that the chain builds on are unknown
+    hole: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class Covered:
         if self.record is None:
             return DurableState(self.batch)
         found = next(one for one in self.record.operators[operator].workers if one.worker == worker)
-        return DurableState(self.batch, found.incarnation, *chain_to_restore(found), found.waiting, found.theta)
+        chain, previous = chain_to_restore(found)
+        return DurableState(self.batch, found.incarnation, chain, previous, found.waiting, found.theta, found.hole)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +174,13 @@ class WorkerState:
         """
         counted_failures = self.counted_failures
         durable = durable or DurableState(
-            self.version, self.incarnation, self.chain, self.previous, self.waiting, self.older_theta
+            self.version,
+            self.incarnation,
+            self.chain,
+            self.previous,
+            self.waiting,
+            self.older_theta,
+            self.restart_chain,
         )
         held = self.completed if durable.incarnation == self.incarnation else 0
         if counts_as_failure(completed=held, steps=trace is not None):
@@ -195,6 +204,7 @@ class WorkerState:
             lost_items=durable.waiting if self.completed else self.lost_items,
             waiting=0,
             recovering=True,
+            restart_chain=self.restart_chain or durable.hole,
         )
 
     def applied(self, report: TaskReport, budget: ErrorBudget, batch_time: BatchTime | None = None) -> WorkerState:
@@ -235,4 +245,5 @@ class WorkerState:
             previous=self.previous,
             counted_failures=self.counted_failures,
             waiting=self.waiting,
+            hole=self.restart_chain,
         )

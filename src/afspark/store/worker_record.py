@@ -57,6 +57,8 @@ class WorkerRecord:
     #: items of its last batch that wait in no backup
     waiting: int = 0
     at_rest: tuple[ObjectRef, ...] = ()
+    #: backups that the chain builds on are unknown, because no record that named them can be read
+    hole: bool = False
 
     def objects(self) -> tuple[ObjectRef, ...]:
         """All objects this worker may need."""
@@ -71,6 +73,8 @@ class WorkerRecord:
         fields = vars(self) | {"at_rest": [ref.to_json() for ref in self.at_rest]}
         if not self.at_rest:
             del fields["at_rest"]
+        if not self.hole:
+            del fields["hole"]
         return {
             **fields,
             "theta": dict(self.theta),

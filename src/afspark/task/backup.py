@@ -91,7 +91,7 @@ def _write_by_threshold(plan: ThresholdBackup, at: Moment) -> BackedUp:
     return BackedUp(images, full)
 
 
-def _stamped(images: Images, panes: PaneStates) -> Images:
+def stamped_images(images: Images, panes: PaneStates) -> Images:
     """The images as they go into a backup: those of decaying states name the units they are in."""
     fading = panes.fading
     return {key: image if fading is None else fading.stamped(image) for key, image in images.items()}
@@ -114,7 +114,7 @@ class BackupTask:
             restarted=any(backup.full for backup in self.steps.writes.all),
         )
         chosen = choose_images(self.plan, moment)
-        images = _stamped(chosen.images, panes)
+        images = stamped_images(chosen.images, panes)
         waiting = sum(batch.num_rows for sent in output.feedback.values() for batch in sent)
         durable = waiting > self.plan.items
         if durable:
@@ -136,7 +136,7 @@ class BackupTask:
         """
         if self.steps.progress.writing:
             images: Images = {StateLabel(name, pane): state.dump() for name, pane, state in panes.named()}
-            self._write(home, _stamped(images, panes), full=True, seen=self.steps.progress.panes)
+            self._write(home, stamped_images(images, panes), full=True, seen=self.steps.progress.panes)
             self.steps.writes.wait()
 
     def _write(

@@ -18,7 +18,7 @@ from afspark.resident.storage import StateStorage
 from afspark.store import ObjectRef, seal
 from afspark.store.base import not_writable
 from afspark.store.images import FeedbackPart, ImageKey
-from afspark.task.backup import Moment, choose_images
+from afspark.task.backup import Moment, choose_images, stamped_images
 from afspark.task.backup_header import BackupHeader
 from afspark.task.backup_numbers import backup_name
 from afspark.task.pane_states import PaneStates
@@ -47,7 +47,7 @@ def take_at_rest(task: TaskContext, home: StateStorage, panes: PaneStates) -> Re
     home.begin(Batch(request.batch + 1), request.covered)
     try:
         chosen = choose_images(plan, Moment(panes=panes))
-        images: dict[ImageKey, pa.RecordBatch] = {**chosen.images, **_feedback(task, home)}
+        images: dict[ImageKey, pa.RecordBatch] = {**stamped_images(chosen.images, panes), **_feedback(task, home)}
     finally:
         panes.rollback()
         home.clear_mark()

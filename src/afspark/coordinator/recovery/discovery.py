@@ -100,6 +100,7 @@ def restore_workers(
             # Under which limits an incarnation that no record knows has worked, nobody can tell.
             recheck=lowered or own is None,
             older_theta=own.theta if own and lowered else None,
+            restart_chain=record is not None and record.hole,
             raised=raised,
         )
         if member.home:

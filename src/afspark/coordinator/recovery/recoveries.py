@@ -20,6 +20,9 @@ from afspark.store import Ledger, LedgerEntry, Loss, Recovery
 
 LOG = logging.getLogger("afspark")
 
+#: What a chain with a hole lacks.
+UNNAMED = "backups that only unreadable records have named"
+
 
 class Recoveries:
     """The recoveries of one operator that are under way, from the loss to the ledger's word that it is made good."""
@@ -56,7 +59,9 @@ class Recoveries:
                 continue
             if entry.recovery is None or (damaged and member.hint is Hint.RECOVER):
                 self._under_way[member.worker] = entry.loss
-        self._passed_over = dict.fromkeys(self._under_way, self.gap)
+        self._passed_over = {
+            worker: self.gap or ((UNNAMED,) if members[worker].restart_chain else ()) for worker in self._under_way
+        }
 
     def declare(
         self,
@@ -89,7 +94,8 @@ class Recoveries:
         self._under_way[member.worker] = self.ledger.declare(loss)
         self._restored.pop(member.worker, None)
         self._replayed.pop(member.worker, None)
-        self._passed_over[member.worker] = self.gap
+        holed = member.restart_chain if durable is None else durable.hole
+        self._passed_over[member.worker] = self.gap or ((UNNAMED,) if holed else ())
         return successor
 
     def hear(self, reports: Iterable[TaskReport]) -> None:
