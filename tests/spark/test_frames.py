@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -21,6 +17,7 @@ import afspark as af
 from afspark.errors import UsageError
 from afspark.protocol.lifecycle import Present
 from afspark.resident import examine
+from tests.spark.own_driver import own_driver
 from tests.spark.stages import Gate
 from tests.spark.streams import Place, at, counts, run, worst, write_text
 
@@ -119,17 +116,8 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, dict[str, i
     """A driver was killed in batch 4, after Spark had committed batch 3, with a record of batch 0 alone."""
     place = Place(tmp_path_factory.mktemp("killed"))
     truth = write_text(place.input, 12)
-    driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(place.root)],
-        env=os.environ.copy(),
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        assert driver.wait(120) == -signal.SIGKILL
-    finally:
-        os.killpg(driver.pid, signal.SIGKILL)
+    with own_driver(DRIVER, place) as driver:
+        driver.wait_until_it_kills_itself()
     assert (place.checkpoint / "commits" / "3").exists() and not (place.checkpoint / "commits" / "4").exists()
     assert len(list((place.checkpoint / "afspark" / "epochs").glob("*/records/*"))) == 1
     return place, truth

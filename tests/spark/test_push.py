@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -20,6 +17,7 @@ from pyspark.sql import SparkSession
 import afspark as af
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
 from afspark.push.producer.producer import Producer
+from tests.spark.own_driver import own_driver
 from tests.spark.streams import Place
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
@@ -192,33 +190,19 @@ query.awaitTermination()
 
 
 def test_a_killed_driver_loses_no_more_than_its_receiver_was_allowed(spark: SparkSession, place: Place) -> None:
-    driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(place.root)],
-        env={**os.environ},
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=(place.root / "stderr").open("wb"),
-    )
     address = place.root / "address"
-    try:
-        deadline = time.monotonic() + 120
-        while not address.exists():
-            assert driver.poll() is None and time.monotonic() < deadline, (place.root / "stderr").read_text()
-            time.sleep(0.1)
+    with own_driver(DRIVER, place) as driver:
+        driver.wait_for(address)
         producer = Producer(address.read_text(), "sensor", SCHEMA, give_up=120)
         for start in range(0, 40_000, 1_000):
             producer.send(batch(start))
             time.sleep(0.1 if list((place.checkpoint / "commits").glob("*")) else 0.3)
             if start == 30_000:
-                os.killpg(driver.pid, signal.SIGKILL)
-                driver.wait()
+                driver.kill()
                 port = int(address.read_text().rpartition(":")[2])
                 started = writer(spark, place, af.Approximate(0, items=4_000, unacked=4_000), port=port)
                 query = started.start()
         producer.close()
-    finally:
-        if driver.poll() is None:
-            os.killpg(driver.pid, signal.SIGKILL)
     waiting = True
     deadline = time.monotonic() + 60
     while waiting:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import afspark as af
 from afspark.push.producer.producer import Producer
+from tests.spark.own_driver import own_driver
 from tests.spark.streams import Place
 from tests.spark.test_push import SCHEMA, batch, expected, totals, wait_until, writer
 
@@ -78,40 +76,24 @@ def test_workers_without_their_folders_apply_the_same_items_again(
 def test_a_killed_driver_with_all_state_gone_is_exact_after_its_producer_has_sent_again(
     spark: SparkSession, place: Place
 ) -> None:
-    driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(place.root)],
-        env={**os.environ},
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=(place.root / "stderr").open("wb"),
-    )
     address = place.root / "address"
-    try:
-        deadline = time.monotonic() + 120
-        while not address.exists():
-            assert driver.poll() is None and time.monotonic() < deadline, (place.root / "stderr").read_text()
-            time.sleep(0.1)
+    with own_driver(DRIVER, place) as driver:
+        driver.wait_for(address)
         producer = Producer(address.read_text(), "sensor", SCHEMA, give_up=120)
-        commits = place.checkpoint / "commits"
         for start in range(0, 20_000, 1_000):
             producer.send(batch(start))
             # The first batch is covered; the kill finds some more of them committed.
-            while start == 4_000 and not list(commits.glob("[0-9]*")):
-                assert driver.poll() is None and time.monotonic() < deadline, (place.root / "stderr").read_text()
-                time.sleep(0.1)
+            if start == 4_000:
+                driver.wait_for(place.checkpoint / "commits", "[0-9]*")
             if 4_000 <= start <= 8_000:
                 time.sleep(0.4)
             if start == 8_000:
-                os.killpg(driver.pid, signal.SIGKILL)
-                driver.wait()
+                driver.kill()
                 shutil.rmtree(place.segments)
                 port = int(address.read_text().rpartition(":")[2])
                 started = writer(spark, place, af.BarrierSnapshot(batches=1000), keyed=True, port=port)
                 query = started.option("maxReplaySeconds", SECONDS).start()
         producer.close()
-    finally:
-        if driver.poll() is None:
-            os.killpg(driver.pid, signal.SIGKILL)
     drained(query)
     query.stop()
     assert totals(query, "count") == expected(20_000)

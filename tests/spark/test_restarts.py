@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import afspark as af
 from afspark.errors import AnotherDriver, InputError
+from tests.spark.own_driver import own_driver
 from tests.spark.streams import Place, at, counts, run, words, worst, write_text
 
 # Executors do not import tests: classes of this module travel with the tasks.
@@ -147,18 +147,8 @@ run(words(spark, place, af.Approximate(100.0)).option("maxReplaySeconds", behind
 
 def die_in_driver(place: Place, moment: str, *, behind: float = 0.0) -> None:
     """A driver is killed when it writes the record of batch 2; ``behind``: that may be after the batch has ended."""
-    driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(place.root), moment, str(behind)],
-        env={**os.environ, "PYTHONPATH": os.environ["PYTHONPATH"]},
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        assert driver.wait(120) == -signal.SIGKILL
-    finally:
-        # The JVM ends by itself when its driver is gone; no test should wait for that.
-        os.killpg(driver.pid, signal.SIGKILL)
+    with own_driver(DRIVER, place, moment, str(behind)) as driver:
+        driver.wait_until_it_kills_itself()
     assert behind or not (place.checkpoint / "commits" / "2").exists()
 
 
@@ -215,15 +205,8 @@ except AnotherDriver as error:
 
 def test_a_second_driver_is_refused_or_takes_over_from_one_that_is_idle(spark: SparkSession, place: Place) -> None:
     truth = write_text(place.input, 8)
-    first = subprocess.Popen(
-        [sys.executable, "-c", LIVING, str(place.root)],
-        env={**os.environ, "PYTHONPATH": os.environ["PYTHONPATH"]},
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        wait_for(place.root / "idle", seconds=120)
+    with own_driver(LIVING, place) as first:
+        first.wait_for(place.root / "idle")
         writer = words(spark, place, af.Approximate(100.0))
         with pytest.raises(AnotherDriver) as caught:
             writer.start()
@@ -233,9 +216,6 @@ def test_a_second_driver_is_refused_or_takes_over_from_one_that_is_idle(spark: S
         query.awaitTermination()
         wait_for(place.root / "told")
         assert (place.root / "told").read_text() == str(os.getpid())
-    finally:
-        os.killpg(first.pid, signal.SIGKILL)
-        first.wait()
     assert counts(query) == truth
     assert query.ledger() == [] and query.bounds() == {"counts": 0.0}
 

@@ -137,11 +137,6 @@ def read_saved(place: Store, one: SavedObject) -> bytes:
     return data
 
 
-def is_savepoint(checkpoint: Store) -> bool:
-    """Whether a checkpoint is a savepoint, or what remains of one."""
-    return checkpoint.has(LIST)
-
-
 def _unusable(place: Store, why: str) -> CheckpointError:
     return CheckpointError(
         f"The savepoint in {place.path} cannot be used: {why}.", remedy="Use another one.", path=place.path, why=why

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class RemoteLane:
-    """Implements `intake.Lane` for one worker in one batch."""
+    """Implements `intake.LaneConnection` for one worker in one batch."""
 
     def __init__(self, client: LaneClient, allow: Allowance) -> None:
         self._client, self._allow = client, allow

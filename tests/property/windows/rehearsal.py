@@ -36,9 +36,10 @@ class Rehearsal:
         for number, batch in enumerate(batches):
             now = self.window_progress.clock(clock[number % len(clock)]) if clock else 0.0
             self._close(self.window_progress.closings(self.window, now=now, operator="op"))
-            for pane in self.window_progress.expired(self.window, now=now):
+            closed = self.window_progress.closed(self.window, now=now)
+            for pane in self.window_progress.touched - closed.touched if self.window.has_panes else ():
                 del self._panes[pane]
-            self.window_progress = self.window_progress.closed(self.window, now=now)
+            self.window_progress = closed
             self._check_nothing_more_is_due(now)
             self._take(batch, now)
         self._close(self.window_progress.finale(self.window, operator="op"))
@@ -78,9 +79,8 @@ class Rehearsal:
 
     def _check_nothing_more_is_due(self, now: float) -> None:
         window_progress, window = self.window_progress, self.window
-        assert (
-            window_progress.closings(window, now=now) == [] and window_progress.expired(window, now=now) == frozenset()
-        )
+        assert window_progress.closings(window, now=now) == []
+        assert window_progress.closed(window, now=now).touched == window_progress.touched
         waiting = [mark.end for mark in window_progress.finale(window)]
         if window.by == "event" and window_progress.latest is not None:
             assert all(window_progress.latest - window.patience < end for end in waiting)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.ending import ENDING
 from afspark.errors import CheckpointError
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
@@ -213,7 +212,9 @@ def test_a_run_without_backups_in_between_does_not_widen_the_bound(make_rig: Mak
     assert worst(truth, rig.counts()) <= rig.bound() <= 40.0
 
 
-def test_a_second_driver_fences_the_first_one(make_rig: MakeRig) -> None:
+@pytest.mark.parametrize("late", [2, 3], ids=["the batch that the second one has just run", "the one after it"])
+def test_a_zombie_that_has_its_batch_in_hand_changes_nothing(make_rig: MakeRig, late: int) -> None:
+    """The first driver comes back when a second one is at work."""
     rig, truth = make_rig(tolerance=MiniBatch())
     rig.go(2)
     zombie = rig.engine
@@ -221,28 +222,10 @@ def test_a_second_driver_fences_the_first_one(make_rig: MakeRig) -> None:
     rig.start()
     rig.go(1)
     with pytest.raises(CheckpointError):
-        _run_on(zombie, 3)
-    rig.go()
-    assert rig.counts() == truth
-
-
-def test_a_zombie_that_has_its_batch_in_hand_changes_nothing(make_rig: MakeRig) -> None:
-    """The first driver comes back with the very batch the second one has just run."""
-    rig, truth = make_rig(tolerance=MiniBatch())
-    rig.go(2)
-    zombie = rig.engine
-    assert zombie is not None
-    rig.start()
-    rig.go(1)
-    with pytest.raises(CheckpointError):
-        _run_on(zombie, 2)
+        zombie.run(late, None, lambda number: None)  # type: ignore[arg-type]
     rig.go()
     assert rig.counts() == truth
     assert rig.ledger == []
-
-
-def _run_on(engine: Coordinator, batch: int) -> None:
-    engine.run(batch, None, lambda number: None)  # type: ignore[arg-type]
 
 
 def test_a_checkpoint_whose_spark_half_was_rewound_is_refused(make_rig: MakeRig) -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from afspark.model.states import Own, OwnState, conformance, spec_class, state_kinds
 from tests.unit.states.own_states import Forgetful, Tally, update_tally
+from tests.unit.states.subjects import builtin_subjects
 
-SUBJECTS = list(conformance.builtin_subjects())
+SUBJECTS = list(builtin_subjects())
 
 
 @pytest.mark.parametrize("seed", range(3))

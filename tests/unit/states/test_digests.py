@@ -11,8 +11,9 @@ import pytest
 from afspark.model.effect_digest import EffectDigest, digest_of_rows
 from afspark.model.kernels import digest_kernels as kernel
 from afspark.model.states import HashTable, HeapColumns, State
-from afspark.model.states.subjects import Subject, builtin_subjects
+from afspark.model.states.conformance import Subject
 from tests.twins import digest_twin as twin
+from tests.unit.states.subjects import builtin_subjects
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -31,11 +31,11 @@ from afspark.model.states import (
     State,
     StateSpec,
     Vector,
-    conformance,
 )
 from afspark.model.states.conformance import NAME, observed
 from afspark.model.states.scalars import Slot, TransactionPhase
 from tests.unit.states.own_states import Tally
+from tests.unit.states.subjects import amounts
 
 STATE_CODE = str(Path(states.__file__).parent)
 WRITERS = {
@@ -120,8 +120,8 @@ def update(state: Any, seed: int) -> None:
             delta[13:22] = 3
             state.add_dense(delta)
             reach = state.size + (300 if isinstance(state.spec, Vector) else 0)
-            state.add_at(random.integers(0, reach, 40), conformance.amounts(state.spec.value, 40, random))
-            state.put_at(random.integers(0, state.size, 10), conformance.amounts(state.spec.value, 10, random))
+            state.add_at(random.integers(0, reach, 40), amounts(state.spec.value, 40, random))
+            state.put_at(random.integers(0, state.size, 10), amounts(state.spec.value, 10, random))
         case Numeric():
             state.add(500)
             state.add(25)
@@ -143,7 +143,7 @@ def change(state: Any, how: str, numbers: Any, random: np.random.Generator) -> N
     elif isinstance(state.spec, Set):
         state.add(keys)
     else:
-        getattr(state, how)(keys, conformance.amounts(state.spec.value, len(numbers), random))
+        getattr(state, how)(keys, amounts(state.spec.value, len(numbers), random))
 
 
 def prepare(state: Any) -> None:
@@ -155,7 +155,7 @@ def prepare(state: Any) -> None:
             change(state, "add", random.integers(0, 600, 500), random)
         elif isinstance(state.spec, Matrix | Vector):
             reach = max(state.size, 50)
-            state.add_at(random.integers(0, reach, 60), conformance.amounts(state.spec.value, 60, random))
+            state.add_at(random.integers(0, reach, 60), amounts(state.spec.value, 60, random))
         else:
             update(state, seed)
         state.update_drift()

@@ -38,7 +38,6 @@ def test_a_window_closes_when_the_delay_after_its_end_has_passed() -> None:
     assert window_progress.closings(window, now=0, operator="sum") == [Punctuation("sum", 0, 0, 10)]
     closed = window_progress.closed(window, now=0)
     assert (closed.first_open, closed.touched) == (1, {1, 2})
-    assert window_progress.expired(window, now=0) == {0}
     assert due(closed, window) == [] and closed.closed(window, now=0) == closed
     later = closed.after(window, [seen(0, 2, latest=25)])
     assert due(later, window) == [1]
@@ -68,8 +67,8 @@ def test_a_sliding_window_keeps_panes_until_its_last_window_closed() -> None:
     window_progress = window_progress.after(window, [seen(0, 9, latest=95)])
     assert due(window_progress, window) == [1, 2, 3]
     assert window_progress.closings(window, now=0)[0] == Punctuation("", 1, -10, 20)
-    assert window_progress.expired(window, now=0) == {0, 1}
     window_progress = window_progress.closed(window, now=0)
+    assert window_progress.touched == {9}
     assert [mark.window for mark in window_progress.finale(window)] == [9, 10, 11]
 
 
@@ -114,6 +113,6 @@ def test_counted_windows_must_suit_the_workers() -> None:
 def test_ticks_end_once_although_old_items_are_welcome() -> None:
     window = Decaying(0.5, 10, column="at")
     window_progress = WindowProgress().after(window, [seen(0, 0, 3, latest=35)])
-    assert due(window_progress, window) == [0] and window_progress.expired(window, now=0) == frozenset()
+    assert due(window_progress, window) == [0]
     window_progress = window_progress.closed(window, now=0).after(window, [seen(0, 1, latest=41)])
     assert due(window_progress, window) == [3]

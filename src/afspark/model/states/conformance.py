@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,33 @@ from afspark.errors import UsageError
 from afspark.model.divergence import Divergence
 from afspark.model.states.columns import HeapColumns
 from afspark.model.states.state import State, StateSpec, state_kinds
-from afspark.model.states.subjects import Random, Subject, Update, amounts, builtin_subjects, keys_for
-
-__all__ = ["CHECKS", "Subject", "amounts", "builtin_subjects", "check", "check_all", "image", "keys_for", "observed"]
 
 NAME = "subject"
 _ROUNDING = 1e-9
+
+Random = np.random.Generator
+Update = Callable[[Any, Random], None]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A specification, and a function that makes one random update (by the given generator only) in an open
+    transaction.
+    """
+
+    spec: StateSpec
+    update: Update
+
+    def __str__(self) -> str:
+        fields = self.spec.to_json()
+        return "-".join(str(value) for key, value in fields.items() if key != "exact" or value)
+
+
+def keys_for(key: str, numbers: np.ndarray[Any, Any]) -> Any:
+    """Keys of that type, one for each number; strings of different lengths."""
+    if key == "int64":
+        return numbers
+    return pa.array([b"k" * int(number % 23) + str(number).encode() for number in numbers], pa.binary())
 
 
 def image(batch: pa.RecordBatch | None) -> dict[Any, Any]:

@@ -78,15 +78,6 @@ class WindowProgress:
         needed = self.touched - self._unneeded(window, first_open)
         return replace(self, first_open=first_open, touched=needed, latest=latest)
 
-    def expired(self, window: Window, *, now: float) -> frozenset[PaneNumber]:
-        """Panes that no window needs after the closings: their state can be dropped.
-
-        None ever of a decaying window, which keeps one state for all ticks.
-        """
-        if not window.has_panes:
-            return frozenset()
-        return self._unneeded(window, self._first_open(window, now))
-
     def finale(self, window: Window, *, operator: str = "") -> list[Punctuation]:
         """What the end of the stream closes: every window with items that is still open."""
         return self._ending(window, None, operator)

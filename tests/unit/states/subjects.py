@@ -1,40 +1,29 @@
-"""What the conformance checks are run on: specifications with random updates, for every built-in kind."""
+"""What the conformance checks are run on here: every built-in kind, with random updates."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from afspark.model.states.keyed import HashTableState, KeyedSpec, SetState
-from afspark.model.states.matrix import Matrix, MatrixState
-from afspark.model.states.members import Set
-from afspark.model.states.numeric import Numeric, NumericState
-from afspark.model.states.state import StateSpec
-from afspark.model.states.table import HashTable
-from afspark.model.states.vector import Vector, VectorState
-
-Random = np.random.Generator
-Update = Callable[[Any, Random], None]
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A specification, and a function that makes one random update (by the given generator only) in an open
-    transaction.
-    """
-
-    spec: StateSpec
-    update: Update
-
-    def __str__(self) -> str:
-        fields = self.spec.to_json()
-        return "-".join(str(value) for key, value in fields.items() if key != "exact" or value)
+from afspark.model.states import (
+    HashTable,
+    HashTableState,
+    Matrix,
+    MatrixState,
+    Numeric,
+    NumericState,
+    Set,
+    SetState,
+    Vector,
+    VectorState,
+)
+from afspark.model.states.conformance import Random, Subject, keys_for
+from afspark.model.states.keyed import KeyedSpec
 
 
 def builtin_subjects() -> Iterator[Subject]:
@@ -63,13 +52,6 @@ def amounts(value: str, count: int, random: Random) -> np.ndarray[Any, Any]:
     scale = 10.0 ** random.integers(0, 4)
     drawn = random.normal(0.0, scale, count) * (random.random(count) < 0.9)
     return np.rint(drawn).astype(np.int64) if value == "int64" else drawn
-
-
-def keys_for(key: str, numbers: np.ndarray[Any, Any]) -> Any:
-    """Keys of that type, one for each number; strings of different lengths."""
-    if key == "int64":
-        return numbers
-    return pa.array([b"k" * int(number % 23) + str(number).encode() for number in numbers], pa.binary())
 
 
 def _some_keys(spec: KeyedSpec, random: Random) -> Any:
