@@ -14,7 +14,7 @@ from afspark.coordinator.last_snapshot import take_last_snapshot
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.run_options import RunOptions
 from afspark.coordinator.told_bounds import realised
-from afspark.errors import CheckpointError, SegmentError, StoreNotWritable
+from afspark.errors import CheckpointError, SegmentError, StoreNotWritable, WorkerFailed
 from afspark.graph.pipeline import Pipeline
 from afspark.policies import Tolerance
 from afspark.store import claim
@@ -150,7 +150,7 @@ class Simulation:
                 self._close(error)
                 if self.schedule.unread:
                     self._rest()
-            except CheckpointError as error:
+            except (CheckpointError, WorkerFailed) as error:
                 self._excuse(error)
                 self._bury()
         raise AssertionError(f"batch {batch} never ended")
@@ -169,7 +169,7 @@ class Simulation:
                 return after
             except STOPPED as error:
                 self._close(error)
-            except CheckpointError as error:
+            except (CheckpointError, WorkerFailed) as error:
                 self._excuse(error)
                 self._bury()
         raise AssertionError("the stream never ended")
@@ -177,9 +177,9 @@ class Simulation:
     def _driver(self) -> Coordinator:
         if self.engine is None:
             self.outcome.drivers += 1
-            self.world.say(f"driver {self.outcome.drivers} starts")
             store = self.store.below("afspark")
             self.had.append(self.schedule.tolerance_of(self.outcome.drivers - 1))
+            self.world.say(f"driver {self.outcome.drivers} starts with {self.had[-1]}")
             pipeline = self.assemble(replace(self.schedule, tolerance=self.had[-1]))
             with self.world.in_peace():
                 identity = claim(store, pipeline.fingerprint(), pipeline.settings())
@@ -192,9 +192,10 @@ class Simulation:
             )
         return self.engine
 
-    def _excuse(self, error: CheckpointError) -> None:
+    def _excuse(self, error: CheckpointError | WorkerFailed) -> None:
         """A zombie that had to create its state can do so after a loss; the engine refuses what it then finds."""
-        if not (self.world.woken and "behind" in str(error)):
+        refused = "behind" if isinstance(error, CheckpointError) else "has no report"
+        if not (self.world.woken and refused in str(error)):
             raise error
         self.world.say(f"the query stops: {error}")
 

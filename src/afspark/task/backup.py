@@ -79,6 +79,8 @@ def _write_by_threshold(plan: ThresholdBackup, at: Moment) -> BackedUp:
     if fading is not None and fading.moved:
         # Pairs would follow backups in other units.
         full = plan.writes
+    if fading is not None and full:
+        fading.written()
     images: Images = {}
     for name, pane, state in panes.named():
         state.update_drift()

@@ -70,6 +70,7 @@ class Worker:
         pairs = state.issue(panes.fading.threshold(theta, self.newest))
         if panes.fading.moved:
             self.backups = [panes.fading.stamped(state.dump())]
+            panes.fading.written()
         elif pairs is not None:
             self.backups.append(panes.fading.stamped(pairs))
         panes.end()

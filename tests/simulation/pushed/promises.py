@@ -110,7 +110,7 @@ class Promise:
 
     @property
     def recovers(self) -> bool:
-        return self.schedule.tolerance.needs_records
+        return all(one.needs_records for one in self._had)
 
     @property
     def items(self) -> float:

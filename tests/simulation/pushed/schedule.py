@@ -113,10 +113,13 @@ class PushedSchedule:
             return rng.choice(others) if start == 0 and rng.random() < 0.35 else self.tolerance
         had = changed_theta(self.tolerance, self.factors, start)
         # Windows by count need a policy under which no item is lost.
-        if start == 0 or not had.needs_records or (self.window is not None and self.window.by == "count"):
+        if start == 0 or (self.window is not None and self.window.by == "count"):
             return had
+        # Without backups for a while, or from then on.
+        if random.Random(f"without-{self.seed}-{start}").random() < (0.1 if had.needs_records else 0.5):
+            return Nothing()
         rng = random.Random(f"restart-{self.seed}-{start}")
-        if rng.random() < 0.15:
+        if rng.random() < 0.15 or not had.needs_records:
             had = rng.choice(OTHERS)
         if isinstance(had, Approximate) and had.items_seconds is None and rng.random() < 0.5:
             had = replace(had, items=float(rng.choice((0, 4, 16, 100))), unacked=float(rng.choice((0, 4, 20, 10**6))))

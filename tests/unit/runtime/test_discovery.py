@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +35,7 @@ def budget(tolerance: Tolerance | None = None, workers: int = 2) -> ErrorBudget:
 
 
 def taken(theta: float) -> CountedFailure:
-    return CountedFailure(taken={"counts": theta})
+    return CountedFailure(taken={"counts": theta}, theta={"counts": theta})
 
 
 def missing(member: WorkerState) -> dict[str, float]:
@@ -200,42 +201,41 @@ def test_without_records_and_survivors_a_loss_is_declared() -> None:
     assert undeclared == [0]
 
 
-@pytest.mark.parametrize("tolerance", [MiniBatch(), Nothing()], ids=lambda one: one.name)
+@pytest.mark.parametrize(("tolerance", "theta"), [(MiniBatch(), 0.0), (Nothing(), math.inf)], ids=["exact", "nothing"])
 @pytest.mark.parametrize(
-    ("recorded", "last", "undeclared"),
-    [
-        (None, loss(0, batch=3), [0]),
-        (None, loss(0, batch=5), []),
-        (2, loss(0, batch=3), [0]),
-        (2, loss(0, batch=5), []),
-        (4, loss(0, batch=5, counted=False), []),
-        (None, loss(0, batch=0, counted=False), [0]),
-    ],
+    ("recorded", "declared", "undeclared"),
+    [(None, 3, [0]), (None, 5, []), (2, 3, [0]), (2, 5, []), (4, 5, [])],
     ids=[
         "it has applied batches 3 and 4",
         "the last driver declared it",
-        "of an old record, it has applied batches 3 and 4",
-        "of an old record, the last driver declared it",
-        "it took nothing, and the record is there",
-        "in the first batch, and it has applied all of them",
+        "with an old record, it has applied batches 3 and 4",
+        "with an old record, the last driver declared it",
+        "with the newest record, the last driver declared it",
     ],
 )
 def test_an_incarnation_that_may_have_completed_a_batch_is_declared_lost(
-    recorded: int | None, last: Loss, undeclared: list[int], tolerance: Tolerance
+    recorded: int | None, declared: int, undeclared: list[int], tolerance: Tolerance, theta: float
 ) -> None:
     """Its predecessor's loss does not tell of what it has applied."""
-    records = None if recorded is None else [record(0)]
-    members, found = call(5, records=records, recorded=recorded, losses=[last], agreed=budget(tolerance, workers=1))
+    members, found = call(
+        5,
+        records=None if recorded is None else [record(0)],
+        recorded=recorded,
+        losses=[loss(0, batch=declared, theta=theta)],
+        agreed=budget(tolerance, workers=1),
+    )
     assert (found, members[0].hint, members[0].incarnation) == (undeclared, Hint.RECOVER, 1)
     assert members[0].completed == (1 if undeclared and not tolerance.needs_records else 0)
 
 
-def test_losses_that_took_nothing_do_not_tell_what_was_never_backed_up() -> None:
-    """The record that the last driver has restored it from cannot be read any more."""
-    losses = [loss(0, batch=5, counted=False)]
-    _, without = call(5, losses=losses, agreed=budget(Nothing(), workers=1))
-    _, backed_up = call(5, losses=losses, agreed=budget(MiniBatch(), workers=1))
-    assert (without, backed_up) == ([0], []), "of backups that cannot be read its recovery tells"
+@pytest.mark.parametrize("counted", [True, False])
+def test_without_backups_a_loss_of_another_policy_tells_nothing_of_a_record_that_cannot_be_read(counted: bool) -> None:
+    """It took no more than θ while there were backups that the worker could be given back."""
+    losses = [loss(0, batch=5, counted=counted)]
+    for records in (None, [record(0)]):
+        _, without = call(5, records=records, losses=losses, agreed=budget(Nothing(), workers=1))
+        _, backed_up = call(5, records=records, losses=losses, agreed=budget(MiniBatch(), workers=1))
+        assert (without, backed_up) == ([] if records else [0], []), "with backups its recovery tells"
 
 
 def test_lost_workers_get_the_slots_that_survivors_leave_free() -> None:

@@ -197,6 +197,18 @@ def test_windows(make_rig: MakeRig, window: Window, tolerance: Tolerance, lag: L
     assert got == expected
 
 
+def test_a_base_that_moves_between_two_barriers(make_rig: MakeRig) -> None:
+    """What the first barrier has backed up has faded by the next one, where a word has come as often as then."""
+    one = LaggingRig(
+        make_rig, Lag.NOTHING, pipeline=windowed(BarrierSnapshot(batches=2), Decaying(0.5, 10, by="processing"))
+    )
+    times = (1.0, 20_000.0, 20_001.0, 20_002.0, 20_003.0)
+    one.go(*times[:4])
+    one.rig.lose()
+    one.go(times[4])
+    one.assert_as_calm(*times)
+
+
 def take_windows(rig: Rig, closed: list[Any], batch: int) -> None:
     closed.append((batch, rig.windows(batch)))
 

@@ -118,6 +118,24 @@ def test_a_record_is_damaged_after_a_loss_was_made_good_from_it(make_rig: MakeRi
     assert [entry.loss.batch for entry in rig.ledger] == [4]
 
 
+@pytest.mark.parametrize("tolerance", [MiniBatch(), Approximate(400.0)], ids=lambda one: one.name)
+def test_a_loss_within_a_threshold_does_not_tell_that_backups_are_gone(make_rig: MakeRig, tolerance: Tolerance) -> None:
+    """It was declared, its record cannot be read any more, and the next driver looks for no backups."""
+    rig, truth = make_rig(tolerance=tolerance)
+    rig.go(3)
+    rig.lose(0)
+    rig.drive_and_die(partial(when_declared, rig))
+    for record in rig.records():
+        flip_a_bit(record)
+    rig.start(tolerance=Nothing())
+    rig.go(1)
+    assert rig.counts() != truth and rig.bound() == math.inf
+    rig.drive_and_die(partial(when_declared, rig))
+    rig.start()
+    rig.go()
+    assert len([entry for entry in rig.ledger if entry.loss.worker == 0]) == 2
+
+
 def test_a_driver_that_dies_while_it_says_so_is_followed_by_another_one(
     make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

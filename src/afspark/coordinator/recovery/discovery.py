@@ -131,10 +131,10 @@ def _chains(record: WorkerRecord | None, *, survives: bool) -> tuple[Chain, Chai
 def _told_before(budget: ErrorBudget, recorded: Batch, losses: Sequence[Loss]) -> Batch:
     """The batch before which nothing that a worker has applied is lost untold: a record has it, or a loss was declared.
 
-    A loss that did not count has taken nothing, as long as the backups can be read that its incarnation was equal to;
-    if they cannot, its recovery tells. Where nothing is backed up only counted losses tell.
+    If the backups cannot be read that a lost worker is to be given back, its recovery tells. Where nothing is backed
+    up, nobody looks for any: there a loss tells of all before it only if nothing limited what it took.
     """
-    telling = [loss.batch for loss in losses if loss.counted or budget.tolerance.needs_records]
+    telling = [loss.batch for loss in losses if budget.tolerance.needs_records or not loss.limited]
     return max([Batch(recorded + 1), *telling])
 
 

@@ -36,6 +36,14 @@ class _Slot(enum.IntEnum):
     MOVED = 4
 
 
+class _Moved(enum.IntFlag):
+    """What the slot says: whether the units have changed, and whether an image of all cells was written since."""
+
+    NOW = 1
+    BEFORE = 2  # when the transaction began
+    WRITTEN = 4
+
+
 class Fading:
     """The base of all states of one worker. What is stored before any time is known counts as of the first tick.
 
@@ -52,18 +60,24 @@ class Fading:
 
     @property
     def moved(self) -> bool:
-        """Whether the transaction has changed the units of the cells, so that it needs a backup of all of them."""
-        return bool(self._slots[_Slot.MOVED])
+        """Whether the units of the cells have changed since the last backup, so that the next one has all of them."""
+        return bool(self._slots[_Slot.MOVED] & _Moved.NOW)
 
     def begin(self) -> None:
         self._slots[_Slot.BASE_BEFORE] = self._slots[_Slot.BASE]
         self._slots[_Slot.KNOWN_BEFORE] = self._slots[_Slot.KNOWN]
-        self._slots[_Slot.MOVED] = 0
+        waits = self.moved and not self._slots[_Slot.MOVED] & _Moved.WRITTEN
+        self._slots[_Slot.MOVED] = _Moved.NOW | _Moved.BEFORE if waits else 0
 
     def rollback(self) -> None:
         self._slots[_Slot.BASE] = self._slots[_Slot.BASE_BEFORE]
         self._slots[_Slot.KNOWN] = self._slots[_Slot.KNOWN_BEFORE]
-        self._slots[_Slot.MOVED] = 0
+        waited = self._slots[_Slot.MOVED] & _Moved.BEFORE
+        self._slots[_Slot.MOVED] = _Moved.NOW | _Moved.BEFORE if waited else 0
+
+    def written(self) -> None:
+        """Notes that the transaction has a backup of all cells, in the units that they have now."""
+        self._slots[_Slot.MOVED] |= _Moved.WRITTEN
 
     def move(self, states: Iterable[Any], tick: int) -> None:
         """Makes sure that the states, in a transaction, can take items of ``tick``."""
@@ -71,7 +85,7 @@ class Fading:
         if base is not None and not needs_rebase(self.window, tick, base):
             return
         if base is not None:
-            self._slots[_Slot.MOVED] = 1
+            self._slots[_Slot.MOVED] |= _Moved.NOW
             for state in states:
                 _rescale(state, scale(self.window, tick, base))
         self._set(tick)
