@@ -149,3 +149,39 @@ def test_a_driver_that_dies_while_it_says_so_is_followed_by_another_one(
     rig.start()
     rig.go()
     assert told(rig.run_of())["counts"] == math.inf
+
+
+@policies
+@pytest.mark.parametrize("restarted", [False, True], ids=["the same driver", "a later driver"])
+def test_a_chain_whose_beginning_no_record_names_any_more_has_a_hole(
+    make_rig: MakeRig, tolerance: Tolerance, restarted: bool
+) -> None:
+    """The state has survived all records, and its batch was applied: what it wrote follows backups nobody knows."""
+    rig, truth = make_rig(tolerance=tolerance)
+    rig.go(3)
+    rig.drive_and_die(partial(before_the_commit, rig))
+    for record in rig.records():
+        flip_a_bit(record)
+    forget_offsets(rig)
+    rig.start()
+    rig.go(1)
+    assert rig.bound() == 0.0, "nothing was lost so far"
+    rig.lose(0)
+    if restarted:
+        rig.start()
+    rig.go()
+    assert rig.counts() != truth and rig.bound() == math.inf
+
+
+def test_a_full_image_fills_the_hole(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(tolerance=MiniBatch())
+    rig.go(3)
+    rig.drive_and_die(partial(before_the_commit, rig))
+    for record in rig.records():
+        flip_a_bit(record)
+    forget_offsets(rig)
+    rig.start()
+    rig.go(2)
+    rig.lose(0)
+    rig.go()
+    assert (rig.bound(), rig.counts()) == (0.0, truth)
