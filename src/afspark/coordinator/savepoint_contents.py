@@ -15,6 +15,7 @@ from afspark.errors import CheckpointError, UsageError
 from afspark.numbers import Batch
 from afspark.store import CommitRecord, Damage, OperatorRecord, QueryIdentity, Store, StreamEnd, WorkerRecord
 from afspark.store.drivers import Driver, Notice
+from afspark.store.effect_log import EFFECTS
 from afspark.store.epochs import seal_record, seal_start
 from afspark.store.itemlosses import ITEM_LOSSES
 from afspark.store.naming import (
@@ -36,7 +37,7 @@ from afspark.store.reading import read_sealed
 
 SPARK_STATE = "state"
 _ENDING = "ending"
-_LEFT_OUT = {IDENTITY, SAVEPOINT, ORIGIN, REQUESTS, EPOCHS, OBJECTS, LEDGER, _ENDING}
+_LEFT_OUT = {IDENTITY, SAVEPOINT, ORIGIN, REQUESTS, EPOCHS, OBJECTS, LEDGER, EFFECTS, _ENDING}
 """What is made anew, is chosen object by object, or says nothing of the barrier."""
 _BY_BATCH = {ITEM_LOSSES, QUARANTINE}
 """What is in objects whose names begin with the batch."""
@@ -126,8 +127,7 @@ def _operator_at_rest(operator: OperatorRecord) -> OperatorRecord:
 
 def _worker_at_rest(worker: WorkerRecord) -> WorkerRecord:
     # Where the backups are the whole state nothing is lost with it; elsewhere that is counted as any other loss.
-    whole = not any(worker.theta.values()) and not worker.waiting
-    return replace(worker, host="", completed=0 if whole else worker.completed)
+    return replace(worker, host="", completed=0 if worker.is_whole else worker.completed)
 
 
 def _references(record: CommitRecord) -> list[tuple[str, str]]:

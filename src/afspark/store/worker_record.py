@@ -56,6 +56,11 @@ class WorkerRecord:
     #: items of its last batch that wait in no backup
     waiting: int = 0
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether its backups are the whole state."""
+        return not any(self.theta.values()) and not self.waiting
+
     def references(self) -> Iterator[str]:
         """Names of all objects this worker may need."""
         return (ref.name for ref in (*self.chain, *self.previous))

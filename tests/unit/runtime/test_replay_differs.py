@@ -19,6 +19,7 @@ from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Tolerance
 from afspark.sources import Source
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.lagging import Lag, LaggingRig
+from tests.unit.runtime.test_engine_damage import flip_a_bit
 from tests.unit.runtime.test_sparkless import words
 
 EXACT: list[Tolerance] = [MiniBatch(), BarrierSnapshot(batches=4)]
@@ -171,3 +172,34 @@ def test_after_a_restart_survivors_tell_that_something_else_is_sent(make_rig: Ma
     rig.lose(0, operator="first")
     rig.go()
     assert [rig.bound(name) for name in ("calm", "first", "second", "third")] == [0, math.inf, math.inf, math.inf]
+
+
+def _restarted_without_its_newest_record(make_rig: MakeRig, pipeline: Callable[[Source], Pipeline]) -> LaggingRig:
+    """All state is gone, and so is the record that covered the last batches: they are replayed from the one before."""
+    one = LaggingRig(make_rig, Lag.NOTHING, pipeline=pipeline, batches=8)
+    rig = one.rig
+    rig.go(6)
+    flip_a_bit(rig.records()[-1])
+    rig.lose()
+    rig.start()
+    rig.go()
+    assert any(replayed for replayed in (entry.recovery.replayed for entry in rig.ledger if entry.recovery))
+    return one
+
+
+@pytest.mark.parametrize("tolerance", EXACT, ids=lambda one: one.name)
+@pytest.mark.parametrize("odd", ["state", "float", "items"])
+def test_what_batches_did_is_known_after_their_record_their_driver_and_their_workers(
+    make_rig: MakeRig, odd: str, tolerance: Tolerance, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = _restarted_without_its_newest_record(make_rig, chain(Draws(odd), tolerance)).rig
+    assert [rig.bound(name) for name in ("calm", "first", "second", "third")] == [0, math.inf, math.inf, math.inf]
+    assert any("of 'first' in batch" in record.getMessage() for record in caplog.records)
+    assert rig.delivered == list(range(8)), "the query goes on"
+
+
+@pytest.mark.parametrize("tolerance", EXACT, ids=lambda one: one.name)
+def test_a_deterministic_one_is_not_told_then(make_rig: MakeRig, tolerance: Tolerance) -> None:
+    one = _restarted_without_its_newest_record(make_rig, chain(Running(), tolerance))
+    one.assert_as_calm()
+    assert one.rig.bound("third") == 0

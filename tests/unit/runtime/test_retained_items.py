@@ -36,7 +36,7 @@ from afspark.sources import Pushed
 from afspark.store import claim, open_store
 from afspark.store.itemlosses import Gap
 from afspark.store.naming import FOLDER
-from afspark.store.position_log import POSITIONS, PositionLog
+from afspark.store.position_log import POSITIONS, BatchEnd, PositionLog
 from afspark.task.intake import RESEND_SECONDS, Intake, LaneAway, Start
 from afspark.task.step_progress import StepProgress
 
@@ -75,24 +75,26 @@ def test_sessions_that_were_over_when_a_driver_died_are_not_listed_again() -> No
 
 def test_the_newest_driver_says_where_a_batch_ended(tmp_path: Path) -> None:
     log = PositionLog(open_store(str(tmp_path)))
-    log.write(3, "00000002-00000000000000bb", ends(a=7))
-    log.write(3, "00000001-00000000000000aa", ends(a=5))
-    log.write(4, "00000001-00000000000000aa", ends(a=9))
-    assert log.read(3, 4) == {3: ends(a=7), 4: ends(a=9)}
+    log.write(3, "00000002-00000000000000bb", BatchEnd(ends(a=7)))
+    log.write(3, "00000001-00000000000000aa", BatchEnd(ends(a=5)))
+    log.write(4, "00000001-00000000000000aa", BatchEnd(ends(a=9)))
+    assert log.read(3, 4) == {3: BatchEnd(ends(a=7)), 4: BatchEnd(ends(a=9))}
     (tmp_path / POSITIONS / "000000000004" / "00000001-00000000000000aa").write_bytes(b"rot")
-    assert log.read(3, 4) == {3: ends(a=7)}
+    assert log.read(3, 4) == {3: BatchEnd(ends(a=7))}
 
 
 def test_positions_that_nobody_needs_are_deleted_when_enough_have_gathered(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     log = PositionLog(store)
-    for batch in range(63):
-        log.write(batch, "00000001-00000000000000aa", ends(a=batch))
-        log.prune(before=60)
-    assert len(store.list(POSITIONS)) == 63
-    log.write(63, "00000001-00000000000000aa", ends(a=63))
+    for batch in range(64):
+        log.write(batch, "00000001-00000000000000aa", BatchEnd(ends(a=batch)))
+        log.prune(before=60 if batch else 0)
+    assert len(store.list(POSITIONS)) == 64, "the first look found nothing"
+    log.write(64, "00000001-00000000000000aa", BatchEnd(ends(a=64)))
     log.prune(before=60)
-    assert sorted(log.read(0, 63)) == [60, 61, 62, 63]
+    assert sorted(log.read(0, 64)) == [60, 61, 62, 63, 64]
+    PositionLog(store).prune(before=62)
+    assert sorted(log.read(0, 64)) == [62, 63, 64], "a driver that is started often prunes as well"
 
 
 # --- what a lost worker is given again ----------------------------------------------------------------------

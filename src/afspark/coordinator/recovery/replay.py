@@ -12,7 +12,7 @@ than it had. Of any other one it is said loudly: it is not deterministic, and no
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from afspark.clock import Clock
@@ -35,9 +35,9 @@ PastStage = Callable[[OperatorRun, Sequence[OperatorRun], Batch, BatchInput], Ma
 class Replay:
     """Remembers the batches since the newest durable record, and has lost workers apply them again."""
 
-    def __init__(self, stage: PastStage, clock: Clock, nodes: Sequence[Node]) -> None:
+    def __init__(self, stage: PastStage, clock: Clock, nodes: Sequence[Node], frames: Collection[str]) -> None:
         self._stage, self._clock = stage, clock
-        self.check = ReplayCheck(nodes)
+        self.check = ReplayCheck(nodes, frames)
         #: what belonged to each batch; what it meant, its operators' workers know
         self._past: dict[Batch, BatchInput] = {}
 
@@ -46,6 +46,11 @@ class Replay:
         self._past[batch] = given
         for run in runs:
             run.group.remember(batch)
+
+    def note(self, batch: Batch, runs: Sequence[OperatorRun]) -> None:
+        """Notes what ``batch``, which all workers have applied, has done."""
+        for run in runs:
+            self.check.note(run.name, batch, run.reports)
 
     def forget(self, covered: Batch) -> None:
         """A durable record covers ``covered`` and all batches before it."""
