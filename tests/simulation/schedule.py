@@ -72,6 +72,8 @@ class Schedule:
     failures: int
     rate: float
     corrupts: bool
+    #: the newest record rots, and a driver that is started has to go back to the one before it
+    rots: bool
     #: loses all state before almost every batch
     relentless: bool
     #: what Θ is multiplied with at each restart
@@ -110,6 +112,7 @@ class Schedule:
             f"{self.combination}, {self.workers} workers{' keyed' if self.keyed else ''}, {self.window}, "
             f"{self.tolerance}, {len(self.batches)} batches, up to {self.failures} failures"
             f"{', relentless' if self.relentless else ''}{', corrupt objects' if self.corrupts else ''}"
+            f"{', rotten records' if self.rots else ''}"
             f"{', ends' if self.ends else ''}{', records lag' if self.lag else ''}"
         )
 
@@ -146,6 +149,7 @@ def draw(seed: int) -> Schedule:
         failures=rng.choice((0, 1, 2, 4, 6, 8)),
         rate=rng.choice((0.5, 1.0, 2.0)),
         corrupts=rng.random() < 0.12,
+        rots=random.Random(f"rot-{seed}").random() < 0.15,
         relentless=rng.random() < 0.12,
         factors=tuple(rng.choice(FACTORS) for _ in range(7)),
         other_cells=combination.primitive in ("hashtable", "set") and rng.random() < 0.3,

@@ -11,6 +11,7 @@ import pytest
 
 from afspark.coordinator.record_writer import RecordWriter
 from afspark.coordinator.recovery.replay import Replay
+from afspark.coordinator.recovery.replay_check import ReplayCheck
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.coordinator.worker_state import DurableState, WorkerState
 from afspark.protocol.reports import TaskReport
@@ -98,6 +99,16 @@ def input_of_today(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Replay, "_replay", replay)
 
 
+def effects_of_another_batch(patch: pytest.MonkeyPatch) -> None:
+    """What an earlier driver has recorded of a batch is compared with what the next one does."""
+    real = ReplayCheck.recall
+
+    def recall(self: ReplayCheck, record: Any, done: Any) -> None:
+        real(self, record, {batch + 1: effects for batch, effects in done.items()})
+
+    patch.setattr(ReplayCheck, "recall", recall)
+
+
 MISTAKES: list[Plant] = [
     newest_backups_restored,
     replay_forgotten,
@@ -109,6 +120,7 @@ MISTAKES: list[Plant] = [
     forgotten_before_it_is_durable,
     punctuation_of_today,
     input_of_today,
+    effects_of_another_batch,
 ]
 
 

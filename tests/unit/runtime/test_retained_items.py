@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import shutil
@@ -231,9 +232,20 @@ class Count(af.Operator):
         states["count"].add(items.column("n"), 1)
 
 
+class Odd(Count):
+    """Adds another number every time."""
+
+    drawn = itertools.count(1)
+
+    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
+        states["count"].add(items.column("n"), next(self.drawn))
+
+
 def node(name: str, tolerance: Tolerance, *origins: str, **settings: Any) -> Node:
     inputs = tuple(Edge(origin) for origin in origins or (SOURCE,))
-    return Node(name=name, operator=Count(), inputs=inputs, workers=1, tolerance=tolerance, **settings)
+    return Node(
+        name=name, operator=settings.pop("operator", Count()), inputs=inputs, workers=1, tolerance=tolerance, **settings
+    )
 
 
 def piped(*nodes: Node, sources: tuple[str, ...] = (SOURCE,), **settings: Any) -> Pipeline:
@@ -276,9 +288,11 @@ def test_a_source_whose_items_nobody_keeps_is_refused() -> None:
 class Query:
     """Batches of a query whose receiver and producers are real."""
 
-    def __init__(self, folder: Path, tolerance: Tolerance, **source: Any) -> None:
+    def __init__(
+        self, folder: Path, tolerance: Tolerance, *, operator: af.Operator | None = None, **source: Any
+    ) -> None:
         self.store = open_store(str(folder / "checkpoint"))
-        pipeline = piped(node("count", tolerance), **source)
+        pipeline = piped(node("count", tolerance, operator=operator or Count()), **source)
         options = RunOptions(
             checkpoint=str(folder / "checkpoint"), segments=str(folder / "segments"), takeover=True, lease_seconds=0.0
         )
@@ -353,11 +367,44 @@ def test_a_driver_that_cannot_read_where_a_batch_ended_stops(place: Path) -> Non
     second.close()
 
 
-def test_items_that_an_unreadable_record_had_covered_are_told(place: Path) -> None:
-    """A driver has to go back to the record before; the receivers have forgotten what came between the two."""
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return int(free.getsockname()[1])
+
+
+@pytest.mark.parametrize("operator", [Count(), Odd()], ids=lambda one: type(one).__name__)
+def test_what_batches_did_after_the_last_record_is_known_when_driver_and_workers_are_gone(
+    place: Path, operator: af.Operator
+) -> None:
+    port = free_port()
+    first = Query(place, BarrierSnapshot(batches=100), operator=operator, port=port)
+    producer = Producer(first.address, "one", SCHEMA, give_up=60)
+    for number in range(3):
+        producer.send(pa.record_batch({"n": [number] * 5}, schema=SCHEMA))
+        first.batch(number)
+    first.close()
+    shutil.rmtree(place / "segments")
+    process_cache().clear()
+    second = Query(place, BarrierSnapshot(batches=100), operator=operator, port=port)
+    second.batch(3)
+    producer.abort()
+    second.close()
+    recoveries = [one.recovery for one in second.engine.ledger.entries() if one.recovery]
+    assert max(one.replayed for one in recoveries) == 2
+    assert told(second.engine.operator("count"))["count"] == (math.inf if isinstance(operator, Odd) else 0)
+
+
+def test_positions_without_effects_can_be_read(tmp_path: Path) -> None:
+    """A release that did not know of effects has written them."""
+    log = PositionLog(open_store(str(tmp_path)))
+    log.put(3, "00000001-00000000000000aa", {"lanes": {"": {"0": {A: 7}}}})
+    assert log.read(3, 3) == {3: BatchEnd({"": {0: {A: 7}}})}
+
+
+def test_items_that_an_unreadable_record_had_covered_are_told(place: Path) -> None:
+    """A driver has to go back to the record before; the receivers have forgotten what came between the two."""
+    port = free_port()
     first = Query(place, BarrierSnapshot(batches=2), port=port)
     producer = Producer(first.address, "one", SCHEMA, give_up=60)
     for number in range(7):

@@ -92,13 +92,15 @@ def _declare(
 
 
 def _is_covered(entry: LedgerEntry) -> bool:
-    return entry.recovery is None or entry.recovery.covered
+    if entry.recovery is None:
+        # Whoever told of an operator as a whole has died before it came to an end.
+        return entry.loss.worker != ALL_WORKERS
+    return entry.recovery.covered
 
 
 def _concerns(entry: LedgerEntry, first: int | None, last: int | None) -> bool:
     """Whether the entry's panes have one in common with those from ``first`` to ``last``; None: no limit."""
-    assert entry.recovery is not None
-    lowest, highest = entry.recovery.panes
+    lowest, highest = entry.recovery.panes if entry.recovery else (None, None)
     return not (
         (first is not None and highest is not None and highest < first)
         or (last is not None and lowest is not None and lowest > last)

@@ -50,6 +50,8 @@ class Recoveries:
             for entry in self.ledger.entries()
             if entry.recovery is None
             and entry.loss.operator == self.config.operator_name
+            # Others are about the operator as a whole.
+            and entry.loss.worker in members
             and members[entry.loss.worker].incarnation == entry.loss.incarnation + 1
         }
         self._passed_over = dict.fromkeys(self._under_way, self.gap)
