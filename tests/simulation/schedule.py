@@ -72,6 +72,8 @@ class Schedule:
     failures: int
     rate: float
     corrupts: bool
+    #: the newest record rots, and a driver that is started has to go back to the one before it
+    rots: bool
     #: loses all state before almost every batch
     relentless: bool
     #: what Θ is multiplied with at each restart
@@ -125,6 +127,7 @@ class Schedule:
             f"{', ends' if self.ends else ''}{', records lag' if self.lag else ''}{', stops' if self.stops else ''}"
             f"{', other policies' if self.switches else ''}{', corrupt records' if self.unread else ''}"
             f"{f', {self.offsets_kept} offsets' if self.offsets_kept < 100 else ''}"
+            f"{', rotten records' if self.rots else ''}"
         )
 
 
@@ -160,6 +163,7 @@ def draw(seed: int) -> Schedule:
         failures=rng.choice((0, 1, 2, 4, 6, 8)),
         rate=rng.choice((0.5, 1.0, 2.0)),
         corrupts=rng.random() < 0.12,
+        rots=random.Random(f"rot-{seed}").random() < 0.15,
         relentless=rng.random() < 0.12,
         factors=tuple(rng.choice(FACTORS) for _ in range(7)),
         other_cells=combination.primitive in ("hashtable", "set") and rng.random() < 0.3,

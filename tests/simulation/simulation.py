@@ -95,6 +95,7 @@ class Simulation:
         self.truth = Truth(schedule)
         self.engine: Coordinator | None = None
         self._stops = random.Random(f"stops-{schedule.seed}")
+        self._rotting = random.Random(f"rotting-{schedule.seed}")
         self.deliveries: dict[int, list[Delivery]] = {}
         self.outcome = Outcome(trace=self.world.trace)
 
@@ -137,6 +138,7 @@ class Simulation:
         self._decay()
         if (self.schedule.switches or self.schedule.unread) and self.engine is not None:
             self._restart()
+        self._rot()
 
     def _through(self, batch: int) -> None:
         """Runs the batch, with as many drivers as it takes."""
@@ -297,6 +299,27 @@ class Simulation:
                 self.store.objects[name] = self.store.objects[name][:-7]
             self.world.destroyed.add(name.removeprefix("afspark/"))
             self.world.say(f"{name} is destroyed")
+
+    def _rot(self) -> None:
+        """The newest record rots, and drivers die that know it; one sound record stays. Where nothing is replayed,
+        windows go with it.
+        """
+        if not self.schedule.rots or self.engine is None or not self.engine.pipeline.replayable:
+            return
+        if self._rotting.random() > 0.5:
+            return
+        records = [name for _, (name, _) in sorted(self.engine.log._records.items())]
+        sound = [name for name in records if name not in self.world.destroyed]
+        if len(sound) < 2:
+            return
+        self.world.destroyed.add(sound[-1])
+        self.store.objects[f"afspark/{sound[-1]}"] = b"rot"
+        self.world.say(f"{sound[-1]} rots")
+        if self._rotting.random() < 0.7:
+            self.world.say("the driver dies between two batches")
+            self._bury()
+        if self._rotting.random() < 0.5:
+            self.world.lose(list(self.world.memory), "every state goes")
 
     # --- the sink -------------------------------------------------------------------------------------------
 

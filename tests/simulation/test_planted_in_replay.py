@@ -13,6 +13,7 @@ from afspark.coordinator import worker_state
 from afspark.coordinator.record_writer import RecordWriter
 from afspark.coordinator.recovery import discovery
 from afspark.coordinator.recovery.replay import Replay
+from afspark.coordinator.recovery.replay_check import ReplayCheck
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.coordinator.worker_state import DurableState, WorkerState
 from afspark.protocol.reports import TaskReport
@@ -117,6 +118,16 @@ def input_of_today(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Replay, "_replay", replay)
 
 
+def effects_of_another_batch(patch: pytest.MonkeyPatch) -> None:
+    """What an earlier driver has recorded of a batch is compared with what the next one does."""
+    real = ReplayCheck.recall
+
+    def recall(self: ReplayCheck, record: Any, done: Any) -> None:
+        real(self, record, {batch + 1: effects for batch, effects in done.items()})
+
+    patch.setattr(ReplayCheck, "recall", recall)
+
+
 MISTAKES: list[Plant] = [
     newest_backups_restored,
     replay_forgotten,
@@ -131,6 +142,7 @@ MISTAKES: list[Plant] = [
     backups_at_rest_forgotten_by_drivers,
     punctuation_of_today,
     input_of_today,
+    effects_of_another_batch,
 ]
 
 

@@ -23,7 +23,7 @@ from afspark.cluster.spark.offset_source import FORMAT, OffsetSource
 from afspark.cluster.spark.past_frames import SparkPastFrames
 from afspark.cluster.spark.session import LOCAL_FILE_MANAGER, check_session
 from afspark.cluster.spark.spark_cluster import SparkCluster
-from afspark.coordinator.batch_loop import Coordinator, source_folder
+from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.placement import check_slots
 from afspark.coordinator.receivers.receivers import recorded_lanes
 from afspark.coordinator.run_options import DEFAULT_BATCH_BYTES, RunOptions
@@ -34,7 +34,7 @@ from afspark.graph.stream_frame import StreamFrame
 from afspark.protocol.fault_plan import FaultPlan
 from afspark.sources import Source
 from afspark.store import Throttle, claim, open_store
-from afspark.store.naming import FOLDER
+from afspark.store.naming import FOLDER, source_folder
 
 MODES = ("update", "complete", "append")
 OWN_OPTIONS = {

@@ -56,10 +56,11 @@ from afspark.store import (
     StreamEnd,
     ThrottledStore,
 )
+from afspark.store.effect_log import EffectLog
 from afspark.store.identity import attached
 from afspark.store.itemlosses import ItemLosses
 from afspark.store.lease import Lease
-from afspark.store.naming import FOLDER
+from afspark.store.naming import FOLDER, source_folder
 from afspark.store.position_log import PositionLog
 from afspark.store.quarantine import Quarantine
 from afspark.task.stopwatch import Stopwatch
@@ -109,7 +110,8 @@ class Coordinator:
             max_replay_seconds=options.max_replay_seconds,
             offsets_kept=options.offsets_kept,
         )
-        self.commits = Committer(cluster, self.log, self._stages, pace)
+        effects = EffectLog(self.store) if pipeline.replayable and not self.retained.active else None
+        self.commits = Committer(cluster, self.log, self._stages, pace, effects)
         self.runs: list[OperatorRun] = []
         #: an earlier start has begun a batch; Spark may run that one again
         self.resumed = newest_of(checkpoint, "offsets") is not None
@@ -236,13 +238,12 @@ class Coordinator:
         apply = partial(self._stages.apply, self.runs, batch, given)
         tries, recovered = self._delivered(apply, deliver, batch, watch)
         self._inject(batch, FaultPhase.COMMITTING)
-        for run in self.runs:
-            self._stages.replay.check.note(run.name, batch, run.reports)
+        self._stages.replay.note(batch, self.runs)
         entrances = self._count()
         committing = watch.start()
         self.told = self.told or last
         self._take_note(batch)
-        self.retained.keep(batch)
+        self.retained.keep(batch, self._stages.replay.check.to_record(batch, batch).get(batch, {}))
         self.commits.pace.ended(batch, committing - started)
         self._commit(batch, ending=ending)
         self.commits.finish()
@@ -294,8 +295,8 @@ class Coordinator:
             run.group.complete(batch, [report for report in run.reports if report.damaged])
         self._count()
         self.retained.take_up(batch, self._drained())
+        self._stages.replay.note(batch, self.runs)
         for run in self.runs:
-            self._stages.replay.check.note(run.name, batch, run.reports)
             run.end_batch()
             run.group.past = False
 
@@ -377,7 +378,9 @@ class Coordinator:
             self.items, self.bytes = record.items, record.bytes
             self.told = record.end is StreamEnd.TOLD
         self.receivers.restore(record.lanes if record else {})
-        self.retained.open(record, first, batch)
+        done = self.retained.open(record, first, batch)
+        if first < batch:
+            self.commits.recall(record, first, done)
         self.runs = self.commits.runs = runs
         for run in runs:
             run.entrances = [self.run_of(node.name) for node in self.pipeline.entrances(run.node)]
@@ -493,8 +496,3 @@ def _inject_failure(
     """The driver's part in a failure of the whole system: a worker fails where it lives."""
     environment.probe(config, worker, batch, phase)
     return ()
-
-
-def source_folder(name: str) -> str:
-    """Where a source keeps the list of what it has found."""
-    return f"source-{name}" if name else "source"

@@ -18,6 +18,7 @@ from afspark.errors import AfsparkError
 from afspark.numbers import Batch
 from afspark.protocol.reports import TaskReport
 from afspark.store import CommitRecord, ObjectRef, RecordLog, WorkerRecord
+from afspark.store.effect_log import BatchEffects, EffectLog
 from afspark.task.backup_writes import BackgroundWrite
 
 LOG = logging.getLogger("afspark")
@@ -26,10 +27,13 @@ LOG = logging.getLogger("afspark")
 class Committer:
     """The commits of one driver. ``runs`` are the query's operators, once they are known."""
 
-    def __init__(self, cluster: Cluster, log: RecordLog, stages: StageRunner, pace: CommitPace) -> None:
-        self._cluster, self._log, self._stages, self.pace = cluster, log, stages, pace
+    def __init__(
+        self, cluster: Cluster, log: RecordLog, stages: StageRunner, pace: CommitPace, effects: EffectLog | None
+    ) -> None:
+        self._cluster, self._log, self._stages, self.pace, self._effects = cluster, log, stages, pace, effects
         self.snapshots = Snapshots(taken=pace.takes_snapshots)
-        self.records = RecordWriter(cluster, log, self.snapshots, kept=pace.records_kept)
+        check = stages.replay.check
+        self.records = RecordWriter(cluster, log, self.snapshots, check, effects, kept=pace.records_kept)
         self.runs: Sequence[OperatorRun] = ()
         #: this driver has written a record
         self.recorded = False
@@ -39,6 +43,12 @@ class Committer:
         #: its record, if it was no barrier: the backups in it do not hold the whole state
         self._uncovered: CommitRecord | None = None
         stages.takes_all_back = pace.takes_all_back
+
+    def recall(self, record: CommitRecord | None, first: Batch, done: Mapping[Batch, BatchEffects]) -> None:
+        """Before the batches from ``first`` on are replayed, all that came after ``record``: takes up what they have
+        done under an earlier driver. ``done``: what is known of that without asking the store.
+        """
+        self._stages.replay.check.recall(record, self._effects.read(first) if self._effects else done)
 
     def begin(self, batch: Batch, items: int, *, must: bool, pressed: bool = False) -> None:
         """Decides who has to wait for the store in a batch. ``must``: its record has to be durable when it ends;

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from afspark.cluster.cluster import Cluster
+from afspark.coordinator.recovery.replay_check import ReplayCheck
 from afspark.coordinator.snapshots import LOSS, Snapshots
 from afspark.coordinator.worker_state import Covered
 from afspark.errors import CheckpointError
+from afspark.numbers import Batch
 from afspark.store import CommitRecord, RecordLog
+from afspark.store.effect_log import BatchEffects, EffectLog
 from afspark.task.backup_writes import BackgroundWrite
 
 
@@ -17,11 +21,20 @@ class RecordWriter:
 
     A record may be written when the store has all backups that it names. Of several the newest one is written, and the
     older ones are left out: each says all that is known. ``kept``: how many durable ones stay in the store; None: as
-    the log's own rule says.
+    the log's own rule says. ``effects``: where to put what the batches of a record have done, if somewhere.
     """
 
-    def __init__(self, cluster: Cluster, log: RecordLog, snapshots: Snapshots, kept: int | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        log: RecordLog,
+        snapshots: Snapshots,
+        check: ReplayCheck,
+        effects: EffectLog | None,
+        kept: int | None = None,
+    ) -> None:
         self._cluster, self._log, self._snapshots, self._kept = cluster, log, snapshots, kept
+        self._check, self._effects = check, effects
         self.covered = Covered()
         self._under_way: tuple[CommitRecord, BackgroundWrite] | None = None
         self._offered: list[CommitRecord] = []
@@ -39,7 +52,7 @@ class RecordWriter:
         refuse_if_incomplete(record, pending)
         record = self._begun(record)
         try:
-            self._put(record)
+            self._job(record)()
         except BaseException:
             self._snapshots.fail(record.batch)
             raise
@@ -87,7 +100,7 @@ class RecordWriter:
             return True
         record = self._begun(complete[-1])
         self._offered = [later for later in self._offered if later.batch > record.batch]
-        self._under_way = (record, self._cluster.in_background(lambda: self._put(record)))
+        self._under_way = (record, self._cluster.in_background(self._job(record)))
         return self._under_way[1].wait(0.0) and self.go_on()
 
     def wait(self) -> None:
@@ -109,7 +122,16 @@ class RecordWriter:
         self.covered = Covered.by(record)
         self._snapshots.complete(record.batch)
 
-    def _put(self, record: CommitRecord) -> None:
+    def _job(self, record: CommitRecord) -> Callable[[], None]:
+        """What makes the record durable; what its batches have done is known now."""
+        since = Batch(self.covered.batch + 1)
+        return partial(self._put, record, self._check.to_record(since, record.batch) if self._effects else {})
+
+    def _put(self, record: CommitRecord, done: Mapping[Batch, BatchEffects]) -> None:
+        if self._effects and done:
+            # Before the record: if that cannot be read some day, its batches are replayed.
+            self._effects.write(record.batch, record.epoch, done)
+            self._effects.prune(self._log.oldest)
         self._log.write(record)
         if self._kept is None:
             self._log.prune()

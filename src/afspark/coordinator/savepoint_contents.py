@@ -24,6 +24,7 @@ from afspark.store import (
     chain_to_restore,
 )
 from afspark.store.drivers import Driver, Notice
+from afspark.store.effect_log import EFFECTS
 from afspark.store.epochs import seal_record, seal_start
 from afspark.store.itemlosses import ITEM_LOSSES
 from afspark.store.naming import (
@@ -45,7 +46,7 @@ from afspark.store.reading import read_sealed
 
 SPARK_STATE = "state"
 _ENDING = "ending"
-_LEFT_OUT = {IDENTITY, SAVEPOINT, ORIGIN, REQUESTS, EPOCHS, OBJECTS, LEDGER, _ENDING}
+_LEFT_OUT = {IDENTITY, SAVEPOINT, ORIGIN, REQUESTS, EPOCHS, OBJECTS, LEDGER, EFFECTS, _ENDING}
 """What is made anew, is chosen object by object, or says nothing of the barrier."""
 _BY_BATCH = {ITEM_LOSSES, QUARANTINE}
 """What is in objects whose names begin with the batch."""
@@ -135,9 +136,8 @@ def _homeless_operator(operator: OperatorRecord) -> OperatorRecord:
 
 def _homeless_worker(worker: WorkerRecord) -> WorkerRecord:
     # Where the backups are the whole state nothing is lost with it; elsewhere that is counted as any other loss.
-    whole = not any(worker.theta.values()) and not worker.waiting
     chain, previous = chain_to_restore(worker)
-    completed = 0 if whole else worker.completed
+    completed = 0 if worker.is_whole else worker.completed
     return replace(worker, host="", completed=completed, chain=chain, previous=previous, at_rest=())
 
 

@@ -31,7 +31,7 @@ class StageRunner:
 
     def __init__(self, cluster: Cluster, inputs: OperatorInputs) -> None:
         self._cluster, self._inputs = cluster, inputs
-        self.replay = Replay(self._replay_stage, cluster.clock, inputs.pipeline.nodes)
+        self.replay = Replay(self._replay_stage, cluster.clock, inputs.pipeline.nodes, inputs.pipeline.frames)
         #: whether backups may reach the store after the batch has ended
         self.spools = False
         #: whether a loss takes all workers back to the durable record

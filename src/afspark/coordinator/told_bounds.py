@@ -35,6 +35,11 @@ def realised(run: OperatorRun, window: int | None = None) -> dict[str, float]:
     return budget.realised(counted_failures, tick=run.latest_tick)
 
 
+def is_whole(run: OperatorRun) -> bool:
+    """Whether the operator's state is as if nothing had failed."""
+    return not any(realised(run).values())
+
+
 def told(run: OperatorRun, window: int | None = None) -> dict[str, float]:
     """What users are told: `realised`, and what the pushed items that the operator lost can amount to.
 

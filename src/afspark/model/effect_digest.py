@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,10 @@ class EffectDigest:
             self.count + other.count, (self.exact + other.exact) % _ALL, tuple(floats), self.size + other.size
         )
 
+    def within(self, label: str) -> EffectDigest:
+        """The digest as a part of something larger, where what has another label must not pass for it."""
+        return replace(self, exact=self.exact * (2 * int(hash_of(label)) + 1) % _ALL)
+
     def to_json(self) -> list[Any]:
         return [self.count, f"{self.exact:x}", list(self.floats), self.size]
 
@@ -68,6 +72,12 @@ class EffectDigest:
     def from_json(cls, found: list[Any]) -> EffectDigest:
         count, exact, floats, size = found
         return cls(count, int(exact, 16), tuple(floats), size)
+
+
+def hash_of(text: str) -> np.uint64:
+    """A number of 64 bits."""
+    data = np.frombuffer(text.encode(), np.uint8)
+    return np.uint64(hash_bytes(data, 0, len(data)))
 
 
 def digest_of_rows(parts: Iterable[tuple[Any, pa.RecordBatch]]) -> EffectDigest:
@@ -85,8 +95,7 @@ def digest_of_rows(parts: Iterable[tuple[Any, pa.RecordBatch]]) -> EffectDigest:
 
 
 def _of_batch(label: Any, batch: pa.RecordBatch) -> EffectDigest:
-    name = np.frombuffer(repr((label, batch.schema.names)).encode(), np.uint8)
-    hashed = np.uint64(hash_bytes(name, 0, len(name)))
+    hashed = hash_of(repr((label, batch.schema.names)))
     numbers = [field.name for field in batch.schema if pat.is_floating(field.type)]
     hashes = np.full(batch.num_rows, hashed, np.uint64)
     keys = [field.name for field in batch.schema if field.name not in numbers and _is_hashable(batch, field.name)]

@@ -9,7 +9,9 @@ name                                                      object
 ``epochs/<epoch>/records/<batch>-<attempt>``              commit records
 ``objects/<epoch>/<operator>/<worker>-<incarnation>-``    backups
 ``<batch>-<number>-<attempt>``
-``positions/<batch>/<epoch>``                             where the batch ended on lanes of pushed items
+``positions/<batch>/<epoch>``                             where the batch ended on lanes of pushed items, and what
+                                                          it has done
+``effects/<batch>/<epoch>``                               what batches up to this one have done
 ``ledger/<sequence>-<token>/loss``, ``.../recovery-...``  the loss ledger
 ``savepoint``                                             the list of a savepoint's objects
 ``from-savepoint``                                        the savepoint that the checkpoint was begun from
@@ -79,6 +81,11 @@ class ObjectOrigin:
     batch: Batch
     number: int
     attempt: int
+
+
+def source_folder(name: str) -> str:
+    """Where a source keeps the list of what it has found."""
+    return f"source-{name}" if name else "source"
 
 
 def driver_name(epoch: str) -> str:

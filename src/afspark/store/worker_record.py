@@ -64,6 +64,11 @@ class WorkerRecord:
         """All objects this worker may need."""
         return (*self.chain, *self.previous, *self.at_rest)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether its backups are the whole state."""
+        return not any(self.theta.values()) and not self.waiting and not self.hole
+
     def references(self) -> Iterator[str]:
         """Their names."""
         return (ref.name for ref in self.objects())

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from afspark.errors import StoreNotWritable
 from afspark.graph.node import SOURCE, Edge, Node
 from afspark.graph.pipeline import Pipeline
 from afspark.model.operator import Operator
@@ -19,6 +20,9 @@ from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Tolerance
 from afspark.sources import Source
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.lagging import Lag, LaggingRig
+from tests.unit.runtime.test_barrier_snapshot import RefusingStore
+from tests.unit.runtime.test_engine_damage import flip_a_bit
+from tests.unit.runtime.test_engine_failures import worst
 from tests.unit.runtime.test_sparkless import words
 
 EXACT: list[Tolerance] = [MiniBatch(), BarrierSnapshot(batches=4)]
@@ -171,3 +175,68 @@ def test_after_a_restart_survivors_tell_that_something_else_is_sent(make_rig: Ma
     rig.lose(0, operator="first")
     rig.go()
     assert [rig.bound(name) for name in ("calm", "first", "second", "third")] == [0, math.inf, math.inf, math.inf]
+
+
+def _restarted_without_its_newest_record(make_rig: MakeRig, pipeline: Callable[[Source], Pipeline]) -> LaggingRig:
+    """All state is gone, and so is the record that covered the last batches: they are replayed from the one before."""
+    one = LaggingRig(make_rig, Lag.NOTHING, pipeline=pipeline, batches=8)
+    rig = one.rig
+    rig.go(6)
+    flip_a_bit(rig.records()[-1])
+    rig.lose()
+    rig.start()
+    rig.go()
+    assert any(replayed for replayed in (entry.recovery.replayed for entry in rig.ledger if entry.recovery))
+    return one
+
+
+@pytest.mark.parametrize("tolerance", EXACT, ids=lambda one: one.name)
+@pytest.mark.parametrize("odd", ["state", "float", "items"])
+def test_what_batches_did_is_known_after_their_record_their_driver_and_their_workers(
+    make_rig: MakeRig, odd: str, tolerance: Tolerance, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = _restarted_without_its_newest_record(make_rig, chain(Draws(odd), tolerance)).rig
+    assert [rig.bound(name) for name in ("calm", "first", "second", "third")] == [0, math.inf, math.inf, math.inf]
+    assert any("of 'first' in batch" in record.getMessage() for record in caplog.records)
+    assert rig.delivered == list(range(8)), "the query goes on"
+
+
+@pytest.mark.parametrize("tolerance", EXACT, ids=lambda one: one.name)
+def test_a_deterministic_one_is_not_told_then(make_rig: MakeRig, tolerance: Tolerance) -> None:
+    one = _restarted_without_its_newest_record(make_rig, chain(Running(), tolerance))
+    one.assert_as_calm()
+    assert one.rig.bound("third") == 0
+
+
+def test_a_driver_that_dies_while_it_tells_has_told(make_rig: MakeRig) -> None:
+    """The ledger has the loss, which is about the operator as a whole, and not what follows from it."""
+    one = LaggingRig(make_rig, Lag.RECORDS, pipeline=chain(Draws("state"), MiniBatch()))
+    rig = one.rig
+    rig.checkpoint.mkdir()
+    store = RefusingStore(str(rig.checkpoint), "/recovery")
+    rig.open_store = lambda place: store
+    rig.go(4)
+    rig.lose(1, operator="first")
+    store.refuses = True
+    with pytest.raises(StoreNotWritable):
+        rig.go(1)
+    store.refuses = False
+    rig.start().ready()
+    assert rig.bound("first") == math.inf
+    rig.go()
+    assert rig.bound("first") == math.inf
+
+
+def test_a_state_of_an_approximate_backup_is_no_reason_to_doubt_its_operator(make_rig: MakeRig) -> None:
+    """The batches are replayed upon what a backup within θ holds; they were applied upon the state itself."""
+    rig, truth = make_rig(tolerance=Approximate(400.0))
+    rig.go(3)
+    rig.start(tolerance=MiniBatch())
+    rig.go(2)
+    for record in rig.records()[-2:]:
+        flip_a_bit(record)
+    rig.lose()
+    rig.start()
+    rig.go()
+    assert max(entry.recovery.replayed for entry in rig.ledger if entry.recovery) == 2
+    assert 0 < worst(truth, rig.counts()) <= rig.bound() < math.inf

@@ -13,6 +13,7 @@ from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.framed import FramedRig, framed
 from tests.unit.runtime.lagging import Lag, LaggingRig
 from tests.unit.runtime.sparkless import die
+from tests.unit.runtime.test_engine_damage import flip_a_bit
 from tests.unit.runtime.test_engine_failures import worst
 from tests.unit.runtime.test_replay_of_pipelines import line
 
@@ -175,3 +176,22 @@ def test_why_a_frame_cannot_be_replayed(facts: FrameFacts, part: str) -> None:
 def test_a_user_can_answer_for_a_source_alone() -> None:
     assert why_not_replayable(FrameFacts(frozenset(), (FrameSource("mine"),)), lasting=True) == ""
     assert why_not_replayable(FrameFacts(frozenset({"Deduplicate"}), (FrameSource("mine"),)), lasting=True)
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["shares", "keyed"])
+@pytest.mark.parametrize("partitions", [2, 3], ids=["divided otherwise", "the same"])
+def test_rows_that_are_divided_otherwise_do_not_pass_for_another_operator(
+    make_rig: MakeRig, keyed: bool, partitions: int
+) -> None:
+    """What the batches did is recorded, with how their rows were divided then."""
+    one = LaggingRig(framed(make_rig), Lag.NOTHING, tolerance=BarrierSnapshot(batches=3), keyed=keyed)
+    rig = one.rig
+    assert isinstance(rig, FramedRig)
+    rig.go(6)
+    flip_a_bit(rig.records()[-1])
+    rig.lose()
+    rig.partitions = partitions
+    rig.start()
+    rig.go()
+    assert remade(one) == [1, 2, 3, 4, 5]
+    assert rig.counts() == one.truth and rig.bound() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import shutil
@@ -36,7 +37,7 @@ from afspark.sources import Pushed
 from afspark.store import claim, open_store
 from afspark.store.itemlosses import Gap
 from afspark.store.naming import FOLDER
-from afspark.store.position_log import POSITIONS, PositionLog
+from afspark.store.position_log import POSITIONS, BatchEnd, PositionLog
 from afspark.task.intake import RESEND_SECONDS, Intake, LaneAway, Start
 from afspark.task.step_progress import StepProgress
 
@@ -75,24 +76,26 @@ def test_sessions_that_were_over_when_a_driver_died_are_not_listed_again() -> No
 
 def test_the_newest_driver_says_where_a_batch_ended(tmp_path: Path) -> None:
     log = PositionLog(open_store(str(tmp_path)))
-    log.write(3, "00000002-00000000000000bb", ends(a=7))
-    log.write(3, "00000001-00000000000000aa", ends(a=5))
-    log.write(4, "00000001-00000000000000aa", ends(a=9))
-    assert log.read(3, 4) == {3: ends(a=7), 4: ends(a=9)}
+    log.write(3, "00000002-00000000000000bb", BatchEnd(ends(a=7)))
+    log.write(3, "00000001-00000000000000aa", BatchEnd(ends(a=5)))
+    log.write(4, "00000001-00000000000000aa", BatchEnd(ends(a=9)))
+    assert log.read(3, 4) == {3: BatchEnd(ends(a=7)), 4: BatchEnd(ends(a=9))}
     (tmp_path / POSITIONS / "000000000004" / "00000001-00000000000000aa").write_bytes(b"rot")
-    assert log.read(3, 4) == {3: ends(a=7)}
+    assert log.read(3, 4) == {3: BatchEnd(ends(a=7))}
 
 
 def test_positions_that_nobody_needs_are_deleted_when_enough_have_gathered(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     log = PositionLog(store)
-    for batch in range(63):
-        log.write(batch, "00000001-00000000000000aa", ends(a=batch))
-        log.prune(before=60)
-    assert len(store.list(POSITIONS)) == 63
-    log.write(63, "00000001-00000000000000aa", ends(a=63))
+    for batch in range(64):
+        log.write(batch, "00000001-00000000000000aa", BatchEnd(ends(a=batch)))
+        log.prune(before=60 if batch else 0)
+    assert len(store.list(POSITIONS)) == 64, "the first look found nothing"
+    log.write(64, "00000001-00000000000000aa", BatchEnd(ends(a=64)))
     log.prune(before=60)
-    assert sorted(log.read(0, 63)) == [60, 61, 62, 63]
+    assert sorted(log.read(0, 64)) == [60, 61, 62, 63, 64]
+    PositionLog(store).prune(before=62)
+    assert sorted(log.read(0, 64)) == [62, 63, 64], "a driver that is started often prunes as well"
 
 
 # --- what a lost worker is given again ----------------------------------------------------------------------
@@ -229,9 +232,20 @@ class Count(af.Operator):
         states["count"].add(items.column("n"), 1)
 
 
+class Odd(Count):
+    """Adds another number every time."""
+
+    drawn = itertools.count(1)
+
+    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
+        states["count"].add(items.column("n"), next(self.drawn))
+
+
 def node(name: str, tolerance: Tolerance, *origins: str, **settings: Any) -> Node:
     inputs = tuple(Edge(origin) for origin in origins or (SOURCE,))
-    return Node(name=name, operator=Count(), inputs=inputs, workers=1, tolerance=tolerance, **settings)
+    return Node(
+        name=name, operator=settings.pop("operator", Count()), inputs=inputs, workers=1, tolerance=tolerance, **settings
+    )
 
 
 def piped(*nodes: Node, sources: tuple[str, ...] = (SOURCE,), **settings: Any) -> Pipeline:
@@ -274,9 +288,11 @@ def test_a_source_whose_items_nobody_keeps_is_refused() -> None:
 class Query:
     """Batches of a query whose receiver and producers are real."""
 
-    def __init__(self, folder: Path, tolerance: Tolerance, **source: Any) -> None:
+    def __init__(
+        self, folder: Path, tolerance: Tolerance, *, operator: af.Operator | None = None, **source: Any
+    ) -> None:
         self.store = open_store(str(folder / "checkpoint"))
-        pipeline = piped(node("count", tolerance), **source)
+        pipeline = piped(node("count", tolerance, operator=operator or Count()), **source)
         options = RunOptions(
             checkpoint=str(folder / "checkpoint"), segments=str(folder / "segments"), takeover=True, lease_seconds=0.0
         )
@@ -351,11 +367,44 @@ def test_a_driver_that_cannot_read_where_a_batch_ended_stops(place: Path) -> Non
     second.close()
 
 
-def test_items_that_an_unreadable_record_had_covered_are_told(place: Path) -> None:
-    """A driver has to go back to the record before; the receivers have forgotten what came between the two."""
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return int(free.getsockname()[1])
+
+
+@pytest.mark.parametrize("operator", [Count(), Odd()], ids=lambda one: type(one).__name__)
+def test_what_batches_did_after_the_last_record_is_known_when_driver_and_workers_are_gone(
+    place: Path, operator: af.Operator
+) -> None:
+    port = free_port()
+    first = Query(place, BarrierSnapshot(batches=100), operator=operator, port=port)
+    producer = Producer(first.address, "one", SCHEMA, give_up=60)
+    for number in range(3):
+        producer.send(pa.record_batch({"n": [number] * 5}, schema=SCHEMA))
+        first.batch(number)
+    first.close()
+    shutil.rmtree(place / "segments")
+    process_cache().clear()
+    second = Query(place, BarrierSnapshot(batches=100), operator=operator, port=port)
+    second.batch(3)
+    producer.abort()
+    second.close()
+    recoveries = [one.recovery for one in second.engine.ledger.entries() if one.recovery]
+    assert max(one.replayed for one in recoveries) == 2
+    assert told(second.engine.operator("count"))["count"] == (math.inf if isinstance(operator, Odd) else 0)
+
+
+def test_positions_without_effects_can_be_read(tmp_path: Path) -> None:
+    """A release that did not know of effects has written them."""
+    log = PositionLog(open_store(str(tmp_path)))
+    log.put(3, "00000001-00000000000000aa", {"lanes": {"": {"0": {A: 7}}}})
+    assert log.read(3, 3) == {3: BatchEnd({"": {0: {A: 7}}})}
+
+
+def test_items_that_an_unreadable_record_had_covered_are_told(place: Path) -> None:
+    """A driver has to go back to the record before; the receivers have forgotten what came between the two."""
+    port = free_port()
     first = Query(place, BarrierSnapshot(batches=2), port=port)
     producer = Producer(first.address, "one", SCHEMA, give_up=60)
     for number in range(7):

@@ -20,6 +20,7 @@ from afspark.model.windows import Hopping
 from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance
 from afspark.sources import Pushed
 from afspark.store import identify, open_store
+from afspark.store.effect_log import EFFECTS
 from afspark.store.local import LocalStore
 from afspark.store.naming import FOLDER
 from afspark.store.savepoint import LIST, read_savepoint
@@ -182,6 +183,8 @@ def test_batches_go_on_while_it_is_copied_and_nothing_of_it_is_deleted(make_rig:
         rig.go(6)
         assert len(rig.records()) == 2
         save(rig.driver, record, str(rig.root / "saved"))
+    assert (rig.checkpoint / FOLDER / EFFECTS).exists()
+    assert not (rig.root / "saved" / FOLDER / EFFECTS).exists(), "they are of batches after the savepoint"
     rig.go()
     present = {str(path.relative_to(rig.checkpoint / FOLDER)) for path in rig.objects()}
     assert names.isdisjoint(present), "nobody needs it any more"

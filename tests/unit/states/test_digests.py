@@ -8,10 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from afspark.coordinator.recovery.recorded_effects import READING, recorded_effects
 from afspark.model.effect_digest import EffectDigest, digest_of_rows
 from afspark.model.kernels import digest_kernels as kernel
 from afspark.model.states import HashTable, HeapColumns, State
 from afspark.model.states.conformance import Subject
+from afspark.protocol.reports import Status, TaskReport
 from tests.twins import digest_twin as twin
 from tests.unit.states.subjects import builtin_subjects
 
@@ -117,3 +119,23 @@ def test_rows_are_compared_without_their_order() -> None:
     assert not whole.agrees(digest_of_rows([((0, None), rows.set_column(1, "n", pa.array([2, 1, 3])))]))
     assert not whole.agrees(digest_of_rows([((0, None), rows.set_column(2, "x", pa.array([0.5, 1.0, None])))]))
     assert EffectDigest.from_json(whole.to_json()) == whole
+
+
+def _report(effects: dict[str, EffectDigest], consumed: dict[str, str] | None = None) -> TaskReport:
+    return TaskReport(worker=0, status=Status.APPLIED, host="a", effects=effects, consumed=consumed or {})
+
+
+def test_what_is_recorded_does_not_grow_with_the_panes_and_tells_them_apart() -> None:
+    one, other, items = EffectDigest(1, 7), EffectDigest(2, 11), EffectDigest(3)
+    found = recorded_effects(_report({"items": items, "state c@1": one, "state c@2": other}), ())
+    assert found.keys() == {"items", "state c"} and found["state c"].count == 3
+    swapped = recorded_effects(_report({"items": items, "state c@1": other, "state c@2": one}), ())
+    assert not swapped["state c"].agrees(found["state c"])
+
+
+def test_what_is_recorded_knows_how_rows_of_data_frames_were_divided() -> None:
+    effects = {"items": EffectDigest(3)}
+    two = recorded_effects(_report(effects, {":0": "a", ":1": "b", "first:0": "c"}), {""})
+    three = recorded_effects(_report(effects, {":0": "a", ":1": "b", ":2": "d", "first:0": "e"}), {""})
+    again = recorded_effects(_report(effects, {":1": "b", ":0": "a", "first:0": "e"}), {""})
+    assert two == again and not two[READING].agrees(three[READING])

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.receivers.past_positions import copied
 from afspark.coordinator.receivers.receivers import Receivers
 from afspark.errors import CheckpointError
 from afspark.numbers import Batch
 from afspark.push.receiver.session_listing import is_receiver_start
 from afspark.store import CommitRecord, RecordLog
-from afspark.store.position_log import PositionLog
+from afspark.store.effect_log import BatchEffects
+from afspark.store.position_log import BatchEnd, PositionLog
 
 
 def _agree(reported: Mapping[str, int], recorded: Mapping[str, int]) -> bool:
@@ -36,12 +38,12 @@ class RetainedItems:
         #: the newest batch that a durable record covered when the last one had ended
         self._covered = Batch(-1)
 
-    def open(self, record: CommitRecord | None, first: Batch, batch: Batch) -> None:
-        """Takes up where the batches since ``record`` have ended. A driver that starts with ``batch`` applies them once
-        more, from ``first`` on.
+    def open(self, record: CommitRecord | None, first: Batch, batch: Batch) -> dict[Batch, BatchEffects]:
+        """Takes up where the batches since ``record`` have ended, and returns what they have done. A driver that starts
+        with ``batch`` applies them once more, from ``first`` on.
         """
         if not self._receivers.sources:
-            return
+            return {}
         since = Batch(0 if record is None else record.batch + 1)
         past = self._positions.read(since, Batch(batch - 1)) if since < batch else {}
         if past and first != since:
@@ -51,7 +53,7 @@ class RetainedItems:
                 batch=batch,
             )
         if not self.active:
-            return
+            return {}
         unknown = [one for one in range(first, batch) if one not in past]
         if unknown:
             raise CheckpointError(
@@ -59,7 +61,9 @@ class RetainedItems:
                 remedy="Bring back the folder afspark/positions of the checkpoint, or start with a new one.",
                 batch=unknown[0],
             )
-        self._receivers.past.begin(Batch(first - 1), self._receivers.recorded(), past)
+        ends = {past_batch: copied(end.lanes) for past_batch, end in past.items()}
+        self._receivers.past.begin(Batch(first - 1), self._receivers.recorded(), ends)
+        return {past_batch: end.effects for past_batch, end in past.items()}
 
     def take_up(self, batch: Batch, drained: Drained) -> None:
         """Goes on to where a batch of an earlier driver ended, after all workers have it."""
@@ -78,13 +82,15 @@ class RetainedItems:
                     )
         self._receivers.restore(recorded)
 
-    def keep(self, batch: Batch) -> None:
-        """Makes durable where a batch has ended on its lanes, before Spark commits it: its record may come later."""
+    def keep(self, batch: Batch, effects: BatchEffects) -> None:
+        """Makes durable where a batch has ended on its lanes, and what it has done, before Spark commits it: its record
+        may come later.
+        """
         if not self.active:
             return
         lanes = self._receivers.recorded()
         self._receivers.past.note(batch, lanes)
-        self._positions.write(batch, self._records.epoch, lanes)
+        self._positions.write(batch, self._records.epoch, BatchEnd(lanes, effects))
         # Of two drivers either the older one sees the newer one now, or the newer one reads this.
         self._records.refuse_if_superseded()
 

@@ -99,6 +99,9 @@ def _uncovered_panes(entry: LedgerEntry, *, paned: bool) -> Iterator[Panes]:
     """The panes from which a loss can have taken what no bound covers."""
     if entry.recovery is not None and not entry.recovery.covered:
         yield entry.recovery.panes
+    if entry.recovery is None and entry.loss.worker == ALL_WORKERS:
+        # Whoever told of an operator as a whole has died before it came to an end.
+        yield None, None
     failure = entry.loss.counted_failure
     if failure is not None and not entry.loss.limited:
         if not paned:

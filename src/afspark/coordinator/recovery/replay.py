@@ -12,7 +12,7 @@ than it had. Of any other one it is said loudly: it is not deterministic, and no
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from afspark.clock import Clock
@@ -20,6 +20,7 @@ from afspark.coordinator.batch_input import BatchInput
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.recovery.coverage import declare_difference
 from afspark.coordinator.recovery.replay_check import ReplayCheck
+from afspark.coordinator.told_bounds import is_whole
 from afspark.graph.node import Node
 from afspark.numbers import Batch
 from afspark.protocol.replicas import ReplicaId
@@ -35,9 +36,9 @@ PastStage = Callable[[OperatorRun, Sequence[OperatorRun], Batch, BatchInput], Ma
 class Replay:
     """Remembers the batches since the newest durable record, and has lost workers apply them again."""
 
-    def __init__(self, stage: PastStage, clock: Clock, nodes: Sequence[Node]) -> None:
+    def __init__(self, stage: PastStage, clock: Clock, nodes: Sequence[Node], frames: Collection[str]) -> None:
         self._stage, self._clock = stage, clock
-        self.check = ReplayCheck(nodes)
+        self.check = ReplayCheck(nodes, frames)
         #: what belonged to each batch; what it meant, its operators' workers know
         self._past: dict[Batch, BatchInput] = {}
 
@@ -46,6 +47,11 @@ class Replay:
         self._past[batch] = given
         for run in runs:
             run.group.remember(batch)
+
+    def note(self, batch: Batch, runs: Sequence[OperatorRun]) -> None:
+        """Notes what ``batch``, which all workers have applied, has done."""
+        for run in runs:
+            self.check.note(run.name, batch, run.reports, whole=is_whole(run))
 
     def forget(self, covered: Batch) -> None:
         """A durable record covers ``covered`` and all batches before it."""
@@ -106,7 +112,7 @@ class Replay:
     ) -> None:
         """Acts on what a batch of the past has done, if that is something else than the first time."""
         found = self.check.differences(run.name, batch, reports)
-        self.check.note(run.name, batch, reports)
+        self.check.note(run.name, batch, reports, whole=is_whole(run))
         blamed = [one for one in found if self.check.is_to_blame(one, exact=run.config.exact)]
         for one in blamed:
             for name in self.check.suspects(run.name):

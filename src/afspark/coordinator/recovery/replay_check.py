@@ -1,25 +1,29 @@
 """Whether a replayed batch has done the same as the first time. Pure.
 
-What a batch has done at a worker is known from its report, as digests, until a durable record covers the batch.
+What a batch has done at a worker is known from its report, as digests, until a durable record covers the batch. What
+batches have done under an earlier driver is known as far as that has recorded it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from afspark.coordinator.recovery.recorded_effects import READING, recorded_effects
 from afspark.graph.node import Node
 from afspark.model.effect_digest import EffectDigest
 from afspark.numbers import Batch
 from afspark.protocol.parcels import NOTHING_KEPT
 from afspark.protocol.ports import ALL, feedback_for, items_for
 from afspark.protocol.reports import TaskReport
+from afspark.store import CommitRecord
+from afspark.store.effect_log import BatchEffects
+from afspark.task.effects import PORT
 
 #: How often a worker goes back at most, between two records, because others have made something else for it.
 MOST_RETURNS = 3
 
-_PORT = "port "
 _NOTHING = EffectDigest()
 
 
@@ -35,7 +39,7 @@ class Difference:
     @property
     def ports(self) -> tuple[str, ...]:
         """What it has sent that is different."""
-        return tuple(label.removeprefix(_PORT) for label in self.labels if label.startswith(_PORT))
+        return tuple(label.removeprefix(PORT) for label in self.labels if label.startswith(PORT))
 
     def __str__(self) -> str:
         return f"worker {self.worker} of {self.operator!r} in batch {self.batch} ({', '.join(self.labels)})"
@@ -44,12 +48,18 @@ class Difference:
 class ReplayCheck:
     """The effects of the batches that no durable record covers, and who has made something else of one of them."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        self._nodes = nodes
-        self._effects: dict[tuple[Batch, str, int], Mapping[str, EffectDigest]] = {}
+    def __init__(self, nodes: Sequence[Node], frames: Collection[str] = ()) -> None:
+        self._nodes, self._frames = nodes, frames
+        self._reports: dict[tuple[Batch, str, int], TaskReport] = {}
+        #: what an earlier driver has recorded of their effects
+        self._recorded: dict[tuple[Batch, str, int], Mapping[str, EffectDigest]] = {}
         self._produced: dict[tuple[Batch, str, int], Mapping[str, str]] = {}
+        #: batches that operators have applied to a state which had lost something
+        self._lossy: set[tuple[Batch, str]] = set()
         #: operators that have made something else, and the newest batch of which they have
         self._changed: dict[str, Batch] = {}
+        #: operators whose backups were not the whole state
+        self._partial: set[str] = set()
         #: operators that may have lost feedback which they had sent in the batch before the first one to be replayed
         self._lost_feedback: set[str] = set()
         self._returns: Counter[tuple[str, int]] = Counter()
@@ -57,57 +67,91 @@ class ReplayCheck:
         self._suspects: dict[str, set[str]] = {}
         self._covered = Batch(-1)
 
-    def note(self, operator: str, batch: Batch, reports: Iterable[TaskReport]) -> None:
-        """What workers say of a batch that they have applied now."""
+    def note(self, operator: str, batch: Batch, reports: Iterable[TaskReport], *, whole: bool) -> None:
+        """What workers say of a batch that they have applied now; ``whole``: to a state that had lost nothing."""
         for report in reports:
-            self._effects[batch, operator, report.worker] = report.effects
+            self._reports[batch, operator, report.worker] = report
             self._produced[batch, operator, report.worker] = report.produced
+        if not whole:
+            self._lossy.add((batch, operator))
+
+    def recall(self, record: CommitRecord | None, done: Mapping[Batch, BatchEffects]) -> None:
+        """Takes up what batches since ``record`` have done under an earlier driver."""
+        self._recorded = {
+            (batch, operator, worker): effects
+            for batch, by_operator in done.items()
+            for operator, by_worker in by_operator.items()
+            for worker, effects in by_worker.items()
+        }
+        operators = record.operators if record else {}
+        self._partial = {name for name, one in operators.items() if not all(worker.is_whole for worker in one.workers)}
+
+    def to_record(self, first: Batch, last: Batch) -> dict[Batch, BatchEffects]:
+        """What of the batches from ``first`` to ``last`` is to be known beyond this driver; nothing where no operator
+        is exact.
+        """
+        found: dict[Batch, dict[str, dict[int, Mapping[str, EffectDigest]]]] = {}
+        if any(node.tolerance.exact for node in self._nodes):
+            for (batch, operator, worker), report in self._reports.items():
+                # Whoever replays it from an older record may lack nothing.
+                if first <= batch <= last and (batch, operator) not in self._lossy:
+                    effects = recorded_effects(report, self._frames)
+                    found.setdefault(batch, {}).setdefault(operator, {})[worker] = effects
+        return dict(found)
 
     def forget(self, covered: Batch) -> None:
         """A durable record covers ``covered`` and all batches before it; what was sent back in it is still to come."""
         if covered <= self._covered:
             return
         self._covered = covered
-        self._effects = {key: one for key, one in self._effects.items() if key[0] > covered}
+        self._reports = {key: one for key, one in self._reports.items() if key[0] > covered}
+        self._recorded = {key: one for key, one in self._recorded.items() if key[0] > covered}
+        self._lossy = {key for key in self._lossy if key[0] > covered}
         self._produced = {key: one for key, one in self._produced.items() if key[0] >= covered}
         self._changed = {name: batch for name, batch in self._changed.items() if batch > covered}
         self._returns.clear()
         self._lost_feedback.clear()
+        self._partial.clear()
         self._suspects.clear()
 
     def differences(self, operator: str, batch: Batch, reports: Iterable[TaskReport]) -> list[Difference]:
         """What is different now; where nobody knows what was the first time, nothing is."""
         found = []
         for report in reports:
-            first = self._effects.get((batch, operator, report.worker))
-            if first is None:
+            key, now = (batch, operator, report.worker), report.effects
+            if key in self._reports:
+                first = self._reports[key].effects
+            elif key in self._recorded:
+                first, now = self._recorded[key], recorded_effects(report, self._frames)
+            else:
                 continue
-            if not first or not report.effects:
+            if not first or not now:
                 # It was told of a loss in one of both, and not in the other.
                 self.changed(operator, batch)
                 continue
-            labels = sorted(
-                label
-                for label in {*first, *report.effects}
-                if not first.get(label, _NOTHING).agrees(report.effects.get(label, _NOTHING))
-            )
-            if labels:
-                found.append(Difference(operator, report.worker, batch, tuple(labels)))
+            labels = {
+                label for label in {*first, *now} if not first.get(label, _NOTHING).agrees(now.get(label, _NOTHING))
+            }
+            if labels > {READING}:
+                # Spark has divided the rows of a DataFrame otherwise, and the worker has got another share of them.
+                self.changed(operator, batch)
+            if labels := labels - {READING}:
+                found.append(Difference(operator, report.worker, batch, tuple(sorted(labels))))
         return found
 
     def is_to_blame(self, difference: Difference, *, exact: bool) -> bool:
         """Whether the operator itself is the reason, although it has promised to do the same again.
 
-        One that is not ``exact`` was given another state than it had, so that only the number of its items must be the
-        same. One that others have sent something else was given other items; and one that has made something else of a
-        batch does so of those that follow.
+        One that is not ``exact``, or was not before, was given another state than it had, so that only the number of
+        its items must be the same. One that others have sent something else was given other items; and one that has
+        made something else of a batch does so of those that follow.
         """
         name = difference.operator
         if name in self._changed or any(name in self.reached_from(one) for one in self._changed):
             return False
         if any(name in node.feeds_back for node in self._nodes if node.name in self._lost_feedback):
             return False
-        return exact or "items" in difference.labels
+        return (exact and name not in self._partial) or "items" in difference.labels
 
     def hear(self, operator: str, batch: Batch, report: TaskReport, *, exact: bool) -> None:
         """What a worker says that was asked to do something for ``batch``: it may have been given another state."""
