@@ -112,7 +112,8 @@ def test_what_was_lost_under_another_policy_is_counted_under_an_exact_one(bench:
     bench.member, bench.exact = WorkerState.at("a", worker=0), True
     assert bench.batch(lane).positions == {A: 60}
     assert bench.member.failures == 1
-    assert 0 < 60 - bench.state()["seen"].get(7, 0) <= bench.told
+    # None is lost if the last backup was durable when its process died.
+    assert 0 <= 60 - bench.state()["seen"].get(7, 0) <= bench.told
 
 
 def test_a_state_that_is_older_than_what_was_confirmed_stops_the_query(bench: Approximating, tmp_path: Path) -> None:
