@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,11 @@ class Driver:
         self.machines, self.log = machines, log
         self._process: subprocess.Popen[str] | None = None
 
-    def run(self, place: Place, tolerance: list[Any], **request: Any) -> dict[str, Any]:
+    def run(self, place: Place, tolerance: Sequence[Any] = (), **request: Any) -> dict[str, Any]:
         """Carries out a request; the empty answer of a driver that died is an empty dict."""
         process = self._alive()
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps({"place": str(place.root), "tolerance": tolerance, **request}) + "\n")
+        process.stdin.write(json.dumps({"place": str(place.root), "tolerance": list(tolerance), **request}) + "\n")
         process.stdin.flush()
         line = process.stdout.readline()
         if not line:

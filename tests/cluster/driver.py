@@ -29,13 +29,16 @@ import afspark as af
 from afspark.cluster.spark.spark_host import executor_pid
 from afspark.protocol.fault_plan import FaultPlan
 from afspark.store import RecordLog
+from tests.cluster import snapshot_runs
 from tests.cluster.machines import executors
+from tests.cluster.snapshot_runs import carry_out_snapshots
 from tests.spark import stages
 from tests.spark.streams import Place, counts, words
 
 # What this module defines travels to the executors with the tasks.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 cloudpickle.register_pickle_by_value(stages)  # type: ignore[no-untyped-call]
+cloudpickle.register_pickle_by_value(snapshot_runs)  # type: ignore[no-untyped-call]
 
 
 def make_session(master: str) -> SparkSession:
@@ -261,7 +264,7 @@ def main(master: str) -> None:
     for line in sys.stdin:
         try:
             request = json.loads(line)
-            kinds = {"stages": carry_out_stages, "push": carry_out_push}
+            kinds = {"stages": carry_out_stages, "push": carry_out_push, "snapshots": carry_out_snapshots}
             answer = next((kind for name, kind in kinds.items() if request.get(name)), carry_out)(spark, request)
         except Exception as error:  # noqa: BLE001 (the test that gave the request hears of it)
             answer = {"error": f"{type(error).__name__}: {error}"}

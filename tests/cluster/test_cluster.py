@@ -6,9 +6,11 @@ All in one file, which runs in one process: the hosts can serve one cluster at a
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections import Counter
+from collections.abc import Callable
 from threading import Thread
 from typing import Any
 
@@ -18,6 +20,7 @@ import pytest
 from afspark.push.producer.producer import Producer
 from tests.cluster.conftest import Driver
 from tests.cluster.machines import HOSTS, Machines, executors
+from tests.cluster.snapshot_runs import APPLIED, weight
 from tests.spark.stages import write_events
 from tests.spark.streams import Place, worst, write_text
 
@@ -188,3 +191,102 @@ def test_an_executor_with_a_receiver_dies(driver: Driver, place: Place) -> None:
     assert missing == answer["lost"] <= limit
     # A receiver has died: what it may have held is told, whether a producer misses it or not.
     assert missing <= answer["bound"] <= limit
+
+
+# --- barrier snapshots -------------------------------------------------------------------------------------
+
+SNAPSHOT_BATCHES = 7
+_CALM: dict[bool, dict[str, str]] = {}
+
+
+@pytest.fixture
+def calm(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> Callable[[bool], dict[str, str]]:
+    """The sums of a query to which nothing happens."""
+
+    def sums(keyed: bool) -> dict[str, str]:
+        if keyed not in _CALM:
+            place = Place(tmp_path_factory.mktemp("calm"))
+            truth = write_text(place.input, 4 * SNAPSHOT_BATCHES)
+            answer = driver.run(place, snapshots=True, keyed=keyed)
+            assert answer["ledger"] == [] and again(place) == set()
+            merged: Counter[str] = Counter()
+            for cell, found in answer["sums"].items():
+                merged[cell.split()[1]] += float.fromhex(found)  # type: ignore[assignment]
+            assert merged == pytest.approx({word: count * weight(word) for word, count in truth.items()})
+            _CALM[keyed] = answer["sums"]
+        return _CALM[keyed]
+
+    return sums
+
+
+def again(place: Place) -> set[tuple[int, int]]:
+    """Who has begun which batch more than once: (worker, batch)."""
+    begun = Counter(tuple(map(int, line.split())) for line in (place.root / APPLIED).read_text().splitlines())
+    return {(worker, batch) for (worker, batch), times in begun.items() if times > 1}
+
+
+def replayed(answer: dict[str, Any]) -> dict[int, int]:
+    """How many batches each lost worker has applied again, as the ledger says."""
+    assert all(entry["covered"] for entry in answer["ledger"]), answer["ledger"]
+    return {entry["worker"]: entry["replayed_batches"] for entry in answer["ledger"]}
+
+
+Calm = Callable[[bool], dict[str, str]]
+either = pytest.mark.parametrize(
+    "keyed", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["shares", "keyed"]
+)
+
+
+@either
+def test_snapshots_and_an_executor_killed_in_a_batch(driver: Driver, place: Place, calm: Calm, keyed: bool) -> None:
+    expected = calm(keyed)
+    write_text(place.input, 4 * SNAPSHOT_BATCHES)
+    answer = driver.run(place, snapshots=True, keyed=keyed, kill_in=3)
+    assert answer["sums"] == expected and answer["ledger"] == [] and answer["bound"] == 0
+    assert again(place) == {(1, 3)}, "state outlives processes: nobody has to replay anything"
+
+
+@either
+def test_snapshots_and_a_host_lost_right_after_a_barrier(driver: Driver, place: Place, calm: Calm, keyed: bool) -> None:
+    """Its part of the snapshot is gone, or nobody knows whether the store has it: the one before counts."""
+    expected = calm(keyed)
+    write_text(place.input, 4 * SNAPSHOT_BATCHES)
+    answer = driver.run(place, snapshots=True, keyed=keyed, lose=HOSTS[0])
+    assert answer["sums"] == expected and answer["bound"] == 0 and answer["homes"] == list(HOSTS)
+    (lost,) = answer["lost"]
+    stages = {entry["barrier"]: entry["stage"] for entry in answer["snapshots"]}
+    assert stages[lost] == "abandoned" and "complete" in [stages.get(batch) for batch in range(lost + 1, 7)]
+    complete = max(batch for batch, stage in stages.items() if batch < lost and stage == "complete")
+    assert replayed(answer) == {0: lost - complete}
+    assert again(place) == {(0, batch) for batch in range(complete + 1, lost + 1)}
+
+
+@either
+def test_snapshots_and_a_host_lost_in_an_upload(driver: Driver, place: Place, calm: Calm, keyed: bool) -> None:
+    expected = calm(keyed)
+    write_text(place.input, 4 * SNAPSHOT_BATCHES)
+    answer = driver.run(place, snapshots=True, keyed=keyed, lose=HOSTS[1], uploading=True, bytes_per_second=10_000)
+    assert answer["sums"] == expected and answer["bound"] == 0
+    (lost,) = answer["lost"]
+    ((worker, batches),) = replayed(answer).items()
+    assert worker == 1 and batches >= 1
+    assert again(place) == {(1, lost - back) for back in range(batches)}
+
+
+@either
+def test_snapshots_and_a_driver_killed_before_its_record_and_a_host(
+    driver: Driver, machines: Machines, place: Place, calm: Calm, keyed: bool
+) -> None:
+    expected = calm(keyed)
+    write_text(place.input, 4 * SNAPSHOT_BATCHES)
+    assert driver.run(place, snapshots=True, keyed=keyed, die_before_record=4) == {}
+    machines.end(HOSTS[1])
+    shutil.rmtree(place.segments / HOSTS[1])
+    committed = max(int(one.name) for one in (place.checkpoint / "commits").iterdir() if one.name.isdigit())
+    covered = max(int(one.name.split("-")[0]) for one in place.checkpoint.glob("afspark/epochs/*/records/*"))
+    answer = driver.run(place, snapshots=True, keyed=keyed, grace=1, hosts=1)
+    assert answer["sums"] == expected and answer["bound"] == 0 and answer["homes"] == [HOSTS[0]] * 2
+    past = {(1, batch) for batch in range(covered + 1, committed + 1)}
+    assert past and replayed(answer) == {1: len(past)}
+    # The batch that Spark had not committed is applied once more, and is no replay.
+    assert past <= again(place) <= past | {(1, committed + 1)}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from afspark.cluster.local.local_environment import LocalEnvironment
 from afspark.errors import StoreNotWritable, UsageError
 from afspark.graph.node import SOURCE, Edge, Node
 from afspark.graph.pipeline import Pipeline
@@ -14,13 +17,14 @@ from afspark.graph.stream_frame import StreamFrame
 from afspark.numbers import Batch
 from afspark.policies import BarrierSnapshot, MiniBatch, Nothing, Tolerance
 from afspark.protocol.operator_config import OperatorConfig
+from afspark.resident.spool import SPOOL, Spooled
 from afspark.sources import Packets, Pushed
 from afspark.store.base import not_writable
 from afspark.store.local import LocalStore
 from afspark.task.task_environment import TaskEnvironment
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.lagging import Lag, LaggingRig, WatchedEnvironment
-from tests.unit.runtime.sparkless import Hurried
+from tests.unit.runtime.sparkless import Hurried, die
 from tests.unit.runtime.test_graph import Counter
 
 #: of a batch
@@ -263,6 +267,39 @@ class TestStoreAway:
         assert rig.driver.commits.records.covered.batch >= 10
         rig.driver.close()
         assert rig.driver.commits.records.covered.batch == 11
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiesUploading(LocalEnvironment):
+    """The process of worker 0 is killed when half of its oldest backup is in the store, if there is a marker."""
+
+    marker: Path
+
+    def start_upload(self, config: OperatorConfig, worker: int) -> None:
+        if worker == 0 and self.marker.exists():
+            self.marker.unlink()
+            file = min(self._directory(config, worker).glob(f"{SPOOL}*"))
+            waiting = Spooled.parse(file.name)
+            assert waiting is not None
+            config.store.put(waiting.name, file.read_bytes()[: file.stat().st_size // 2])
+            die()
+        self.upload(config, worker)
+
+
+def test_a_process_killed_in_an_upload_costs_nothing(make_rig: MakeRig, tmp_path: Path) -> None:
+    """Whoever works on the state next writes the whole backup in its place, and only then a record names it."""
+    marker = tmp_path / "marker"
+    rig, truth = make_rig(batches=8, tolerance=BarrierSnapshot(batches=2), max_replay_seconds=1000.0)
+    rig.hosts.on_host = lambda host: DiesUploading(name=host, marker=marker)
+    rig.go(2)
+    marker.touch()
+    rig.go(4)
+    assert not marker.exists() and rig.ledger == []
+    assert rig.driver.commits.records.covered.batch >= 2
+    rig.lose()
+    rig.go()
+    assert rig.counts() == truth and rig.bound() == 0
+    assert all(entry.recovery is not None and entry.recovery.covered for entry in rig.ledger)
 
 
 class RefusingStore(LocalStore):

@@ -98,13 +98,13 @@ def test_all_is_uploaded_oldest_first(segment: Segment, tmp_path: Path) -> None:
     assert segment.spooled() == ()
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_process_killed_in_an_upload(segment: Segment, tmp_path: Path, moment: str) -> None:
+@pytest.mark.parametrize("part", [0, len(DATA) // 2, len(DATA)], ids=["before", "within", "after"])
+def test_a_process_killed_in_an_upload(segment: Segment, tmp_path: Path, part: int) -> None:
     """The next one takes over what was under way, and what waited behind it."""
     spool(segment, 0, "objects/0", "objects/1", "objects/2")
     dying = store_at(tmp_path / "store", "objects/1", die)
-    if moment == "after":
-        dying.put = put_and_die(dying)  # type: ignore[method-assign]
+    if part:
+        dying.put = put_and_die(dying, part)  # type: ignore[method-assign]
     ended, why = answer(begin(lambda: upload(segment.directory, dying)))
     assert (ended, why) == (False, KILLED)
     assert segment.spooled() == ("objects/1", "objects/2")
@@ -114,9 +114,11 @@ def test_a_process_killed_in_an_upload(segment: Segment, tmp_path: Path, moment:
     assert [store.get(f"objects/{number}") for number in range(3)] == [DATA] * 3
 
 
-def put_and_die(store: LocalStore) -> Callable[[str, bytes], None]:
+def put_and_die(store: LocalStore, part: int) -> Callable[[str, bytes], None]:
+    """Writes so much of one object, and dies."""
+
     def put(name: str, data: bytes) -> None:
-        LocalStore.put(store, name, data)
+        LocalStore.put(store, name, data[:part] if name == "objects/1" else data)
         if name == "objects/1":
             die()
 
