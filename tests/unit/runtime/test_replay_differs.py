@@ -171,3 +171,17 @@ def test_after_a_restart_survivors_tell_that_something_else_is_sent(make_rig: Ma
     rig.lose(0, operator="first")
     rig.go()
     assert [rig.bound(name) for name in ("calm", "first", "second", "third")] == [0, math.inf, math.inf, math.inf]
+
+
+def test_an_exact_policy_replays_upon_what_an_approximate_one_has_backed_up(make_rig: MakeRig) -> None:
+    """What it does then is something else than the first time, by no more than the bound."""
+    one = LaggingRig(make_rig, Lag.RECORDS, tolerance=Approximate(400.0))
+    rig = one.rig
+    rig.go(3)
+    rig.start(tolerance=MiniBatch())
+    rig.driver.ready()
+    rig.lose(0)
+    rig.go()
+    assert [entry.covered for entry in rig.ledger] == [True]
+    missing = one.truth - rig.counts()
+    assert 0 < max(missing.values()) <= rig.bound() == 100.0
