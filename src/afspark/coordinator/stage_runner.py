@@ -175,7 +175,7 @@ class StageRunner:
         other = others_applied(run.reports, kept)
         by_name = {one.name: one for one in runs}
         for origin in {origin_of(label) for labels in other.values() for label in labels}:
-            check.suspect(run.name, origin, batch, exact=by_name[origin].config.exact)
+            check.suspect(run.name, origin, batch, exact=by_name[origin].group.restores_exactly)
         labels = ", ".join(sorted({label for found in other.values() for label in found}))
         return not self.replay.take_back(run, runs, batch, sorted(other), f"{labels} is something else than it was")
 
@@ -219,9 +219,10 @@ class StageRunner:
         except StageFailed:
             return {}
         self._last = {report.replica_id: report for report in found}
+        exact = run.group.restores_exactly
         for request in requests:
             if request.replica_id in self._last:
-                self.replay.check.hear(run.name, request.batch, self._last[request.replica_id], exact=run.config.exact)
+                self.replay.check.hear(run.name, request.batch, self._last[request.replica_id], exact=exact)
         return self._last
 
     def _gave_up(self, batch: Batch) -> WorkerFailed:

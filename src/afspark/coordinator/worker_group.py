@@ -153,6 +153,14 @@ class WorkerGroup:
             return None
         return min(Batch(batch - 1), self.covered.batch)
 
+    @property
+    def restores_exactly(self) -> bool:
+        """Whether a lost worker is given back what it had: under its policy, and under that of the durable record."""
+        record = self.covered.record
+        found = record.operators.get(self.config.operator_name) if record else None
+        lacking = found is not None and any(one.waiting or any(one.theta.values()) for one in found.workers)
+        return self.config.exact and not lacking
+
     def remember(self, batch: Batch) -> None:
         """Notes what ``batch``, which begins, means for windows and punctuation: it may be replayed."""
         self._meanings[batch] = (self.batch_time, self.punctuation_plan)

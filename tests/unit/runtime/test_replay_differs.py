@@ -240,3 +240,17 @@ def test_a_state_of_an_approximate_backup_is_no_reason_to_doubt_its_operator(mak
     rig.go()
     assert max(entry.recovery.replayed for entry in rig.ledger if entry.recovery) == 2
     assert 0 < worst(truth, rig.counts()) <= rig.bound() < math.inf
+
+
+def test_an_exact_policy_replays_upon_what_an_approximate_one_has_backed_up(make_rig: MakeRig) -> None:
+    """What it does then is something else than the first time, by no more than the bound."""
+    one = LaggingRig(make_rig, Lag.RECORDS, tolerance=Approximate(400.0))
+    rig = one.rig
+    rig.go(3)
+    rig.start(tolerance=MiniBatch())
+    rig.driver.ready()
+    rig.lose(0)
+    rig.go()
+    assert [entry.covered for entry in rig.ledger] == [True]
+    missing = one.truth - rig.counts()
+    assert 0 < max(missing.values()) <= rig.bound() == 100.0

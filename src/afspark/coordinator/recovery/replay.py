@@ -113,7 +113,7 @@ class Replay:
         """Acts on what a batch of the past has done, if that is something else than the first time."""
         found = self.check.differences(run.name, batch, reports)
         self.check.note(run.name, batch, reports, whole=is_whole(run))
-        blamed = [one for one in found if self.check.is_to_blame(one, exact=run.config.exact)]
+        blamed = [one for one in found if self.check.is_to_blame(one, exact=run.group.restores_exactly)]
         for one in blamed:
             for name in self.check.suspects(run.name):
                 reason = next(other for other in runs if other.name == name)
