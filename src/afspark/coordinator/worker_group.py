@@ -158,8 +158,7 @@ class WorkerGroup:
         """Whether a lost worker is given back what it had: under its policy, and under that of the durable record."""
         record = self.covered.record
         found = record.operators.get(self.config.operator_name) if record else None
-        lacking = found is not None and any(one.waiting or any(one.theta.values()) for one in found.workers)
-        return self.config.exact and not lacking
+        return self.config.exact and (found is None or all(one.is_whole for one in found.workers))
 
     def remember(self, batch: Batch) -> None:
         """Notes what ``batch``, which begins, means for windows and punctuation: it may be replayed."""
