@@ -57,7 +57,7 @@ def absolute(place: str) -> str:
     return place if urlparse(place).scheme else str(Path(os.path.abspath(place)))
 
 
-def savepoint_of(checkpoint: str | Path, name_or_path: str) -> tuple[str, Savepoint]:
+def savepoint_of(checkpoint: str | Path, name_or_path: str | os.PathLike[str]) -> tuple[str, Savepoint]:
     """Makes a savepoint of the query in ``checkpoint``; where it is, and what it holds.
 
     If a query runs there, its driver is asked for it, and this waits until it is made. Otherwise it is made of the
