@@ -19,6 +19,8 @@ def test_a_running_query_is_saved_and_two_go_on_from_there(spark: SparkSession, 
     truth = write_text(place.input, 8)
     first = words(spark, place, af.BarrierSnapshot(batches=2)).trigger(processingTime="0 seconds").start()
     try:
+        # No batch has ended yet.
+        assert first.savepoint(place.root / "early") == str(place.root / "early")
         first.processAllAvailable()
         saved = first.savepoint("before")
         assert saved == str(place.checkpoint / "savepoints" / "before")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -36,6 +37,8 @@ from afspark.task.task_environment import TaskEnvironment
 RECENT = 100
 
 _GLANCE_SECONDS = 0.05
+#: How long a savepoint waits for the first commit record of a query.
+_FIRST_RECORD_SECONDS = 60.0
 #: A query that is seen so often without anything to do is idle.
 _IDLE_GLANCES = 10
 
@@ -237,21 +240,23 @@ class Query(Accounts):
 
     def _close(self) -> None:
         try:
-            if self._failure is None:
+            if self._failure is None and self._engine.runs:
                 with self._at_rest():
                     take_last_snapshot(self._engine)
         finally:
             self._engine.close()
 
-    def savepoint(self, name_or_path: str) -> str:
+    def savepoint(self, name_or_path: str | os.PathLike[str]) -> str:
         """Makes a savepoint, from which queries can be started with ``option("savepoint", …)``; says where it is.
 
-        A bare name belongs to the checkpoint, in its folder ``savepoints``; anything else is a folder or the address
-        of a store. It holds the query at a barrier: at the next one if batches run, else at the last. Batches go on
-        while it is copied. `UsageError` if the place is taken.
+        A bare name belongs to the checkpoint, in its folder ``savepoints``; any other text is a folder or the address
+        of a store, and a `Path` is a folder. It holds the query at a barrier: at the next one if batches run, else at
+        the last; a query that has just been started is given a minute to come to its first. Batches go on while it is
+        copied. `UsageError` if the place is taken.
         """
         self._refuse_inside_a_batch()
         place = absolute(place_of(self._engine.options.checkpoint, name_or_path))
+        self._await_first_record()
         self._await_barrier()
         while True:
             with ExitStack() as held:
@@ -265,6 +270,13 @@ class Query(Accounts):
                     "The query has ended, and Spark did not commit its last batch.",
                     remedy="Start it again, or use the command afspark savepoint.",
                 )
+            time.sleep(_GLANCE_SECONDS)
+
+    def _await_first_record(self) -> None:
+        """Waits for it if nobody has written one before, and one is to come."""
+        deadline = time.monotonic() + _FIRST_RECORD_SECONDS
+        comes = self._engine.pipeline.keeps_records and not self.resumed
+        while comes and not self._engine.commits.recorded and self.isActive and time.monotonic() < deadline:
             time.sleep(_GLANCE_SECONDS)
 
     def _await_barrier(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,7 +53,7 @@ def save(engine: Coordinator, record: CommitRecord, place: str) -> Savepoint:
     return make_savepoint(engine.checkpoint, open_store(place), record, engine.identity)
 
 
-def savepoint_of(checkpoint: str | Path, name_or_path: str) -> tuple[str, Savepoint]:
+def savepoint_of(checkpoint: str | Path, name_or_path: str | os.PathLike[str]) -> tuple[str, Savepoint]:
     """Makes a savepoint of the query in ``checkpoint``; where it is, and what it holds.
 
     If a query runs there, its driver is asked for it, and this waits until it is made. Otherwise it is made of the

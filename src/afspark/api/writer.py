@@ -135,7 +135,7 @@ class StreamWriter:
         checkpoint = open_store(options.checkpoint)
         checkpoint.check_writable()
         if "savepoint" in first.options:
-            start_from_savepoint(open_store(first.options["savepoint"]), checkpoint, pipeline.fingerprint())
+            start_from_savepoint(open_store(first.options["savepoint"]), checkpoint, pipeline)
         identity = claim(checkpoint.below(FOLDER), pipeline.fingerprint(), pipeline.settings())
         outlets = [outlet for writer in writers if (outlet := writer._outlet()) is not None]
         cluster = SparkCluster(spark)

@@ -73,8 +73,8 @@ def refuse_what_cannot_be_saved(identity: QueryIdentity, record: CommitRecord | 
         )
     if record is None:
         raise UsageError(
-            f"There is nothing in {path} yet that a query could be started from.",
-            remedy="Wait for its first commit record; with the tolerance Nothing there is none.",
+            f"There is nothing in {path} yet that a query could be started from: it has no commit record.",
+            remedy="Its first batch writes one, if there is any input; with the tolerance Nothing there is none.",
             path=path,
         )
     if record.end is not StreamEnd.OPEN:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from afspark.coordinator.savepoint_contents import SavepointPart, parts_of
 from afspark.errors import AfsparkError, CheckpointError, ObjectMissing, UsageError
+from afspark.graph.pipeline import Pipeline
 from afspark.store import CommitRecord, QueryIdentity, Store, checksum_of, seal, unseal
 from afspark.store.identity import has_identity, put_identity
 from afspark.store.naming import FOLDER, ORIGIN
@@ -27,6 +28,7 @@ from afspark.store.savepoint import (
     read_saved,
     read_savepoint,
 )
+from afspark.store.settings_compared import SAME_PIPELINE, what_differs
 
 _COPIES = 4
 """How many objects are copied at once, and in memory."""
@@ -67,19 +69,21 @@ def make_savepoint(checkpoint: Store, place: Store, record: CommitRecord, identi
         raise
 
 
-def start_from_savepoint(place: Store, checkpoint: Store, fingerprint: str) -> Savepoint:
+def start_from_savepoint(place: Store, checkpoint: Store, pipeline: Pipeline) -> Savepoint:
     """Fills an empty ``checkpoint`` with what the savepoint in ``place`` holds; it belongs to a query of its own.
 
     `UsageError` if there is no savepoint or the checkpoint is not empty; `CheckpointError` if the savepoint cannot be
     used or belongs to another pipeline. One that died on the way may be tried again.
     """
     savepoint = read_savepoint(place)
-    if savepoint.fingerprint != fingerprint:
+    if savepoint.fingerprint != pipeline.fingerprint():
+        differs = what_differs(savepoint.settings, pipeline.settings())
         raise CheckpointError(
-            f"The savepoint in {place.path} belongs to another pipeline.",
-            remedy="Use the pipeline that it was made with.",
+            f"The savepoint in {place.path} belongs to another pipeline{': ' if differs else ''}{differs}.",
+            remedy=SAME_PIPELINE,
             path=place.path,
-            expected=fingerprint,
+            differs=differs,
+            expected=pipeline.fingerprint(),
             found=savepoint.fingerprint,
         )
     refuse_unless_empty(checkpoint, savepoint)

@@ -12,7 +12,7 @@ from afspark.errors import UsageError
 from afspark.model.onbad import OnBad, check_on_bad
 from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Window, WindowProgress
-from afspark.policies import MiniBatch, Tolerance, refuse_if_unfit
+from afspark.policies import MiniBatch, Tolerance, parameters, refuse_if_unfit
 from afspark.protocol.bad_items import BAD_LIMIT
 
 #: What a source is called where a pipeline has only one.
@@ -54,14 +54,9 @@ class Node:
     bad_limit: int = BAD_LIMIT
 
     def __post_init__(self) -> None:
-        if self.workers < 1:
-            raise UsageError(
-                f"Operator {self.name!r} needs at least one worker, not {self.workers}.", workers=self.workers
-            )
+        self._make_plain()
         if self.on_bad is not None:
             check_on_bad(self.on_bad)
-        if self.bad_limit < 0:
-            raise UsageError(f"bad_limit must be at least 0, not {self.bad_limit}.", bad_limit=self.bad_limit)
         if self.keyed and not self.operator.key:
             raise UsageError(
                 f"{type(self.operator).__name__} has no key, so its state cannot be partitioned by key.",
@@ -78,6 +73,22 @@ class Node:
         refuse_if_unfit(self.operator, self.tolerance)
         if not self.internal:
             _check_picklable(self.name, self.operator)
+
+    def _make_plain(self) -> None:
+        """Numbers of any kind become plain ones, which JSON knows."""
+        if not isinstance(self.tolerance, Tolerance):
+            raise UsageError(
+                f"The tolerance of {self.name!r} is no policy: {parameters.shown(self.tolerance)}.",
+                remedy="Make one, such as MiniBatch() or BarrierSnapshot(interval=1).",
+            )
+        plain: dict[str, Any] = {
+            "workers": parameters.count("workers", self.workers, f"It is how many workers {self.name!r} has."),
+            "bad_limit": parameters.count("bad_limit", self.bad_limit, least=0),
+        }
+        if self.weight is not None:
+            plain["weight"] = parameters.limit("weight", self.weight, "It is a part of the error budget, such as 0.5.")
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
 
     def settings(self) -> dict[str, Any]:
         """What the checkpoint is bound to, besides where the items come from."""

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from afspark.bounds.thresholds import Place
 from afspark.errors import UsageError
+from afspark.policies import parameters
 from afspark.policies.plans import AwaitBarrier, BackupNeed, BackupPlan
-from afspark.policies.tolerance import Tolerance, is_limit
+from afspark.policies.tolerance import Tolerance
 
 DEFAULT_INTERVAL = 1.0
 """Seconds between two barriers."""
+
+_DISTANCE = "It says how far apart barriers are: interval in seconds, batches, or items."
+_COUNTS = {
+    "full_every": (1, "It says how many snapshots may build on a full image, itself included."),
+    "keep": (2, "The one before the newest is needed if that turns out to be damaged."),
+}
 
 
 @dataclass(frozen=True)
@@ -62,45 +68,34 @@ class BarrierSnapshot(Tolerance):
     reason: ClassVar[str] = "every change is backed up at the next barrier, and replayed until then"
 
     def __post_init__(self) -> None:
-        given = {"interval": self.interval, "batches": self.batches, "items": self.items}
-        chosen = {name: value for name, value in given.items() if value is not None}
-        if not chosen:
-            object.__setattr__(self, "interval", DEFAULT_INTERVAL)
+        chosen = self._distances()
         if len(chosen) > 1:
             raise UsageError(
                 f"A barrier snapshot has one interval, not {len(chosen)}: {', '.join(chosen)}.",
                 remedy="Give interval (seconds), batches or items.",
             )
+        plain: dict[str, Any] = {} if chosen else {"interval": DEFAULT_INTERVAL}
         for name, value in chosen.items():
-            kind, called = (Real, "number") if name == "interval" else (Integral, "whole number")
-            if isinstance(value, bool) or not isinstance(value, kind) or not 0 < float(value) < float("inf"):
-                raise UsageError(
-                    f"{name} must be a {called} above 0, not {value!r}.",
-                    remedy="It says how far apart barriers are: interval in seconds, batches, or items.",
-                    **{name: value},
-                )
-        self._check_count("full_every", 1, "It says how many snapshots may build on a full image, itself included.")
-        self._check_count("keep", 2, "The one before the newest is needed if that turns out to be damaged.")
-        if not isinstance(self.asynchronous, bool):
-            raise UsageError(f"asynchronous is True or False, not {self.asynchronous!r}.", got=self.asynchronous)
-        if not isinstance(self.log_items, bool):
-            raise UsageError(f"log_items is True or False, not {self.log_items!r}.", got=self.log_items)
-        if not is_limit(self.unacked):
-            raise UsageError(f"unacked must be a number >= 0, not {self.unacked!r}.", unacked=self.unacked)
-        if self.recovery not in ("partial", "full"):
+            checked = parameters.seconds if name == "interval" else parameters.count
+            plain[name] = checked(name, value, _DISTANCE)
+        for name, (least, meaning) in _COUNTS.items():
+            if (value := getattr(self, name)) is not None:
+                plain[name] = parameters.count(name, value, meaning, least=least)
+        plain["unacked"] = parameters.limit("unacked", self.unacked)
+        parameters.choice("asynchronous", self.asynchronous)
+        parameters.choice("log_items", self.log_items)
+        if not parameters.is_one_of(self.recovery, "partial", "full"):
             raise UsageError(
-                f"Unknown recovery {self.recovery!r}.",
+                f"Unknown recovery {parameters.shown(self.recovery)}.",
                 remedy='Use "partial" (the lost worker is replayed) or "full" (everybody goes back).',
             )
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
 
-    def _check_count(self, name: str, least: int, remedy: str) -> None:
-        value = getattr(self, name)
-        if value is None:
-            return
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            raise UsageError(
-                f"{name} must be a whole number of at least {least}, not {value!r}.", remedy=remedy, **{name: value}
-            )
+    def _distances(self) -> dict[str, Any]:
+        """What says how far apart barriers are."""
+        given = {"interval": self.interval, "batches": self.batches, "items": self.items}
+        return {name: value for name, value in given.items() if value is not None}
 
     @property
     def exact(self) -> bool:
@@ -155,10 +150,8 @@ class BarrierSnapshot(Tolerance):
         return 0.0
 
     def to_json(self) -> dict[str, Any]:
-        given = {"interval": self.interval, "batches": self.batches, "items": self.items}
-        chosen = {name: value for name, value in given.items() if value is not None}
         given = {"full_every": self.full_every, "keep": self.keep}
-        chosen |= {name: value for name, value in given.items() if value is not None}
+        chosen = self._distances() | {name: value for name, value in given.items() if value is not None}
         pushed: dict[str, Any] = {"log_items": True} if self.log_items else {}
         if math.isfinite(self.unacked):
             pushed["unacked"] = self.unacked

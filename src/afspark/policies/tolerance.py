@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, ClassVar
 
 from afspark.bounds.general import state_bound
 from afspark.bounds.thresholds import Place, threshold
-from afspark.errors import UsageError
+from afspark.policies import parameters
 from afspark.policies.plans import BackupNeed, BackupPlan, NoBackup, RecoveryPlan, RestoreChain, ThresholdBackup
 from afspark.store import ObjectRef
 
@@ -166,12 +165,8 @@ class MiniBatch(Tolerance):
     reason: ClassVar[str] = "every change and every item is backed up"
 
     def __post_init__(self) -> None:
-        if not is_limit(self.unacked):
-            raise UsageError(
-                f"unacked must be a number >= 0, not {self.unacked!r}.",
-                remedy=_MEANING["unacked"],
-                unacked=self.unacked,
-            )
+        object.__setattr__(self, "unacked", parameters.limit("unacked", self.unacked, _MEANING["unacked"]))
+        parameters.choice("log_items", self.log_items)
 
     @property
     def exact(self) -> bool:
@@ -246,11 +241,8 @@ class Approximate(Tolerance):
 
     def __post_init__(self) -> None:
         for name, meaning in _MEANING.items():
-            value = getattr(self, name)
-            if value is None and name == "items_seconds":
-                continue
-            if not is_limit(value):
-                raise UsageError(f"{name} must be a number >= 0, not {value!r}.", remedy=meaning, **{name: value})
+            if name != "items_seconds" or self.items_seconds is not None:
+                object.__setattr__(self, name, parameters.limit(name, getattr(self, name), meaning))
 
     @property
     def approximates(self) -> bool:
@@ -295,12 +287,6 @@ _MEANING = {
     "items_seconds": "It is how long an item may wait without a backup.",
     "unacked": "It is the number of items that may be under way unacknowledged; 0 waits for each.",
 }
-
-
-def is_limit(value: Any) -> bool:
-    """Whether a value can be a limit: a number from 0 to infinity."""
-    # NaN is not >= 0 either.
-    return not isinstance(value, bool) and isinstance(value, Real) and float(value) >= 0
 
 
 def counts_as_failure(*, completed: int, steps: bool = False) -> bool:

@@ -13,6 +13,7 @@ from afspark.store.base import Store
 from afspark.store.format import FORMAT_VERSION, OTHER_RELEASE, seal, unseal, written_by
 from afspark.store.naming import FOLDER, IDENTITY, SAVEPOINT
 from afspark.store.outage import WaitingStore
+from afspark.store.settings_compared import SAME_PIPELINE, what_differs
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def claim(store: Store, fingerprint: str, settings: dict[str, Any]) -> QueryIden
         put_identity(store, fingerprint, settings)
         # Read back: if two drivers came at once, both go by the one that remained.
         found = store.get(IDENTITY)
-    return _checked(store, found, fingerprint)
+    return _checked(store, found, fingerprint, settings)
 
 
 def put_identity(store: Store, fingerprint: str, settings: Mapping[str, Any]) -> None:
@@ -111,13 +112,15 @@ def attached(checkpoint: Store, wait_seconds: float) -> Store:
     return WaitingStore(checkpoint, f"{FOLDER}/{IDENTITY}", seconds=wait_seconds)
 
 
-def _checked(store: Store, data: bytes, fingerprint: str) -> QueryIdentity:
+def _checked(store: Store, data: bytes, fingerprint: str, settings: Mapping[str, Any]) -> QueryIdentity:
     identity = _readable(store, data, fingerprint)
     if identity.fingerprint != fingerprint:
+        differs = what_differs(identity.settings, settings)
         raise CheckpointError(
-            f"The checkpoint {store.path} belongs to another pipeline.",
-            remedy="Use a new checkpoint folder, or the pipeline this one was made with.",
+            f"The checkpoint {store.path} belongs to another pipeline{': ' if differs else ''}{differs}.",
+            remedy=f"{SAME_PIPELINE} Or use a new checkpoint folder.",
             path=store.path,
+            differs=differs,
             expected=fingerprint,
             found=identity.fingerprint,
         )

@@ -6,6 +6,7 @@ dies before that leaves nothing that passes for a savepoint.
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from collections.abc import Mapping
@@ -55,14 +56,19 @@ class Savepoint:
         return sum(one.size for one in self.objects)
 
 
-def place_of(checkpoint: str, name_or_path: str) -> str:
-    """Where a savepoint goes: a bare name belongs to the checkpoint, anything else is a folder or an address.
+def place_of(checkpoint: str, name_or_path: str | os.PathLike[str]) -> str:
+    """Where a savepoint goes: a bare name belongs to the checkpoint, other text and a `Path` are places of their own.
 
     >>> place_of("/data/checkpoint", "before-upgrade"), place_of("/data/checkpoint", "s3://b/one")
     ('/data/checkpoint/savepoints/before-upgrade', 's3://b/one')
     """
+    remedy = "Give a name, a folder or the address of a store."
+    if isinstance(name_or_path, os.PathLike):
+        return os.fspath(name_or_path)
+    if not isinstance(name_or_path, str):
+        raise UsageError(f"{name_or_path!r} is no place for a savepoint.", remedy=remedy)
     if not name_or_path.strip():
-        raise UsageError("The savepoint has no name.", remedy="Give a name, a folder or the address of a store.")
+        raise UsageError("The savepoint has no name.", remedy=remedy)
     if _NAME.fullmatch(name_or_path):
         return f"{checkpoint}/{FOLDER_OF_NAMED}/{name_or_path}"
     return name_or_path

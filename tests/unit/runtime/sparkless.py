@@ -126,12 +126,17 @@ class Rig:
         # Tests look at records after every batch, unless they say that those may be behind.
         chosen.setdefault("max_replay_seconds", 0.0)
         run = RunOptions(checkpoint=str(self.checkpoint), segments=str(self.segments), **chosen)
-        rest = {key: value for key, value in self.settings.items() if key not in RUN_OPTIONS}
-        pipeline = rest["pipeline"] if "pipeline" in rest else Pipeline.single(**rest)
-        store = self.open_store(run.checkpoint)
+        pipeline, store = self.pipeline, self.open_store(run.checkpoint)
         identity = claim(store.below("afspark"), pipeline.fingerprint(), pipeline.settings())
         self.engine = Coordinator(self.hosts, pipeline, run, identity, store, self.past_frames)
         return self.engine
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """What the next driver runs."""
+        given = {key: value for key, value in self.settings.items() if key not in RUN_OPTIONS}
+        made: Pipeline = given["pipeline"] if "pipeline" in given else Pipeline.single(**given)
+        return made
 
     @property
     def driver(self) -> Coordinator:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -94,7 +95,10 @@ def _two_sinks() -> None:
 
 
 REFUSED = {
-    "zero workers": (lambda: node("a", SOURCE, workers=0), "at least one worker"),
+    "zero workers": (lambda: node("a", SOURCE, workers=0), "at least 1"),
+    "workers that are no number": (lambda: node("a", SOURCE, workers="2"), "whole number"),
+    "a policy that was not made": (lambda: node("a", SOURCE, tolerance=MiniBatch), "MiniBatch()"),
+    "the name of a policy": (lambda: node("a", SOURCE, tolerance="minibatch"), "MiniBatch()"),
     "a cycle": (lambda: Pipeline(sources={}, nodes=(node("a", "b"), node("b", "a"))), "feed_back"),
     "two of one name": (
         lambda: Pipeline(sources={SOURCE: Packets(1)}, nodes=(node("a", SOURCE), node("a", SOURCE))),
@@ -178,6 +182,15 @@ class Unpicklable(Operator):
 
 def node_of(operator: Operator, **settings: Any) -> Node:
     return Node(name="a", operator=operator, **settings)
+
+
+def test_numbers_of_numpy_are_as_good_as_others() -> None:
+    numbers = [(np.int64(2), np.float32(0.5)), (2, 0.5)]
+    made, plain = [
+        Pipeline(sources={SOURCE: Packets(1)}, nodes=(node("a", SOURCE, workers=workers, weight=weight),))
+        for workers, weight in numbers
+    ]
+    assert made.fingerprint() == plain.fingerprint() and made.place(made.nodes[0]) == plain.place(plain.nodes[0])
 
 
 @pytest.mark.parametrize("case", REFUSED)

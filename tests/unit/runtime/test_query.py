@@ -46,6 +46,7 @@ class Busy:
 
     isActive = False
     interval = 1.0
+    runs = ()
 
     def kept(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,7 @@ def begun(rig: Rig, place: Path, name: str) -> Rig:
     """Another query, begun from a savepoint. It lives on the same hosts, where the first one has its state."""
     made = Rig(rig.root / name, Hosts(processes=in_process), **rig.settings)
     made.segments = rig.segments
-    fingerprint = read_savepoint(open_store(place)).fingerprint
-    start_from_savepoint(open_store(place), open_store(made.checkpoint), fingerprint)
+    start_from_savepoint(open_store(place), open_store(made.checkpoint), rig.pipeline)
     return made
 
 
@@ -124,6 +124,7 @@ def test_of_a_stopped_query_whose_records_are_behind(make_rig: MakeRig) -> None:
         die()
 
     rig.drive_and_die(driven)
+    assert savepoint_of(rig.checkpoint, rig.root / "elsewhere")[0] == str(rig.root / "elsewhere")
     place, savepoint = savepoint_of(rig.checkpoint, "before-upgrade")
     assert savepoint.batch == 0 and Path(place) == rig.checkpoint / "savepoints" / "before-upgrade"
     second = begun(rig, Path(place), "second")
@@ -228,7 +229,7 @@ def test_whoever_dies_while_making_one_leaves_nothing_that_looks_complete(make_r
         with pytest.raises((CheckpointError, UsageError)):
             read_savepoint(open_store(place))
         with pytest.raises((CheckpointError, UsageError)):
-            start_from_savepoint(open_store(place), open_store(rig.root / "new"), engine.pipeline.fingerprint())
+            start_from_savepoint(open_store(place), open_store(rig.root / "new"), engine.pipeline)
         assert not any((rig.root / "new").rglob("*"))
     rig.engine = engine
     second = begun(rig, saved(rig), "second")
@@ -240,10 +241,9 @@ def test_whoever_dies_while_starting_from_one_may_try_again(make_rig: MakeRig) -
     rig, truth = make_rig()
     rig.go(3)
     engine, place, new = rig.driver, saved(rig), rig.root / "second" / "checkpoint"
-    fingerprint = engine.pipeline.fingerprint()
     whole = len(read_savepoint(open_store(place)).objects)
     for puts in (1, 2, whole // 2, whole + 2, whole + 3):
-        rig.drive_and_die(partial(start_from_savepoint, open_store(place), dying(new, puts), fingerprint))
+        rig.drive_and_die(partial(start_from_savepoint, open_store(place), dying(new, puts), engine.pipeline))
         second = Rig(rig.root / "second", Hosts(processes=in_process), **rig.settings)
         with pytest.raises(CheckpointError):
             second.start()
@@ -256,8 +256,7 @@ def test_whoever_dies_while_starting_from_one_may_try_again(make_rig: MakeRig) -
 def test_any_damage_is_noticed_before_anything_runs(make_rig: MakeRig) -> None:
     rig, _ = make_rig()
     rig.go(2)
-    place, new = saved(rig), rig.root / "new"
-    fingerprint = rig.driver.pipeline.fingerprint()
+    place, new, pipeline = saved(rig), rig.root / "new", rig.driver.pipeline
     files = [place / one.name for one in read_savepoint(open_store(place)).objects] + [place / LIST]
     assert len(files) > 10
     for file in files:
@@ -268,11 +267,11 @@ def test_any_damage_is_noticed_before_anything_runs(make_rig: MakeRig) -> None:
             else:
                 file.write_bytes(damaged)
             with pytest.raises((CheckpointError, UsageError)) as caught:
-                start_from_savepoint(open_store(place), open_store(new), fingerprint)
+                start_from_savepoint(open_store(place), open_store(new), pipeline)
             assert str(place) in str(caught.value) and "\n" not in str(caught.value)
             assert not [path for path in new.rglob("*") if path.is_file()]
             file.write_bytes(sound)
-    start_from_savepoint(open_store(place), open_store(new), fingerprint)
+    start_from_savepoint(open_store(place), open_store(new), pipeline)
     assert identify(open_store(new).below(FOLDER)) is not None
 
 
@@ -282,21 +281,24 @@ def test_what_is_refused(make_rig: MakeRig) -> None:
         savepoint_of(rig.checkpoint, "early")
     rig.go(2)
     place, new = saved(rig), open_store(rig.root / "new")
-    fingerprint = rig.driver.pipeline.fingerprint()
+    pipeline = rig.driver.pipeline
     with pytest.raises(UsageError) as caught:
-        start_from_savepoint(open_store(rig.root / "unknown"), new, fingerprint)
+        start_from_savepoint(open_store(rig.root / "unknown"), new, pipeline)
     assert caught.value.path == str(rig.root / "unknown")
     with pytest.raises(UsageError) as caught:
-        start_from_savepoint(open_store(place), open_store(rig.checkpoint), fingerprint)
+        start_from_savepoint(open_store(place), open_store(rig.checkpoint), pipeline)
     assert caught.value.path == str(rig.checkpoint)
+    other = replace(pipeline, nodes=(replace(pipeline.nodes[0], workers=3),))
     with pytest.raises(CheckpointError) as mismatch:
-        start_from_savepoint(open_store(place), new, "another")
-    assert mismatch.value.found == fingerprint and not new.list("")
+        start_from_savepoint(open_store(place), new, other)
+    assert mismatch.value.found == pipeline.fingerprint() and not new.list("")
+    assert mismatch.value.differs == "operators.operator.workers is 2 there and 3 here"
     for taken in (str(place), str(rig.root)):
         with pytest.raises(UsageError):
             saved(rig, taken)
-    with pytest.raises(UsageError):
-        savepoint_of(rig.checkpoint, " ")
+    for nowhere in (" ", "", 3, None):
+        with pytest.raises(UsageError):
+            savepoint_of(rig.checkpoint, nowhere)  # type: ignore[arg-type]
     rig.end()
     with pytest.raises(UsageError):
         saved(rig, "ended")
