@@ -161,7 +161,7 @@ def _frozen_while_deleting(rig: Rig, what: str, moment: str) -> FirstDriver:
         log = FreezingLog(engine.store, rig, what, moment)
         engine.log = engine.commits._log = engine.commits.records._log = log
         engine.lease = Lease(engine.store, log, seconds=engine.options.lease_seconds)
-        engine.commits = Committer(engine.cluster, log, engine._stages, engine.commits.pace)
+        engine.commits = Committer(engine.cluster, log, engine._stages, engine.commits.pace, engine.commits._effects)
         store.armed = partial(log.armed, "listed")  # type: ignore[method-assign]
         rig.go()
 
