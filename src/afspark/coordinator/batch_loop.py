@@ -366,6 +366,9 @@ class Coordinator:
         self.commits.cover(Covered(Batch(first - 1), record))
         self.commits.snapshots.restore(record)
         self.ledger.expect(record.ledger_heads if record else ())
+        self.receivers.restore(record.lanes if record else {})
+        # Before anything is declared: whoever is refused, and starts as it should, must find no word of it.
+        self.retained.open(record, first, batch)
         operators = record.operators if record else {}
         runs = [self._make_run(node) for node in self.pipeline.nodes]
         for run in runs:
@@ -376,8 +379,6 @@ class Coordinator:
         if record is not None:
             self.items, self.bytes = record.items, record.bytes
             self.told = record.end is StreamEnd.TOLD
-        self.receivers.restore(record.lanes if record else {})
-        self.retained.open(record, first, batch)
         self.runs = self.commits.runs = runs
         for run in runs:
             run.entrances = [self.run_of(node.name) for node in self.pipeline.entrances(run.node)]
