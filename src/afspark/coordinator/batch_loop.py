@@ -367,6 +367,9 @@ class Coordinator:
         self.commits.cover(Covered(Batch(first - 1), record))
         self.commits.snapshots.restore(record)
         self.ledger.expect(record.ledger_heads if record else ())
+        self.receivers.restore(record.lanes if record else {})
+        # Before anything is declared: whoever is refused, and starts as it should, must find no word of it.
+        done = self.retained.open(record, first, batch)
         operators = record.operators if record else {}
         runs = [self._make_run(node) for node in self.pipeline.nodes]
         for run in runs:
@@ -377,8 +380,6 @@ class Coordinator:
         if record is not None:
             self.items, self.bytes = record.items, record.bytes
             self.told = record.end is StreamEnd.TOLD
-        self.receivers.restore(record.lanes if record else {})
-        done = self.retained.open(record, first, batch)
         if first < batch:
             self.commits.recall(record, first, done)
         self.runs = self.commits.runs = runs

@@ -340,18 +340,32 @@ def test_a_full_lane_calls_for_a_barrier(place: Path) -> None:
     query.close()
 
 
-def test_another_policy_is_refused_as_long_as_batches_have_to_be_applied_again(place: Path) -> None:
-    first = Query(place, BarrierSnapshot(batches=100))
-    producer = Producer(first.address, "one", SCHEMA)
+@pytest.mark.parametrize("lost", [False, True], ids=["survives", "lost"])
+def test_another_policy_is_refused_as_long_as_batches_have_to_be_applied_again(place: Path, lost: bool) -> None:
+    """Whoever is refused leaves nothing behind: started as it was, the query is exact, and no more is told."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    first = Query(place, BarrierSnapshot(batches=100), port=port)
+    producer = Producer(first.address, "one", SCHEMA, give_up=60)
     producer.send(pa.record_batch({"n": [1, 2, 3]}, schema=SCHEMA))
     for number in range(3):
         first.batch(number)
-    producer.abort()
     first.close()
-    second = Query(place, UpstreamBackup())
+    if lost:
+        shutil.rmtree(place / "segments")
+        process_cache().clear()
+    second = Query(place, UpstreamBackup(), port=port)
     with pytest.raises(CheckpointError, match="Batches 1 to 2 of pushed items are covered by no record"):
         second.batch(3)
     second.close()
+    assert not second.engine.ledger.entries()
+    third = Query(place, BarrierSnapshot(batches=100), port=port)
+    third.batch(3)
+    producer.abort()
+    third.close()
+    assert third.engine.items == 3
+    assert told(third.engine.operator("count"))["count"] == 0
 
 
 def test_a_driver_that_cannot_read_where_a_batch_ended_stops(place: Path) -> None:
@@ -359,12 +373,17 @@ def test_a_driver_that_cannot_read_where_a_batch_ended_stops(place: Path) -> Non
     for number in range(3):
         first.batch(number)
     first.close()
-    for one in (place / "checkpoint" / FOLDER / POSITIONS / "000000000002").iterdir():
-        one.unlink()
+    (ended,) = (place / "checkpoint" / FOLDER / POSITIONS / "000000000002").iterdir()
+    away = ended.rename(place / "away")
     second = Query(place, BarrierSnapshot(batches=100))
     with pytest.raises(CheckpointError, match="Where batch 2 of pushed items ended cannot be read"):
         second.batch(3)
     second.close()
+    away.rename(ended)
+    third = Query(place, BarrierSnapshot(batches=100))
+    third.batch(3)
+    third.close()
+    assert told(third.engine.operator("count"))["count"] == 0
 
 
 def free_port() -> int:
