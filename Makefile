@@ -10,7 +10,7 @@ UV_VERSION := 0.13.7
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help env test thorough soak lint format run bench lock clean
+.PHONY: help env test thorough with-spark without-spark soak lint format run bench lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,11 +25,12 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Three processes on two cores, because tests wait for timeouts and for the JVM. Files with a Spark session or the
-# cluster stay whole; what needs neither is dealt out test by test, in fresh processes: they fork, and what they fork
-# has to be small.
-WITH_SPARK := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/cluster tests/spark
-WITHOUT_SPARK := $(BIN)/python -m pytest -n 3 --dist worksteal tests/unit tests/property tests/simulation src
+# More processes than cores, and both halves at once, because tests wait for timeouts and for the JVM. Files with a
+# Spark session or the cluster stay whole; what needs neither is dealt out test by test, in fresh processes: they fork,
+# and what they fork has to be small.
+WITH_SPARK := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/cluster tests/spark
+WITHOUT_SPARK := $(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/property tests/simulation src
+HALVES = $(MAKE) --no-print-directory --jobs 2 --output-sync=line with-spark without-spark
 
 # Spark's classes as Java loads them fastest: reading them from the jars is half of what a short query costs.
 ARCHIVE := build/spark.jsa
@@ -38,12 +39,16 @@ $(ARCHIVE): $(STAMP) tests/archive.py
 
 test: env ## Lint, type check, and run the test suite
 	@$(MAKE) --no-print-directory --jobs 2 lint $(ARCHIVE)
-	$(WITHOUT_SPARK) -m "not thorough"
-	$(WITH_SPARK) -m "not thorough"
+	@$(HALVES) WHICH='-m "not thorough"'
 
 thorough: lint $(ARCHIVE) ## The same with every variant of the slow tests
-	$(WITHOUT_SPARK)
-	$(WITH_SPARK)
+	@$(HALVES) WHICH=
+
+with-spark:
+	$(WITH_SPARK) $(WHICH)
+
+without-spark:
+	$(WITHOUT_SPARK) $(WHICH)
 
 soak: env ## 100,000 simulated schedules, a hundred seeded runs of pushed streams with kills, floods and fuzzing
 	PYTHONPATH=src:. $(BIN)/python -m tests.simulation --pushed --schedules 100000
