@@ -13,6 +13,7 @@ _NOTICED = {
     "lowered_threshold_told_of_older_backups": 287,
     "record_of_no_barrier": 353,
     "records_offered_before_a_loss_written_after_it": 175,
+    "repeated_recovery_not_told": 358,
     "threshold_not_halved": 43,
     "zombies_backup_accepted": 155,
 }

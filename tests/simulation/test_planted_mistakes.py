@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,12 +10,16 @@ from typing import Any
 import pytest
 
 from afspark.coordinator import told_bounds as assurance
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.recovery import discovery
 from afspark.coordinator.recovery.discovery import restore_workers
 from afspark.coordinator.recovery.error_budget import ErrorBudget
+from afspark.coordinator.recovery.recoveries import Recoveries
 from afspark.model.states import HashTable
 from afspark.model.states.cells import CellState
 from afspark.protocol import lifecycle
 from afspark.protocol.lifecycle import Action, Hint, Position
+from afspark.store import LedgerEntry
 from afspark.task import backup_numbers, restore, worker
 from afspark.task.pane_states import PaneStates
 from tests.simulation.planted import likely_first
@@ -107,6 +112,36 @@ def damage_leaves_the_bound_as_it_was(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(assurance, "uncovered", lambda run, window=None: [])
 
 
+def losses_without_backups_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """What was lost under `Nothing` is told under `Nothing` alone."""
+    real = assurance.uncovered
+
+    def forgetful(run: OperatorRun, window: int | None = None) -> list[LedgerEntry]:
+        found, forgets = real(run, window), run.group.budget.tolerance.needs_records
+        return [entry for entry in found if not forgets or (entry.recovery and not entry.recovery.covered)]
+
+    patch.setattr(assurance, "uncovered", forgetful)
+
+
+def second_loss_not_declared(patch: pytest.MonkeyPatch) -> None:
+    """A worker whose state and records are gone is declared lost only if it was never lost before."""
+    patch.setattr(
+        discovery, "_told_before", lambda budget, recorded, losses: math.inf if losses or recorded >= 0 else 0
+    )
+
+
+def repeated_recovery_not_told(patch: pytest.MonkeyPatch) -> None:
+    """A loss that was made good once is not told again, although its worker is restored from less the second time."""
+    real = Recoveries.take_up
+
+    def take_up(self: Recoveries, members: Any, damaged: Any) -> None:
+        real(self, members, damaged)
+        whole = {entry.loss.sequence for entry in self.ledger.entries() if entry.recovery is not None}
+        self._under_way = {worker: loss for worker, loss in self._under_way.items() if loss.sequence not in whole}
+
+    patch.setattr(Recoveries, "take_up", take_up)
+
+
 MISTAKES: list[Plant] = [
     backup_counted_before_it_is_durable,
     threshold_not_halved,
@@ -118,6 +153,9 @@ MISTAKES: list[Plant] = [
     thresholds_of_one_worker_for_shares_that_overlap,
     lowered_threshold_told_of_older_backups,
     damage_leaves_the_bound_as_it_was,
+    losses_without_backups_forgotten,
+    second_loss_not_declared,
+    repeated_recovery_not_told,
 ]
 
 

@@ -115,8 +115,9 @@ class PushedSchedule:
         # Windows by count need a policy under which no item is lost.
         if start == 0 or (self.window is not None and self.window.by == "count"):
             return had
-        # Without backups for a while, or from then on.
-        if random.Random(f"without-{self.seed}-{start}").random() < (0.1 if had.needs_records else 0.5):
+        # Some are without backups for a while, or from then on.
+        some = not had.needs_records or random.Random(f"no-backups-{self.seed}").random() < 0.12
+        if some and random.Random(f"no-backups-{self.seed}-{start}").random() < 0.5:
             return Nothing()
         rng = random.Random(f"restart-{self.seed}-{start}")
         if rng.random() < 0.15 or not had.needs_records:
