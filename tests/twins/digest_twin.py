@@ -10,33 +10,33 @@ from tests.twins.hashing_twin import hash_int64, mix
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
+_SCALE = 2.0**-64
 
 
 def weight(h: int) -> float:
     return 1.0 + (h >> 11) * 2.0**-53
 
 
-def digest_integers(cells: Sequence[int], olds: Any, values: Any, numbered: bool) -> tuple[int, int, list[int]]:
-    count, total, came = 0, 0, []
-    for cell, old in zip(cells, olds, strict=True):
+def digest_integers(cells: Sequence[int], olds: Any, values: Any, places: Sequence[int]) -> tuple[int, int]:
+    count, total = 0, 0
+    for at, (cell, old) in enumerate(zip(cells, olds, strict=True)):
         new = int(values[cell])
         if old != new:
-            place = hash_int64(int(cell)) if numbered else 0
+            place = places[at] if len(places) else hash_int64(int(cell))
             total += mix(((place ^ hash_int64(int(old))) * _GOLDEN + hash_int64(new)) & _MASK)
             count += 1
-            came += [int(cell)] if old == 0 and not numbered else []
-    return count, total & _MASK, came
+    return count, total & _MASK
 
 
-def digest_floats(cells: Sequence[int], olds: Any, values: Any, numbered: bool) -> tuple[float, float, float]:
+def digest_floats(cells: Sequence[int], olds: Any, values: Any, places: Sequence[int]) -> tuple[float, float, float]:
     new_sum = change = size = 0.0
-    for cell, old in zip(cells, olds, strict=True):
+    for at, (cell, old) in enumerate(zip(cells, olds, strict=True)):
         new = float(values[cell])
         if old != new and math.isfinite(old) and math.isfinite(new):
-            factor = weight(hash_int64(int(cell))) if numbered else 1.0
+            factor = _SCALE * weight(places[at] if len(places) else hash_int64(int(cell)))
             new_sum += factor * new
             change += factor * abs(new - old)
-            size += abs(new) + abs(old)
+            size += _SCALE * (abs(new) + abs(old))
     return new_sum, change, size
 
 
@@ -46,8 +46,8 @@ def digest_rows(hashes: Sequence[int], label: int) -> int:
 
 def weighted_sum(hashes: Sequence[int], values: Sequence[float]) -> tuple[float, float, int]:
     finite = [(h, value) for h, value in zip(hashes, values, strict=True) if math.isfinite(value)]
-    total = sum(weight(h) * value for h, value in finite)
-    return total, sum(abs(value) for _, value in finite), len(values) - len(finite)
+    total = sum(_SCALE * weight(h) * value for h, value in finite)
+    return total, sum(_SCALE * abs(value) for _, value in finite), len(values) - len(finite)
 
 
 def digest_bytes(data: bytes) -> tuple[int, int]:

@@ -28,8 +28,9 @@ class CommitPace:
         max_replay_seconds: float,
         offsets_kept: int = 2 * MOST_BATCHES,
     ) -> None:
-        # Spark forgets what belonged to older batches; the first one to be replayed needs the offsets before it.
-        self._most_batches = min(MOST_BATCHES, offsets_kept - 2)
+        # Spark forgets what belonged to older batches. The newest record may turn out to be unreadable: then all since
+        # the one before it is replayed. And the first batch to be replayed needs the offsets before it.
+        self._most_batches = min(MOST_BATCHES, (offsets_kept - 2) // 2)
         self._waiting = [one for one in tolerances if one.replays]
         self._replayable = replayable and (max_replay_seconds > 0 or bool(self._waiting))
         self._limit = max([max_replay_seconds, *(2 * one.barrier_seconds for one in self._waiting)])

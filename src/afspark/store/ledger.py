@@ -111,6 +111,25 @@ class Recovery:
         """
         return not self.damaged and not self.differed
 
+    def with_another(self, other: Recovery) -> Recovery:
+        """What two completions of one loss say together: the newer one counts, but what no bound covers stays so,
+        whatever the clocks of their drivers say.
+        """
+        newest = max(self, other, key=lambda one: one.at)
+        uncovered = [one for one in (self, other) if not one.covered]
+        if len(uncovered) < 2:
+            return uncovered[0] if uncovered else newest
+        lowest, highest = ([one.panes[end] for one in uncovered] for end in (0, 1))
+        return replace(
+            newest,
+            damaged=tuple(dict.fromkeys((*self.damaged, *other.damaged))),
+            differed=self.differed or other.differed,
+            panes=(
+                min((pane for pane in lowest if pane is not None), default=None) if None not in lowest else None,
+                max((pane for pane in highest if pane is not None), default=None) if None not in highest else None,
+            ),
+        )
+
 
 @dataclass(frozen=True)
 class LedgerEntry:
@@ -186,7 +205,7 @@ class Ledger:
         return declared
 
     def complete(self, sequence: int, recovery: Recovery) -> LedgerEntry:
-        """Makes the end of a recovery durable. A second completion replaces the first.
+        """Makes the end of a recovery durable. A second completion replaces the first, unless no bound covers that one.
 
         Where two drivers took the same number, the newest loss of that number is meant.
         """
@@ -202,7 +221,8 @@ class Ledger:
             "recovery": vars(recovery),
         }
         self._put(f"{_folder(loss)}/recovery-{secrets.token_hex(8)}", meta)
-        entry = LedgerEntry(loss, recovery)
+        before = known[loss.sequence, loss.token].recovery
+        entry = LedgerEntry(loss, before.with_another(recovery) if before else recovery)
         known[loss.sequence, loss.token] = entry
         return entry
 
@@ -243,8 +263,7 @@ class Ledger:
                 else:
                     key = (int(found.meta["sequence"]), str(found.meta["token"]))
                     recovery = Recovery.from_json(found.meta["recovery"])
-                    if key not in recoveries or recoveries[key].at <= recovery.at:
-                        recoveries[key] = recovery
+                    recoveries[key] = recoveries[key].with_another(recovery) if key in recoveries else recovery
                 self._after[name] = tuple(found.meta["after"])
             except (KeyError, TypeError, ValueError) as error:
                 self._damaged.append(Damage(name, "foreign", f"not understood: {error!r}"))

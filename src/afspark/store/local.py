@@ -13,6 +13,9 @@ from afspark.store.base import Names, Store, check_name, check_prefix, not_writa
 
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
+#: Ends the names of files that will replace another one.
+_REPLACING = ".replacing"
+
 
 class LocalStore(Store):
     """Objects are files below ``root``, which the first put makes; readable by their owner only.
@@ -35,6 +38,9 @@ class LocalStore(Store):
             try:
                 self._write(target, data)
             except FileNotFoundError:
+                if not os.path.isdir(self._root):
+                    # Somebody has moved it away; what is made anew in its place would keep it from coming back.
+                    raise
                 # A folder this process has written to before was removed since.
                 self._synced.clear()
                 self._write(target, data)
@@ -74,16 +80,34 @@ class LocalStore(Store):
         if folder not in self._synced:
             _make_durable_folder(folder, self._root)
             self._synced.add(folder)
-        with open(target, "wb", buffering=0, opener=_private) as file:
-            view = memoryview(data)
-            while view:
-                view = view[file.write(view) :]
-            os.fsync(file.fileno())
+        if os.path.exists(target):
+            # Where there is no room for the new content, the old one stays.
+            self._replace(target, data)
+        else:
+            _fill(target, data)
         _fsync_folder(folder)
+
+    def _replace(self, target: str, data: bytes) -> None:
+        temporary = f"{target}{_REPLACING}"
+        try:
+            _fill(temporary, data)
+            os.replace(temporary, target)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
 
     def __getstate__(self) -> dict[str, Any]:
         # What this process has synced says nothing about another one.
         return {"_root": self._root, "_synced": set()}
+
+
+def _fill(target: str, data: bytes) -> None:
+    with open(target, "wb", buffering=0, opener=_private) as file:
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view) :]
+        os.fsync(file.fileno())
 
 
 def _private(path: str, flags: int) -> int:
@@ -97,7 +121,7 @@ def _files(folder: str) -> Iterator[str]:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     yield from _files(entry.path)
-                else:
+                elif not entry.name.endswith(_REPLACING):
                     yield entry.path
     except _ABSENT:
         return

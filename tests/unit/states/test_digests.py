@@ -25,17 +25,18 @@ def test_kernels_do_as_their_twins(seed: int, numbered: bool) -> None:
     cells = random.permutation(60)[:40].astype(np.uint32)
     values = random.integers(-3, 3, 60)
     olds = np.where(random.random(40) < 0.3, values[cells], random.integers(-3, 3, 40))
-    came = np.zeros(0 if numbered else 40, np.uint32)
-    count, total, first = kernel.digest_integers(cells, olds, values, came)
-    assert (count, int(total), came[:first].tolist()) == twin.digest_integers(cells, olds, values, numbered)
+    places = np.zeros(0, np.uint64) if numbered else random.integers(0, 2**63, 40).astype(np.uint64)
+    known = [int(place) for place in places]
+    count, total = kernel.digest_integers(cells, olds, values, places)
+    assert (count, int(total)) == twin.digest_integers(cells, olds, values, known)
     floats, old_floats = values / 7, olds / 7
     floats[:2], old_floats[:2] = (np.nan, np.inf), (np.nan, 1.0)
-    *sums, _ = kernel.digest_floats(cells, old_floats, floats, came)
-    assert sums == pytest.approx(twin.digest_floats(cells, old_floats, floats, numbered))
+    sums = kernel.digest_floats(cells, old_floats, floats, places)
+    assert sums == pytest.approx(twin.digest_floats(cells, old_floats, floats, known), rel=1e-12, abs=0)
     hashes = random.integers(0, 2**63, 40).astype(np.uint64)
     assert int(kernel.digest_rows(hashes, np.uint64(seed))) == twin.digest_rows(hashes.tolist(), seed)
     assert kernel.weighted_sum(hashes, floats[:40]) == pytest.approx(
-        twin.weighted_sum(hashes.tolist(), floats[:40].tolist())
+        twin.weighted_sum(hashes.tolist(), floats[:40].tolist()), rel=1e-12, abs=0
     )
 
 
@@ -139,3 +140,23 @@ def test_what_is_recorded_knows_how_rows_of_data_frames_were_divided() -> None:
     three = recorded_effects(_report(effects, {":0": "a", ":1": "b", ":2": "d", "first:0": "e"}), {""})
     again = recorded_effects(_report(effects, {":1": "b", ":0": "a", "first:0": "e"}), {""})
     assert two == again and not two[READING].agrees(three[READING])
+
+
+@pytest.mark.parametrize("value", ["int64", "float64"])
+def test_a_change_of_another_key_is_another_digest(value: str) -> None:
+    """Both keys had the same value before."""
+    digests = []
+    for key in (1, 2):
+        state = HashTable(key="int64", value=value).open(HeapColumns(), "state")
+        state.begin()
+        state.put(np.array([1, 2]), np.array([5, 5]).astype(value))
+        state.begin()
+        state.put(np.array([key]), np.array([6]).astype(value))
+        digests.append(state.digest())
+    assert not digests[0].agrees(digests[1])
+
+
+def test_the_greatest_floats_agree_with_themselves() -> None:
+    rows = pa.record_batch({"x": [1.7e308, -1.7e308, 1.6e308, -1.6e308]})
+    digest = digest_of_rows([(0, rows)])
+    assert digest.agrees(digest) and all(map(np.isfinite, (*digest.floats, digest.size)))

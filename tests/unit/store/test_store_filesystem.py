@@ -90,9 +90,11 @@ def test_a_failed_put_names_the_store(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_called_that(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    os.symlink("/dev/full", tmp_path / "object")
+    (tmp_path / "object").write_bytes(b"before")
+    os.symlink("/dev/full", tmp_path / "object.replacing")
     with pytest.raises(StoreFull) as caught:
         store.put("object", b"x")
+    assert (store.get("object"), store.list("")) == (b"before", ["object"]), "what was there stays"
     assert caught.value.path == store.path and caught.value.free > 0
     assert "ermission" not in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -146,6 +148,17 @@ def test_put_survives_removal_of_its_folder(tmp_path: Path) -> None:
     (tmp_path / "root" / "a").rmdir()
     store.put("a/two", b"2")
     assert store.list("") == ["a/two"]
+
+
+def test_a_root_that_was_moved_away_is_not_made_anew(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "root")
+    store.put("a/one", b"1")
+    (tmp_path / "root").rename(tmp_path / "away")
+    with pytest.raises(StoreNotWritable):
+        store.put("a/two", b"2")
+    (tmp_path / "away").rename(tmp_path / "root")
+    store.put("a/two", b"2")
+    assert store.list("") == ["a/one", "a/two"]
 
 
 def test_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,23 @@ def test_a_second_completion_replaces_the_first(store: Store, tokens: str, monke
         assert recovery is not None and recovery.restored_cells == 2
 
 
+@pytest.mark.parametrize("clocks", [(1.0, 2.0), (2.0, 1.0)])
+@pytest.mark.parametrize("damaged", [(True, False), (False, True), (True, True)])
+def test_what_no_bound_covers_stays_so_whatever_clocks_say(
+    store: Store, clocks: tuple[float, float], damaged: tuple[bool, bool]
+) -> None:
+    number = Ledger(store).declare(_loss()).sequence
+    for place, (at, harmed) in enumerate(zip(clocks, damaged, strict=True)):
+        lost = (f"objects/{place}",) if harmed else ()
+        Ledger(store).complete(
+            number, Recovery(seconds=1, restored_cells=1, at=at, damaged=lost, panes=(place, place + 5))
+        )
+    (entry,) = Ledger(store).entries()
+    assert entry.covered is False and entry.recovery is not None
+    harmed = [place for place, one in enumerate(damaged) if one]
+    assert entry.recovery.panes == (min(harmed), max(harmed) + 5)
+
+
 def test_an_unknown_number_is_refused(store: Store) -> None:
     with pytest.raises(UsageError):
         Ledger(store).complete(0, Recovery(seconds=1, restored_cells=1))

@@ -9,6 +9,8 @@ from afspark.model.kernels.hashing import FIRST, GOLDEN, SECOND, hash_int64, mix
 from afspark.model.kernels.memory import load64
 
 _UNIT = 2.0**-53
+_SCALE = 2.0**-64
+"""Keeps sums of the greatest floats from overflowing."""
 _S11, _S29, _S35 = np.uint64(11), np.uint64(29), np.uint64(35)
 
 
@@ -19,44 +21,38 @@ def weight(h):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def digest_integers(journal, olds, values, came):  # type: ignore[no-untyped-def]
-    """(cells that differ from their old value, sum of a hash of both values over them, cells that were 0 before).
+def digest_integers(journal, olds, values, places):  # type: ignore[no-untyped-def]
+    """(cells that differ from their old value, sum of a hash of place and both values over them).
 
-    The numbers of the last ones are written to ``came``. Without room for them, cell numbers mean the same in every
-    copy of the state, and enter the hash.
+    ``places`` are hashes of what the cells stand for. Without any, cell numbers mean the same in every copy of the
+    state, and enter the hash instead.
     """
-    count, total, new_ones, numbered = 0, np.uint64(0), 0, len(came) == 0
+    count, total, numbered = 0, np.uint64(0), len(places) == 0
     for i in range(len(journal)):
         cell = np.uint64(journal[i])
         old, new = olds[i], values[cell]
         if old != new:
-            place = hash_int64(cell) if numbered else np.uint64(0)
+            place = hash_int64(cell) if numbered else places[i]
             total += mix((place ^ hash_int64(old)) * GOLDEN + hash_int64(new))
             count += 1
-            if old == 0 and not numbered:
-                came[new_ones] = cell
-                new_ones += 1
-    return count, total, new_ones
+    return count, total
 
 
 @njit(cache=True, nogil=True)
-def digest_floats(journal, olds, values, came):  # type: ignore[no-untyped-def]
+def digest_floats(journal, olds, values, places):  # type: ignore[no-untyped-def]
     """(of the finite cells that differ from their old value the sum of new values, that of changes, and the size of
-    all that was summed up; cells that were 0 before). As in `digest_integers`; the number of a cell gives its weight.
+    all that was summed up). As in `digest_integers`; the place of a cell gives its weight.
     """
-    sum_new, sum_change, size, new_ones, numbered = 0.0, 0.0, 0.0, 0, len(came) == 0
+    sum_new, sum_change, size, numbered = 0.0, 0.0, 0.0, len(places) == 0
     for i in range(len(journal)):
         cell = np.uint64(journal[i])
         old, new = olds[i], values[cell]
         if old != new and np.isfinite(old) and np.isfinite(new):
-            factor = weight(hash_int64(cell)) if numbered else 1.0
+            factor = _SCALE * weight(hash_int64(cell) if numbered else places[i])
             sum_new += factor * new
-            sum_change += factor * abs(new - old)
-            size += abs(new) + abs(old)
-            if old == 0.0 and not numbered:
-                came[new_ones] = cell
-                new_ones += 1
-    return sum_new, sum_change, size, new_ones
+            sum_change += abs(factor * new - factor * old)
+            size += _SCALE * abs(new) + _SCALE * abs(old)
+    return sum_new, sum_change, size
 
 
 @njit(cache=True, nogil=True)
@@ -74,8 +70,8 @@ def weighted_sum(hashes, values):  # type: ignore[no-untyped-def]
     total, size, odd = 0.0, 0.0, 0
     for i in range(len(hashes)):
         if np.isfinite(values[i]):
-            total += weight(hashes[i]) * values[i]
-            size += abs(values[i])
+            total += weight(hashes[i]) * (_SCALE * values[i])
+            size += _SCALE * abs(values[i])
         else:
             odd += 1
     return total, size, odd

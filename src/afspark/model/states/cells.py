@@ -40,7 +40,7 @@ VALUE_TYPES: dict[str, np.dtype[Any]] = {"int64": np.dtype(np.int64), "float64":
 
 _ID = np.dtype(np.uint32)
 _MOST_ATTEMPTS = 2**32 - 1
-_NO_ROOM = np.zeros(0, _ID)
+_NO_PLACES = np.zeros(0, np.uint64)
 
 
 def roomy(wanted: int) -> int:
@@ -333,21 +333,19 @@ class CellState(ResidentState):
         return self._pairs(cells, self._values[cells])
 
     def digest(self) -> EffectDigest:
-        return self._digest(_NO_ROOM)[0]
-
-    def _digest(self, came: Array) -> tuple[EffectDigest, Array]:
-        """Of the changed cells; and those that were 0 before, for which ``came`` has room.
-
-        Without room, a cell has the same number in every copy of the state.
-        """
         count = self._scalars[Slot.JOURNAL]
-        changes = self._journal[:count], self._olds[:count], self._values
+        cells = self._journal[:count]
+        changes = cells, self._olds[:count], self._values, self._places(cells)
         if self._integers:
-            changed, total, first = digest_kernel.digest_integers(*changes, came)
-            return EffectDigest(int(changed), int(total)), came[:first]
+            changed, total = digest_kernel.digest_integers(*changes)
+            return EffectDigest(int(changed), int(total))
         # How many cells have changed is a matter of rounding.
-        new, change, size, first = digest_kernel.digest_floats(*changes, came)
-        return EffectDigest(floats=(float(new), float(change)), size=float(size)), came[:first]
+        new, change, size = digest_kernel.digest_floats(*changes)
+        return EffectDigest(floats=(float(new), float(change)), size=float(size))
+
+    def _places(self, cells: Array) -> Array:
+        """Hashes of what the cells stand for; none where a cell has the same number in every copy of the state."""
+        return _NO_PLACES
 
     @property
     def memory(self) -> int:

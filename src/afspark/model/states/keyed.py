@@ -14,8 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.errors import OperatorMisuse, UsageError
-from afspark.model.effect_digest import EffectDigest
-from afspark.model.kernels import digest_kernels as digest_kernel
 from afspark.model.kernels import hashing
 from afspark.model.kernels import table_kernels as kernel
 from afspark.model.kernels.plain_arrays import Array, as_values
@@ -225,14 +223,8 @@ class KeyedState(CellState):
         present: Array = self._get(keys) != 0
         return present
 
-    def digest(self) -> EffectDigest:
-        """Values of all changed cells; keys only of those that came, because those are at hand."""
-        found, came = self._digest(np.empty(max(1, self._scalars[Slot.JOURNAL]), np.uint32))
-        hashes = self._keys.hashes_of(came)
-        if self._integers:
-            return found.and_also(EffectDigest(exact=int(digest_kernel.digest_rows(hashes, _NO_LABEL))))
-        weighted, _, _ = digest_kernel.weighted_sum(hashes, self._values[came])
-        return found.and_also(EffectDigest(floats=(0.0, 0.0, float(weighted))))
+    def _places(self, cells: Array) -> Array:
+        return self._keys.hashes_of(cells)
 
     def export(self) -> pa.RecordBatch:
         values = self._values[: self.size]
