@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from afspark import errors
-from afspark.errors import AfsparkError, AnotherDriver, UsageError
+from afspark.cli.foreign_errors import is_sparks, what_spark_says
+from afspark.errors import AfsparkError, AnotherDriver, CheckpointError, UsageError
 
 GOES_ON = "The state is kept: the same command goes on from here."
 
@@ -30,14 +31,18 @@ def own_error(error: BaseException) -> AfsparkError | None:
 
 def with_hint(error: AfsparkError, hint: str) -> AfsparkError:
     """The same error whose remedy ends with ``hint``, unless there is nothing to go on from, or another one goes on."""
-    if not isinstance(error, UsageError | AnotherDriver):
+    if not isinstance(error, UsageError | AnotherDriver | CheckpointError):
         error.remedy = f"{error.remedy} {hint}".strip()
     return error
 
 
 def one_line(error: BaseException) -> str:
     """The error as ``afspark: error: …`` without line breaks."""
-    text = str(own_error(error) or f"{type(error).__name__}: {error}")
-    # Spark appends pages of JVM stack to its messages.
-    first = text if isinstance(error, AfsparkError) else text.split("\n", 1)[0]
-    return f"afspark: error: {' '.join(first.split())}"
+    own = own_error(error)
+    if own is not None:
+        text = str(own)
+    elif is_sparks(error):
+        text = f"Spark has failed: {what_spark_says(str(error))}"
+    else:
+        text = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+    return f"afspark: error: {' '.join(text.split())}"

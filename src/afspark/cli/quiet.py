@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
-_TELLING = re.compile("[Ee]rror|[Ee]xception|[Ii]nvalid")
+_TELLING = re.compile("[Ee]rror|[Ee]xception|[Ii]nvalid|^Caused by: ")
 _NOISE = re.compile(r"\s*at |.*\bWARN(ING)?\b")
 
 
@@ -49,10 +49,11 @@ def hush_python() -> None:
 
 
 def first_error(log: Path) -> str:
-    """The first line of a log that names an error; "" if there is none."""
+    """The first line of a log that names an error, or its cause if it says nothing else; "" if there is none."""
     try:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:
         return ""
-    telling = (line.strip() for line in lines if _TELLING.search(line) and not _NOISE.match(line))
-    return next(telling, "").removeprefix('Exception in thread "main" ')
+    telling = [line.strip() for line in lines if _TELLING.search(line) and not _NOISE.match(line)]
+    said = [line for line in telling if not line.endswith(":")] or telling
+    return said[0].removeprefix('Exception in thread "main" ').removeprefix("Caused by: ") if said else ""

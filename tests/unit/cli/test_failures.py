@@ -8,7 +8,7 @@ from afspark.cli import run as run_module
 from afspark.cli.failures import GOES_ON, one_line, own_error, with_hint
 from afspark.cli.follow import Interrupted
 from afspark.cli.main import main
-from afspark.errors import InputError, StoreError, UsageError, WorkerFailed
+from afspark.errors import CheckpointError, InputError, StoreError, UsageError, WorkerFailed
 
 LINE = ["run", "wordcount", "--generate", "1MB"]
 
@@ -32,6 +32,44 @@ def test_hints_only_where_they_help() -> None:
     assert with_hint(InputError("a", remedy="b"), GOES_ON).remedy == f"b {GOES_ON}"
     assert with_hint(WorkerFailed("a", remedy="b"), GOES_ON).remedy == f"b {GOES_ON}"
     assert with_hint(UsageError("a", remedy="b"), GOES_ON).remedy == "b"
+    assert with_hint(CheckpointError("a", remedy="b"), GOES_ON).remedy == "b"
+
+
+class JavaError(Exception):
+    """As py4j raises them."""
+
+    __module__ = "py4j.protocol"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "An error occurred while calling o125.start.\n: com.a.JsonParseException: Unrecognized token 'x'\n"
+            " at [Source: x]\n\tat com.a.B(C.java:1)\n\t... 3 more\n",
+            "JsonParseException: Unrecognized token 'x'",
+        ),
+        (
+            "An error occurred while calling o1.collect.\n: org.a.SparkException: Job aborted\n\tat a.B(C)\n"
+            "Caused by: java.io.IOException: No space left on device\n\tat a.B(C)\n",
+            "IOException: No space left on device",
+        ),
+        (
+            "[STREAM_FAILED] Query [id = 9, runId = 7] terminated with exception: Failed to read log file offsets/8."
+            " [MALFORMED_LOG_FILE] Log file was malformed. SQLSTATE: KD002 SQLSTATE: XXKST\nJVM stacktrace:\n\tat a.B",
+            "Failed to read log file offsets/8. Log file was malformed.",
+        ),
+        (
+            "[STREAM_FAILED] Query [id = 9] terminated with exception: Job aborted:\n"
+            'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    raise X\nValueError: no such column\n'
+            "\n\tat org.a.B(C.scala:1)\n",
+            "ValueError: no such column",
+        ),
+    ],
+    ids=["java", "cause", "stream", "python"],
+)
+def test_what_spark_says_is_one_short_line(text: str, told: str) -> None:
+    assert one_line(JavaError(text)) == f"afspark: error: Spark has failed: {told}"
 
 
 def test_lines_are_single() -> None:

@@ -1,0 +1,40 @@
+"""What errors of Spark, Java and py4j say, without the pages that they come with."""
+
+from __future__ import annotations
+
+import re
+
+_LONGEST = 400
+_TRACE = "Traceback (most recent call last):"
+_CAUSE = re.compile(r"^(?:: |Caused by: )(?:[a-z][\w$]*\.)*([A-Z][\w$]*: .+)$", re.MULTILINE)
+_HEAD = re.compile(r"^\[[A-Z_.]+\] Query \[.*?\] terminated with exception: ")
+_CODES = re.compile(r"\[[A-Z_.]+\] | SQLSTATE: \w+")
+
+
+def is_sparks(error: BaseException) -> bool:
+    """Whether an error comes out of Spark, or of the way there."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
+
+
+def what_spark_says(text: str) -> str:
+    """The line of an error of Spark's that tells: the last of a Python process, the first cause in Java, or its own.
+
+    >>> what_spark_says("An error occurred while calling o1.start.\\n: a.b.IOException: no room\\n\\tat a.b.C(D)")
+    'IOException: no room'
+    >>> what_spark_says("[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [BAD] Lost. SQLSTATE: XX")
+    'Lost.'
+    """
+    if _TRACE in text:
+        raised = [line for line in text.rsplit(_TRACE, 1)[1].splitlines() if line and not line.startswith((" ", "\t"))]
+        if raised:
+            return _short(raised[0])
+    causes = _CAUSE.findall(text)
+    if causes:
+        return _short(causes[-1])
+    first = text.strip().split("\n", 1)[0]
+    return _short(_CODES.sub("", _HEAD.sub("", first)))
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]}…"
