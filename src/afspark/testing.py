@@ -55,6 +55,9 @@ from afspark.store.naming import FOLDER
 
 Sinks = StatefulStream | StreamWriter | Sequence[StatefulStream | StreamWriter]
 
+#: Moments of a batch at which a worker can be killed.
+_KILLED_AT = (FaultPhase.BETWEEN, FaultPhase.APPLYING, FaultPhase.BACKING_UP)
+
 
 @contextmanager
 def run(
@@ -222,8 +225,15 @@ class LocalQuery(Accounts):
     def kill_worker(self, operator: str, worker: int, phase: str = "applying", *, lose_state: bool = False) -> None:
         """In the next batch the worker's process is killed: "between" (before anything), "applying" or "backing up".
 
-        Its state stays on its host and is rolled back, unless it is lost as well.
+        Its state stays on its host and is rolled back, unless it is lost as well. `UsageError` if there is no such
+        worker or moment.
         """
+        workers = {node.name: node.workers for node in self._pipeline.operators}
+        if operator not in workers or worker not in range(workers[operator]):
+            known = ", ".join(f"{name!r} with {count}" for name, count in workers.items())
+            raise UsageError(f"There is no worker {worker!r} of {operator!r}.", remedy=f"There are {known}, from 0 on.")
+        if phase not in _KILLED_AT:
+            raise UsageError(f"No worker is killed at {phase!r}.", remedy=f"Moments are {', '.join(_KILLED_AT)}.")
         self._cluster.kill(operator, worker, FaultPhase(phase), lose_state=lose_state)
 
     def restart_driver(self) -> None:
