@@ -198,9 +198,8 @@ def test_wrong_use_is_named() -> None:
     "wrong", [("other", 0), ("counts", 9), ("counts", -1), ("counts", 0, "committing"), ("counts", 0, "x")]
 )
 def test_a_failure_that_would_never_happen_is_refused(wrong: tuple[Any, ...]) -> None:
-    with testing.run(lambda lines: lines.map(words).apply(Counts(), name="counts"), LINES) as query:
-        with pytest.raises(UsageError):
-            query.kill_worker(*wrong)
+    with testing.run(counting(), LINES) as query, pytest.raises(UsageError):
+        query.kill_worker(*wrong)
 
 
 def test_a_batch_takes_milliseconds() -> None:
