@@ -16,7 +16,7 @@ from tests.simulation.test_feedback import backups_of_feedback_not_read
 
 EACH = 24
 #: How many schedules may pass before a mistake is found.
-MOST = 40
+MOST = 80
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -11,7 +11,7 @@ import pytest
 
 from afspark.model.distances import cells_of, distance, same
 from afspark.model.states import HashTable, HeapColumns, Matrix
-from afspark.model.states.subjects import update_array, update_table
+from tests.unit.states.subjects import update_array, update_table
 
 
 @pytest.mark.parametrize("divergence", ["max", "manhattan", "euclidean"])
