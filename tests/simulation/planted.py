@@ -9,7 +9,6 @@ _NOTICED = {
     "backups_at_rest_forgotten_by_drivers": 1912,
     "damage_leaves_the_bound_as_it_was": 129,
     "damage_not_told": 129,
-    "decaying_state_keeps_its_first_base": 105055,
     "digests_not_compared": 259,
     "lowered_threshold_told_of_older_backups": 287,
     "record_of_no_barrier": 353,

@@ -163,7 +163,7 @@ def draw(seed: int) -> PushedSchedule:
         producers=rng.choice((1, 1, 2)),
         pieces=rng.choice((4, 8, 16)) * batches,
         epoch=rng.choice((0.0, 0.0, 1.7e9)),
-        leap=rng.choice((0.0, 0.0, 0.0, 300.0, 4000.0)),
+        leap=rng.choice((0.0, 0.0, 0.0, 300.0, 40_000.0)),
         hosts=rng.choice((1, 2)),
         failures=rng.choice((1, 2, 3, 4, 6)),
         rate=rng.choice((0.02, 0.05, 0.1)),
