@@ -14,7 +14,7 @@ from afspark.numbers import Batch
 from afspark.policies import Tolerance
 
 #: How many batches a record may be behind at most.
-MOST_BATCHES = 50
+MOST_BATCHES = 49
 
 
 class CommitPace:
@@ -26,7 +26,7 @@ class CommitPace:
         *,
         replayable: bool,
         max_replay_seconds: float,
-        offsets_kept: int = 2 * MOST_BATCHES,
+        offsets_kept: int = 2 * MOST_BATCHES + 2,
     ) -> None:
         # Spark forgets what belonged to older batches. The newest record may turn out to be unreadable: then all since
         # the one before it is replayed. And the first batch to be replayed needs the offsets before it.
