@@ -29,7 +29,7 @@ $(STAMP): requirements.lock pyproject.toml
 # Spark session or the cluster stay whole; what needs neither is dealt out test by test, in fresh processes: they fork,
 # and what they fork has to be small.
 WITH_SPARK := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/cluster tests/spark
-WITHOUT_SPARK := $(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/property tests/simulation src
+WITHOUT_SPARK := $(BIN)/python -m pytest -n 3 --dist worksteal tests/unit tests/property tests/simulation src
 HALVES = $(MAKE) --no-print-directory --jobs 2 --output-sync=line with-spark without-spark
 
 # Spark's classes as Java loads them fastest: reading them from the jars is half of what a short query costs.

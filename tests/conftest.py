@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import zlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -36,11 +39,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for marker in _MARKERS.get(_layer(item), []):
             item.add_marker(marker)
+    for variants in _by_function(item for item in items if item.get_closest_marker("some")).values():
+        many = variants[0].get_closest_marker("some").args[0]
+        # Neighbours differ in the parameter that changes fastest alone, so that every third would always have the same.
+        for item in sorted(variants, key=lambda one: zlib.crc32(one.name.encode()))[many:]:
+            item.add_marker(pytest.mark.thorough)
     side_by_side = "PYTEST_XDIST_WORKER" in os.environ
     items.sort(key=lambda item: _LAYERS.index(_layer(item)), reverse=side_by_side)
+
+
+def _by_function(items: Iterable[pytest.Item]) -> dict[str, list[pytest.Item]]:
+    found: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        found.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return found
 
 
 def _layer(item: pytest.Item) -> str:
     """The folder of tests/ an item is in; the examples in docstrings count as unit tests."""
     folder = item.path.relative_to(_TESTS).parts[0] if item.path.is_relative_to(_TESTS) else ""
     return folder if folder in _LAYERS else "unit"
+
+
+def pytest_collection_finish() -> None:
+    """What is there when tests begin stays: nobody looks through it again, nor do forked processes copy its pages."""
+    gc.collect()
+    gc.freeze()

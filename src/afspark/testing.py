@@ -46,6 +46,7 @@ from afspark.errors import UsageError
 from afspark.graph.pipeline import Pipeline
 from afspark.model.operator import Share
 from afspark.numbers import Batch
+from afspark.policies.parameters import count, shown
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.resident import process_cache
 from afspark.sources import Source
@@ -72,8 +73,9 @@ def run(
     schemas = [schema] if isinstance(schema, pa.Schema) else list(schema)
     sources = [GivenItems(number, one) for number, one in enumerate(schemas)]
     made = pipeline(*(Stream(None, (Inflow(source),)) for source in sources))
-    sinks = [made] if isinstance(made, StatefulStream | StreamWriter) else list(made)
-    modes = [(one.stateful, one.mode) if isinstance(one, StreamWriter) else (one, None) for one in sinks]
+    sinks = made if isinstance(made, list | tuple) else [made]
+    count("hosts", hosts, "It is on how many hosts the workers run.")
+    modes = [_sink(one) for one in sinks]
     assembled = assemble(modes, batch_bytes=DEFAULT_BATCH_BYTES)
     if assembled.pushed or not all(isinstance(source, Source) for source in assembled.sources.values()):
         raise UsageError("A test gives all items itself.", remedy="Build the pipeline on the streams it is given.")
@@ -83,6 +85,17 @@ def run(
             yield query
         finally:
             query.close()
+
+
+def _sink(made: object) -> tuple[StatefulStream, str | None]:
+    if isinstance(made, StatefulStream):
+        return made, None
+    if isinstance(made, StreamWriter):
+        return made.stateful, made.mode
+    raise UsageError(
+        f"The pipeline returned {shown(made)}, which is no operator.",
+        remedy="Return what apply(...) gives, or its writeStream; several in a list.",
+    )
 
 
 def _fast_folder() -> str | None:
@@ -155,6 +168,11 @@ class LocalQuery(Accounts):
         self._open()
         return super().bounds(operator)
 
+    def upstream_losses(self, operator: str | None = None) -> list[str]:
+        """The operators whose losses may have changed what this one received; `bounds` leaves that out."""
+        self._open()
+        return super().upstream_losses(operator)
+
     def tolerance(self) -> list[dict[str, Any]]:
         """Thresholds θ, l and γ in force per worker, and why."""
         self._open()
@@ -167,7 +185,13 @@ class LocalQuery(Accounts):
 
     def rows(self, operator: str | None = None) -> pa.Table | None:
         """The rows that the last batch changed; needs ``outputMode("update")``."""
-        return self._output("rows", operator)
+        name = self._engine.operator(operator).name
+        if not any(node.emits for node in self._pipeline.operators if node.name == name):
+            raise UsageError(
+                f"Nothing keeps the rows that {name!r} changes.",
+                remedy="Let the pipeline return operator.writeStream.outputMode('update').",
+            )
+        return self._output("rows", name)
 
     def items(self, operator: str | None = None) -> pa.Table | None:
         """The items that the last batch sent, None if none; needs ``outputMode("append")``."""

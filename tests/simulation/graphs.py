@@ -236,8 +236,9 @@ class Graphs(Simulation):
             if "goes back" in loss.cause:
                 assert everybody or self._may_differ(), f"{lost} went back: {loss.cause}"
                 continue
-            if "driver started" in loss.cause and (not loss.counted or self.world.destroyed):
-                # It was being made when the driver before died, or goes on from a record that nobody can read.
+            if "driver started" in loss.cause and (not loss.counted or not loss.limited or self.world.destroyed):
+                # It was being made when the driver before died, and is declared once more, without a bound, if a policy
+                # without backups follows; or it goes on from a record that nobody can read.
                 continue
             away = loss.cause.removeprefix("host ").removesuffix(" is gone")
             assert lost in self.world.gone or away in self.world.were_away, (

@@ -164,12 +164,17 @@ class World:
         before = self.host, self.task, self.recovering
         self.host, self.recovering = host, False
         try:
-            return True, task()
+            return self._unless_dead(task())
         except TaskKilled:
             self.dying = False
             return False, None
         finally:
             self.host, self.task, self.recovering = before
+
+    def _unless_dead(self, result: Any) -> tuple[bool, Any]:
+        """What a task says; nothing if its process died, and unwinding it has met another error that hid this."""
+        died, self.dying = self.dying, False
+        return (False, None) if died else (True, result)
 
     def wake_zombies(self) -> None:
         """Tasks that everybody has forgotten may still be under way."""

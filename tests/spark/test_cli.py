@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from afspark.cli import run as run_module
 from afspark.cli.failures import GOES_ON
 from afspark.cli.main import main
-from afspark.cli.progressbar import Display, Snapshot
+from afspark.cli.progressbar import Display, RunProgress
 from afspark.cluster.spark.anchors import driver_host
 from afspark.resident import SegmentRoot
 from afspark.store import open_store
@@ -127,7 +127,7 @@ class StopAfterOneBatch(Display):
     def __init__(self, *, quiet: bool) -> None:
         self.pressed = not quiet
 
-    def show(self, now: Snapshot) -> None:
+    def show(self, now: RunProgress) -> None:
         if now.batches and not self.pressed:
             self.pressed = True
             signal.raise_signal(signal.SIGINT)

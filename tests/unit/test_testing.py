@@ -222,3 +222,42 @@ def test_the_example_of_the_documentation_works() -> None:
 def test_no_spark_is_started() -> None:
     program = "import afspark.testing, pyspark; assert pyspark.SparkContext._active_spark_context is None"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        lambda lines: None,
+        lambda lines: lines,
+        lambda lines: lines.map(words).apply(Counts),
+        lambda lines: lines.map(3).apply(Counts()),
+        lambda lines: lines.map(words).apply(Counts(), window="1 minute"),
+    ],
+    ids=["nothing", "a stream", "a class", "no function", "no window"],
+)
+def test_a_pipeline_of_wrong_things_is_refused_before_anything_runs(pipeline: Any) -> None:
+    with pytest.raises(UsageError) as caught, testing.run(pipeline, LINES):
+        pass
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("hosts", [0, -1, 1.5])
+def test_there_is_a_host_at_least(hosts: Any) -> None:
+    with pytest.raises(UsageError), testing.run(counting(), LINES, hosts=hosts):
+        pass
+
+
+@pytest.mark.parametrize("items", [{}, {"text": ["a"]}, {"value": [1]}, {"value": ["a"], "more": ["b"]}])
+def test_items_that_do_not_fit_the_schema_are_refused(items: Any) -> None:
+    with testing.run(counting(), LINES) as query:
+        with pytest.raises(UsageError) as caught:
+            query.batch(items)
+        assert "\n" not in str(caught.value)
+        assert query.batch(lines("a"))["items"] == 1
+
+
+def test_rows_that_nobody_keeps_are_no_empty_answer() -> None:
+    with testing.run(counting(), LINES) as query:
+        query.batch(lines("a"))
+        with pytest.raises(UsageError):
+            query.rows("counts")

@@ -37,6 +37,8 @@ class Grep(Operator):
     in numbers of lines, and all that ``query.results()`` can tell.
     """
 
+    sends_by_state = False
+
     def __init__(
         self,
         pattern: str,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Any
 
 from afspark.coordinator.batch_loop import Coordinator
+from afspark.coordinator.recovery.upstream import upstream_losses
 from afspark.coordinator.snapshots import described
 from afspark.coordinator.told_bounds import in_force, told
+from afspark.store import LedgerEntry
 from afspark.store.epochs import newest_record
 
 
@@ -19,12 +22,20 @@ class Accounts:
     def bounds(self, operator: str | None = None) -> dict[str, float]:
         """Per state: how far failures of this operator can have moved it at most. 0 before any.
 
-        That includes pushed items that it lost. What operators upstream have lost shows in what they send, and is in
-        their own bounds.
+        That includes pushed items that it lost. What losses of other operators have changed in what it received is not
+        in it: `upstream_losses` names them. Infinite if no bound covers one of those.
         """
         if not self._engine.runs:
             return {}
         return told(self._engine.operator(operator))
+
+    def upstream_losses(self, operator: str | None = None) -> list[str]:
+        """The operators whose losses may have changed what this one received; `bounds` leaves that out.
+
+        It is exact, or within its bound, about what it received, and not about what it would have received without
+        failures, if any is listed. An operator is among its own if what it sends comes back to it as feedback.
+        """
+        return upstream_losses(self._engine.operator(operator)) if self._engine.runs else []
 
     def tolerance(self) -> list[dict[str, Any]]:
         """Thresholds θ, l and γ in force per worker, and why."""
@@ -33,7 +44,9 @@ class Accounts:
     def ledger(self) -> list[dict[str, Any]]:
         """Every loss of this query since its checkpoint was made, oldest first.
 
-        ``internal``: of a node that the runtime has put in front of operators to take pushed items.
+        ``internal``: of a node that the runtime has put in front of operators to take pushed items. ``taken``: the most
+        that it can have taken from each state, infinite if no bound covers it. ``recovery_seconds``: how long the lost
+        worker took to load its backups (``restore_seconds``) and to apply batches again (``replay_seconds``).
         """
         internal = {node.name for node in self._engine.pipeline.nodes if node.internal}
         return [
@@ -47,11 +60,12 @@ class Accounts:
                 "counted": entry.loss.counted,
                 "theta": dict(entry.loss.theta),
                 "failures": entry.loss.failures,
-                "taken": entry.loss.counted_failure.told() if entry.loss.counted_failure else {},
+                "taken": _taken(entry),
                 "items": entry.loss.items,
                 "thresholds": entry.loss.thresholds.to_json() if entry.loss.thresholds else {},
                 "at": entry.loss.at,
-                "recovery_seconds": entry.recovery.seconds if entry.recovery else None,
+                "recovery_seconds": entry.recovery.all_seconds if entry.recovery else None,
+                "restore_seconds": entry.recovery.seconds if entry.recovery else None,
                 "restored_cells": entry.recovery.restored_cells if entry.recovery else None,
                 "replayed_batches": entry.recovery.replayed if entry.recovery else None,
                 "replay_seconds": entry.recovery.replay_seconds if entry.recovery else None,
@@ -63,12 +77,12 @@ class Accounts:
         ]
 
     def snapshots(self) -> list[dict[str, Any]]:
-        """The newest snapshots, oldest first, over all drivers of the query; empty without `BarrierSnapshot`.
+        """The newest snapshots, oldest first, over all drivers of the query; empty if none had `BarrierSnapshot`.
 
-        Of each: its number, ``barrier`` (the batch that it ended with), ``stage``, when it was started and completed
-        (seconds since 1970), ``parts`` (objects), ``full`` (how many of them are full images), ``bytes``, why it was
-        ``abandoned`` if it was, and the barriers that were ``skipped`` after it, with the reason. Only a complete one
-        is ever used.
+        Of each: its number, ``barrier`` (the batch that it ended with), ``stage``, when it was started (its workers had
+        applied that batch) and completed (seconds since 1970), ``parts`` (objects), ``full`` (how many of them are full
+        images), ``bytes``, why it was ``abandoned`` if it was, and the barriers that were ``skipped`` after it, with
+        the reason. Only a complete one is ever used.
         """
         if self._engine.runs:
             return self._engine.commits.snapshots.described()
@@ -91,3 +105,9 @@ class Accounts:
     def bad_items(self, operator: str | None = None) -> list[dict[str, Any]]:
         """Items that operators could not take and that are kept in quarantine, oldest first; default: of all."""
         return [asdict(item) for item in self._engine.quarantine.items(operator)]
+
+
+def _taken(entry: LedgerEntry) -> dict[str, float]:
+    failure = entry.loss.counted_failure
+    taken = failure.told() if failure else {}
+    return dict.fromkeys(taken, math.inf) if entry.covered is False else taken

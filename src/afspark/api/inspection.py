@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ from urllib.parse import unquote
 
 from afspark.api.savepoints import FoundSavepoint, found_savepoints
 from afspark.coordinator.offsets import newest_of
+from afspark.coordinator.recovery.upstream import changes_what_is_sent
 from afspark.coordinator.savepoint_copying import origin_of
 from afspark.errors import AfsparkError, SegmentError, UsageError
+from afspark.graph.reach import reached_from
 from afspark.model.states import Own, StateSpec
 from afspark.model.windows import WindowProgress
 from afspark.numbers import Batch
@@ -94,6 +96,8 @@ class OperatorInspection:
     bounds: Mapping[str, float] | None = None
     #: pushed items that were acknowledged and lost
     lost_items: int = 0
+    #: the operators whose losses may have changed what it received, which its bounds leave out
+    upstream: tuple[str, ...] = ()
     workers: tuple[WorkerInspection, ...] = ()
 
 
@@ -191,7 +195,7 @@ def inspect(
         items=record.items if record else 0,
         bytes=record.bytes if record else 0,
         operators=tuple(
-            _operator(name, found, record, residents, _is_unknown(name, operators, record, ledger.entries()))
+            _operator(name, found, record, residents, _later(name, operators, record, ledger.entries()))
             for name, found in operators.items()
         ),
         ledger=tuple(ledger.entries()),
@@ -247,7 +251,7 @@ def _operator(
     settings: Mapping[str, Any],
     record: CommitRecord | None,
     residents: Mapping[tuple[str, int], Sequence[Resident]],
-    unknown: bool,
+    later: LaterLosses,
 ) -> OperatorInspection:
     found = record.operators.get(name) if record else None
     told = found or OperatorRecord()
@@ -260,7 +264,8 @@ def _operator(
         late=told.counters.late,
         unplaced=told.counters.unplaced,
         bad=told.counters.bad,
-        bounds=None if found is None else dict.fromkeys(found.bounds, math.inf) if unknown else found.bounds,
+        bounds=None if found is None else dict.fromkeys(found.bounds, math.inf) if later.unknown else found.bounds,
+        upstream=tuple(dict.fromkeys((*told.upstream, *later.upstream))),
         lost_items=told.lost_items,
         workers=tuple(
             _worker(number, known.get(number), residents.get((name, number), ())) for number in sorted(numbers)
@@ -268,16 +273,34 @@ def _operator(
     )
 
 
-def _is_unknown(
-    name: str, operators: Collection[str], record: CommitRecord | None, entries: Sequence[LedgerEntry]
-) -> bool:
-    """Whether a loss since the record is not covered: its own, or one of a node that is no user's operator."""
-    return any(
-        record is not None
-        and entry.loss.batch > record.batch
-        and (entry.loss.operator == name or entry.loss.operator not in operators)
-        for entry in entries
-        if entry.covered is False
+@dataclass(frozen=True)
+class LaterLosses:
+    """What losses since the newest record mean for an operator: whether none of its bounds holds any more, and whose of
+    them may have changed what it received.
+    """
+
+    unknown: bool
+    upstream: tuple[str, ...]
+
+
+def _later(
+    name: str, operators: Mapping[str, Any], record: CommitRecord | None, entries: Sequence[LedgerEntry]
+) -> LaterLosses:
+    targets = {
+        one: {
+            *found.get("feeds_back", ()),
+            *(name for name, read in operators.items() if one in read.get("inputs", ())),
+        }
+        for one, found in operators.items()
+    }
+    senders = {one for one in operators if name in reached_from(targets, one)}
+    later = [entry for entry in entries if record is not None and entry.loss.batch > record.batch]
+    # What a node that is no user's operator has lost may concern anybody.
+    unknown = [one.loss.operator for one in later if one.covered is False]
+    changed = [one.loss.operator for one in later if changes_what_is_sent(one, by_state=True)]
+    return LaterLosses(
+        unknown=any(one in {name, *senders} or one not in operators for one in unknown),
+        upstream=tuple(one for one in changed if one in senders),
     )
 
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from afspark.api.savepoints import answer_requests, held_record, save
 from afspark.cluster.spark.spark_cluster import SparkCluster
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.batch_progress import BatchProgress, Totals
-from afspark.coordinator.last_snapshot import take_last_snapshot
+from afspark.coordinator.last_snapshot import committed_by_spark, take_last_snapshot
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.errors import AnotherDriver, StoreError, UsageError
 from afspark.model.operator import Share
@@ -37,6 +37,9 @@ from afspark.task.task_environment import TaskEnvironment
 RECENT = 100
 
 _GLANCE_SECONDS = 0.05
+
+#: How long a stop waits for Spark to commit the batch that was at work.
+_COMMIT_SECONDS = 10.0
 #: How long a savepoint waits for the first commit record of a query.
 _FIRST_RECORD_SECONDS = 60.0
 #: A query that is seen so often without anything to do is idle.
@@ -133,8 +136,22 @@ class Query(Accounts):
         self._refuse_inside_a_batch()
         self._stopping = True
         with self._at_rest():
+            self._await_commit()
             self._spark_query.stop()
         self._await_end()
+
+    def _await_commit(self) -> None:
+        """Waits until Spark has committed the batch that was at work: stopped before that, it would run it again.
+
+        Spark does so within moments of the call that has applied the batch, if nothing is wrong with it.
+        """
+        give_up = time.monotonic() + _COMMIT_SECONDS
+        with suppress(StoreError):
+            while self._awaits_commit() and time.monotonic() < give_up:
+                time.sleep(_GLANCE_SECONDS)
+
+    def _awaits_commit(self) -> bool:
+        return self._engine.committed >= 0 and self._spark_query.isActive and not committed_by_spark(self._engine)
 
     def exception(self) -> BaseException | None:
         return self._failure or self._spark_query.exception()
@@ -229,18 +246,22 @@ class Query(Accounts):
         Then producers must not be acknowledged by a query that will never process anything again, and the next
         driver need not wait.
         """
+        orderly = False
         try:
             while not self._spark_query.awaitTermination(max(1.0, self._engine.lease.interval)):  # type: ignore[arg-type]
                 self._stop_if_superseded()
                 self._answer_requests()
+            orderly = self._failure is None
         except StreamingQueryException:
-            pass  # whoever awaits the query hears of it
+            # Whoever awaits the query hears of it. A batch that finds the query stopping ends like this as well.
+            orderly = self._stopping and self._failure is None
         finally:
-            self._close()
+            self._close(orderly=orderly)
 
-    def _close(self) -> None:
+    def _close(self, *, orderly: bool) -> None:
+        """Lets go of everything; a query that has failed, in a batch or in Spark, takes no last snapshot."""
         try:
-            if self._failure is None and self._engine.runs:
+            if orderly and self._engine.runs:
                 with self._at_rest():
                     take_last_snapshot(self._engine)
         finally:

@@ -23,6 +23,7 @@ from afspark.model.onbad import SKIP, OnBad, check_on_bad
 from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Window
 from afspark.policies import MiniBatch, Tolerance
+from afspark.policies.parameters import shown
 from afspark.protocol.bad_items import BAD_LIMIT
 from afspark.sources import (
     Clicks,
@@ -152,6 +153,10 @@ class Items(ABC):
 
     def map(self, transform: Transform) -> Stream:
         """Adds a transform, which workers run while they read: a RecordBatch in, a RecordBatch or None out."""
+        if not callable(transform):
+            raise UsageError(
+                f"{shown(transform)} is no transform.", remedy="Give map a function: a RecordBatch in, one or None out."
+            )
         stream = self.stream()
         inflows = (replace(one, transforms=(*one.transforms, transform)) for one in stream.inflows)
         return replace(stream, inflows=tuple(inflows))
@@ -187,6 +192,13 @@ class Items(ABC):
         operator's own choice, or that of the source: pushed items are skipped, others stop the query. The query stops
         all the same once a worker has found more than ``bad_limit`` of them in a batch one by one.
         """
+        if not isinstance(operator, Operator):
+            raise UsageError(
+                f"{shown(operator)} is no operator.",
+                remedy="Make one of a class derived from Operator: apply(Count()).",
+            )
+        if not isinstance(window, Window | None):
+            raise UsageError(f"{shown(window)} is no window.", remedy="Make one, such as Hopping(60, column='time').")
         inputs = self.stream()
         for inflow in inputs.inflows:
             schema = inflow.schema()

@@ -51,6 +51,7 @@ OWN_OPTIONS = {
     "maxReplaySeconds",
     "savepoint",
 }
+_OWN_BY_LOWER = {name.lower(): name for name in OWN_OPTIONS}
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,9 @@ class StreamWriter:
         return replace(self, sink=sink)
 
     def option(self, key: str, value: object) -> StreamWriter:
-        """``checkpointLocation``, ``batchBytes``, ``segments``, ``hostGraceSeconds``, ``leaseSeconds`` (how long a
+        """Capitals in names do not matter, as with Spark's own options.
+
+        ``checkpointLocation``, ``batchBytes``, ``segments``, ``hostGraceSeconds``, ``leaseSeconds`` (how long a
         driver on another machine may be silent before it counts as dead), ``storeWaitSeconds`` (how long the
         checkpoint's place may be gone before the query stops), ``bounds`` (a column with the bound realised so
         far), ``quarantineBytes`` (of bad items, for each operator), ``maxReplaySeconds`` (of processing that a
@@ -93,7 +96,7 @@ class StreamWriter:
         which the query starts; its checkpoint has to be empty), or one for the sink.
         """
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        return replace(self, options={**self.options, key: text})
+        return replace(self, options={**self.options, _OWN_BY_LOWER.get(key.lower(), key): text})
 
     def trigger(self, **trigger: Any) -> StreamWriter:
         """Spark's triggers: ``availableNow=True`` or ``processingTime='10 seconds'``."""
@@ -156,7 +159,21 @@ class StreamWriter:
         """The pipeline that ``start`` would run; UsageError if it cannot work. Needs no Spark session."""
         writers = [self, *self.others]
         _refuse_twins([writer.stateful.name for writer in writers])
+        for writer in writers:
+            writer._check_options()
         return assemble([(writer.stateful, writer._sink_mode()) for writer in writers], batch_bytes=batch_bytes)
+
+    def _check_options(self) -> None:
+        """Only a sink made by ``format`` takes options that are not the query's own."""
+        unknown = sorted(self.options.keys() - OWN_OPTIONS)
+        if unknown and (self.sink is None or self.deliver is not None):
+            raise UsageError(
+                f"Nobody takes the option {unknown[0]!r}.",
+                remedy=f"Options of a query are {', '.join(sorted(OWN_OPTIONS))}.",
+                option=unknown[0],
+            )
+        if self.options.get("bounds", "false").lower() not in ("true", "false"):
+            raise UsageError(f"Option 'bounds' is {self.options['bounds']!r}, not True or False.", option="bounds")
 
     def _sink_mode(self) -> str | None:
         """The mode, if anything takes what comes out."""
@@ -166,7 +183,7 @@ class StreamWriter:
         deliver = self._delivery()
         if deliver is None:
             return None
-        bounds = self.options.get("bounds", "false") == "true"
+        bounds = self.options.get("bounds", "false").lower() == "true"
         return Outlet(self.stateful.name, self.mode, deliver, bounds)
 
     def _run_options(self) -> RunOptions:
@@ -197,7 +214,11 @@ class StreamWriter:
         try:
             return kind(self.options[key])
         except ValueError:
-            raise UsageError(f"Option {key!r} is {self.options[key]!r}, not a number.", option=key) from None
+            raise UsageError(
+                f"Option {key!r} is {self.options[key]!r}, not a number.",
+                remedy="Give one without a unit: 10, not '10s'.",
+                option=key,
+            ) from None
 
     def _delivery(self) -> Deliver | None:
         if self.deliver is not None or self.sink is None:

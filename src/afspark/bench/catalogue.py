@@ -16,6 +16,7 @@ NAMES = (
     "slow-store",
     "pushed",
     "native",
+    "snapshot-cost",
     "snapshot-intervals",
     "snapshot-parallelism",
     "snapshot-recovery",
@@ -41,7 +42,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "4": ("join",),
     "5": ("regression",),
     "table5": ("schemes", "pushed"),
-    "snapshots": ("snapshot-intervals", "snapshot-parallelism", "snapshot-recovery"),
+    "snapshots": ("snapshot-cost", "snapshot-intervals", "snapshot-parallelism", "snapshot-recovery"),
 }
 """The numbers that AF-Stream's papers give their experiments, and those of Carbone et al. together."""
 

@@ -23,7 +23,7 @@ from afspark.algorithms.logistic_regression import LocalRegression
 from afspark.bench.alone import WORKERS, BarePart, items_in, run_alone, shares_of
 from afspark.bench.bench_inputs import BATCH_BYTES, text_files
 from afspark.bench.interleave import Contest, interleave
-from afspark.bench.streams import WARM_BATCHES, timed
+from afspark.bench.streams import WARM_BATCHES, batch_seconds
 from afspark.sources import Clicks, Higgs, Packets, Source, TextFiles
 
 STREAM = "stream"
@@ -145,8 +145,8 @@ def run_stream(case: Case, spark: SparkSession) -> dict[str, float]:
             .start()
         )
         query.awaitTermination()
-        seconds, batches = timed(query.spark_query)
-        rate = batches / query.totals.batches / seconds
+        taken = batch_seconds(query.spark_query)
+        rate = len(taken) / query.totals.batches / sum(taken)
         query.release()
     finally:
         shutil.rmtree(checkpoint, ignore_errors=True)

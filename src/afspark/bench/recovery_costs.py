@@ -92,7 +92,7 @@ def recovery_figures(
     again = range(case.lost_in - replayed, case.lost_in)
     # The first batches of a run take longer for reasons that do not come back.
     first = sum(seconds[batch] if batch >= WARM_BATCHES else normal for batch in again)
-    restoring, replaying = (_one_after_the_other(ledger, name) for name in ("recovery_seconds", "replay_seconds"))
+    restoring, replaying = (_one_after_the_other(ledger, name) for name in ("restore_seconds", "replay_seconds"))
     delay = seconds[case.lost_in] - normal
     return {
         "batch": normal,

@@ -8,6 +8,7 @@ the end. ``inputs_per_second`` is the share of the whole input that a second pro
 from __future__ import annotations
 
 import shutil
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -48,13 +49,15 @@ def ours(
         if results is not None:
             query.results(results).write.format("noop").mode("append").save()
         results_seconds = time.perf_counter() - started
-        seconds, batches = timed(query.spark_query)
+        taken = batch_seconds(query.spark_query)
+        seconds, batches = sum(taken), len(taken)
         rate = batches / query.totals.batches / (seconds + results_seconds)
         figures = {
             "inputs_per_second": rate,
             "mb_per_second": query.totals.bytes * rate / 1e6,
             "items_per_second": query.totals.items * rate,
             "seconds_per_batch": seconds / batches,
+            "usual_batch": statistics.median(taken),
             "results_seconds": results_seconds,
             "backup_bytes": float(query.totals.backups["bytes"]),
         }
@@ -87,7 +90,8 @@ def native(
             .start()
         )
         query.awaitTermination()
-        seconds, batches = timed(query)
+        taken = batch_seconds(query)
+        seconds, batches = sum(taken), len(taken)
         files = list(path.iterdir())
         rate = batches / len(files) / seconds
         return {
@@ -118,7 +122,7 @@ def native_packets(spark: SparkSession, path: Path) -> DataFrame:
     return packets.groupBy("src", "dst").agg(F.sum("bytes").alias("bytes"))
 
 
-def timed(query: StreamingQuery) -> tuple[float, int]:
-    """Seconds and number of the batches after the warm-up."""
+def batch_seconds(query: StreamingQuery) -> list[float]:
+    """The seconds of each batch after the warm-up."""
     batches = [p for p in query.recentProgress if "addBatch" in p["durationMs"]][WARM_BATCHES:]
-    return sum(p["durationMs"]["triggerExecution"] for p in batches) / 1000, len(batches)
+    return [p["durationMs"]["triggerExecution"] / 1000 for p in batches]

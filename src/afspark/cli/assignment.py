@@ -17,6 +17,7 @@ from afspark.cli.failures import GOES_ON, own_error, with_hint
 from afspark.cli.follow import follow
 from afspark.cli.planning import Plan
 from afspark.cli.progressbar import Display
+from afspark.cli.spark import GONE
 from afspark.cli.tasks import Task
 from afspark.errors import AfsparkError
 from afspark.policies import Tolerance
@@ -88,11 +89,12 @@ def finished(spark: SparkSession, assignment: Assignment, display: Display, *, l
         display.begin(label, assignment.plan.total_bytes)
         yield TaskOutcome(query, _followed(query, display, lasting=assignment.lasting))
     finally:
-        if query.isActive:
-            query.stop()
+        with suppress(*GONE):
+            if query.isActive:
+                query.stop()
         if not assignment.lasting:
             # A worker that cannot be reached any more has nothing to release.
-            with suppress(Py4JError, AfsparkError):
+            with suppress(*GONE, Py4JError, AfsparkError):
                 query.release()
 
 

@@ -9,6 +9,7 @@ from afspark.cli.foreign_errors import is_sparks, what_spark_says
 from afspark.errors import AfsparkError, AnotherDriver, CheckpointError, UsageError
 
 GOES_ON = "The state is kept: the same command goes on from here."
+CUT_SHORT = "Spark was ended before the query: no last snapshot was taken, and nothing is lost."
 
 # How Spark quotes an error that one of its Python processes raised.
 _QUOTED = re.compile(r"^(?:.*\s)?afspark\.errors\.(\w+): (.+)$", re.MULTILINE)

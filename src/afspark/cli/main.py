@@ -12,7 +12,7 @@ import traceback
 
 from afspark.cli.algorithm_options import CommandOptions
 from afspark.cli.bench_options import BenchOptions
-from afspark.cli.failures import GOES_ON, one_line, own_error
+from afspark.cli.failures import CUT_SHORT, GOES_ON, one_line, own_error
 from afspark.cli.options import DemoOptions, InspectOptions, SavepointOptions, parse
 from afspark.cli.send_options import SendOptions
 from afspark.errors import AfsparkError
@@ -63,6 +63,8 @@ def _guarded(options: CommandOptions | DemoOptions | InspectOptions | SavepointO
     except Interrupted as stop:
         kept = isinstance(options, CommandOptions) and options.checkpoint is not None
         then = GOES_ON if kept else "Nothing was kept; with --checkpoint a later run could go on."
+        if kept and not stop.orderly:
+            then = f"{CUT_SHORT} {then}"
         print(f"afspark: stopped after {stop.batches} batches. {then}", file=sys.stderr)
         return 128 + stop.signal
     except KeyboardInterrupt:

@@ -17,7 +17,7 @@ LINE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class RunProgress:
     """Where a run stands; ``seconds`` since its first batch began."""
 
     bytes: int = 0
@@ -54,7 +54,7 @@ class Display:
     def begin(self, label: str, total_bytes: int) -> None:
         """Another stream starts."""
 
-    def show(self, now: Snapshot) -> None:
+    def show(self, now: RunProgress) -> None:
         """Draws the present figures; the command calls it several times a second."""
 
     def note(self, text: str) -> None:
@@ -88,7 +88,7 @@ class Bar(Display):
         self._total = total_bytes
         self._task = self._progress.add_task(label, total=total_bytes, facts="first batch …")
 
-    def show(self, now: Snapshot) -> None:
+    def show(self, now: RunProgress) -> None:
         assert self._task is not None
         if now.batches:
             facts = f"{now.speed(self._total)}\n{now.facts}"
@@ -104,22 +104,23 @@ class Bar(Display):
 
 
 class Lines(Display):
-    """A line on the error stream every few seconds."""
+    """A line on the error stream every few seconds, if it says something new."""
 
     def __init__(self) -> None:
         self._label, self._total, self._next = "", 0, 0.0
+        self._last = ""
 
     def begin(self, label: str, total_bytes: int) -> None:
         self._label, self._total, self._next = label, total_bytes, time.monotonic() + LINE_SECONDS
 
-    def show(self, now: Snapshot) -> None:
+    def show(self, now: RunProgress) -> None:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + LINE_SECONDS
-        if not now.batches:
-            self.note(f"{self._label}: first batch …")
-            return
-        self.note(f"{self._label}: {now.speed(self._total)} · {now.facts}")
+        line = f"{self._label}: " + (f"{now.speed(self._total)} · {now.facts}" if now.batches else "first batch …")
+        if line != self._last:
+            self.note(line)
+        self._last = line
 
     def note(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

@@ -13,7 +13,7 @@ from types import FrameType
 
 import pyarrow as pa
 
-from afspark.cli.progressbar import Display, Snapshot, display_for
+from afspark.cli.progressbar import Display, RunProgress, display_for
 from afspark.cli.pumping import Pump
 from afspark.cli.send_options import SendOptions
 from afspark.cli.sendsources import SendSource, counted, source_of
@@ -32,7 +32,7 @@ LEAVE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sending(Snapshot):
+class Sending(RunProgress):
     """Where sending stands; ``bytes`` of the input, ``items`` acknowledged."""
 
     taken: int = 0

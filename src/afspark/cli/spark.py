@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from afspark.cli.quiet import first_error, hush_python, jvm_output
 from afspark.cluster.spark.session import session
 from afspark.errors import UsageError
+
+#: How py4j says that the JVM has ended: there is nothing to stop any more.
+GONE = (ConnectionError, Py4JNetworkError)
 
 
 @contextmanager
@@ -42,7 +45,8 @@ def spark_session(
         yield spark
     finally:
         if not running:
-            spark.stop()
+            with suppress(*GONE):
+                spark.stop()
 
 
 def check_conf(config: dict[str, str]) -> None:

@@ -26,7 +26,7 @@ from afspark.coordinator.configuring import operator_config
 from afspark.coordinator.ending import ending_batch, intended, is_intended, refuse_if_rewound, refuse_if_unfinished
 from afspark.coordinator.offsets import has_offsets, newest_of, time_of_batch
 from afspark.coordinator.operator_inputs import OperatorInputs
-from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.operator_run import OperatorRun, link
 from afspark.coordinator.receivers.receivers import Receivers
 from afspark.coordinator.receivers.retained_items import RetainedItems
 from afspark.coordinator.recovery.coverage import declare_damaged_log, declare_unread_records
@@ -329,12 +329,10 @@ class Coordinator:
             self._hear_of_receivers()
             recovered += [entry for run in self.runs for entry in run.take_stock(batch)]
             started = watch.lap("stages", started)
-            losses = len(self.ledger.entries())
             try:
                 deliver(batch)
             except Exception:
-                apply()
-                if len(self.ledger.entries()) == losses:
+                if not self._stages.lacks(self.runs, batch):
                     raise
                 continue
             watch.lap("sinks", started)
@@ -383,8 +381,8 @@ class Coordinator:
         if first < batch:
             self.commits.recall(record, first, done)
         self.runs = self.commits.runs = runs
+        link(runs, self.pipeline)
         for run in runs:
-            run.entrances = [self.run_of(node.name) for node in self.pipeline.entrances(run.node)]
             # A batch that runs again finds its own once more.
             run.gaps = self.item_losses.by_batch_and_worker(run.name, before=batch)
             run.recount(operators.get(run.name))

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from afspark.coordinator.durability import Durability
+from afspark.coordinator.recovery.upstream import upstream_losses
 from afspark.numbers import Batch
 from afspark.protocol.reports import TaskReport
 from afspark.store import LedgerEntry
@@ -44,6 +45,8 @@ class BatchProgress:
     receivers: Mapping[str, float]
     #: what of the query is durable now, and what a failure would have applied again; None if nothing is backed up
     durable: Durability | None = None
+    #: by operator: those whose losses may have changed what it received, which its bound leaves out
+    upstream: Mapping[str, Sequence[str]]
     #: per worker: operator, whether that is one of the runtime's own, host, thresholds in force, distance from the
     #: last backup, seconds per part of its task
     workers: Sequence[Mapping[str, Any]]
@@ -89,6 +92,7 @@ def summarise(
             "bytes": sum(report.memory for report in reports),
         },
         receivers=receivers,
+        upstream={run.name: lost for run in runs if not run.node.internal and (lost := upstream_losses(run))},
         workers=[entry for run in runs if not run.node.internal for entry in _workers(run)],
     )
 

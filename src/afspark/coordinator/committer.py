@@ -59,7 +59,7 @@ class Committer:
         must = must or not self.recorded
         self.pace.choose(now, batch, items, under_way=under_way, must=must, pressed=pressed)
         if self.pace.barrier:
-            self.snapshots.due(batch)
+            self.snapshots.due(batch, self._cluster.clock.time())
         elif self.pace.skips:
             self.snapshots.skip(batch, UNDER_WAY)
         self._stages.spools = self.pace.behind
@@ -142,11 +142,12 @@ class Committer:
         record = self._uncovered
         if record is None or any(record.ledger_heads != tuple(run.group.ledger.heads) for run in self.runs):
             return
+        now = self._cluster.clock.time()
         reports = self._stages.back_up_at_rest(self.runs, record.batch, seconds)
         pending = frozenset(name for one in reports.values() for report in one for name in report.pending)
         record = with_rest_backups(record, reports)
-        self.snapshots.due(record.batch)
-        self.snapshots.captured(record, self._cluster.clock.time())
+        self.snapshots.due(record.batch, now)
+        self.snapshots.captured(record, now)
         self.records.write(record, pending)
         self._uncovered = None
         self.cover(self.records.covered)

@@ -11,6 +11,12 @@ from afspark.numbers import Batch
 LOG = logging.getLogger("afspark")
 
 
+def committed_by_spark(engine: Coordinator) -> bool:
+    """Whether Spark has committed the last batch that was applied: otherwise that one will run again."""
+    newest = newest_of(engine.checkpoint, "commits")
+    return newest is not None and newest >= engine.committed
+
+
 def take_last_snapshot(engine: Coordinator) -> None:
     """Covers the last batches by a snapshot, so that a later start on other hosts has nothing to replay.
 
@@ -21,8 +27,7 @@ def take_last_snapshot(engine: Coordinator) -> None:
         return
     last = engine.committed
     try:
-        committed = newest_of(engine.checkpoint, "commits")
-        if committed is None or committed < last:
+        if not committed_by_spark(engine):
             return
         engine.commits.cover_at_rest(engine.options.store_wait_seconds)
         engine.retained.release(Batch(last + 1), engine.commits.records.covered.batch)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from afspark.coordinator.bad_items_noted import BadTally
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.graph.node import Node
+from afspark.graph.pipeline import Pipeline
+from afspark.graph.reach import reached_from, targets_of
 from afspark.model.windows import Punctuation, WindowProgress
 from afspark.numbers import Batch, PaneNumber
 from afspark.protocol.batch_times import BatchTime
@@ -35,6 +37,8 @@ class OperatorRun:
     reports: Sequence[TaskReport] = ()
     #: those that take pushed items off the lanes for it: itself, or relays
     entrances: Sequence[OperatorRun] = ()
+    #: the user's operators whose items or feedback can reach it
+    senders: Sequence[OperatorRun] = ()
     #: pushed items that failures have taken off its lanes: (batch, worker) -> items
     gaps: dict[tuple[int, int], int] = field(default_factory=dict)
     #: by lane, how many items failures of its receivers can have taken; infinite where no number limits it
@@ -224,3 +228,11 @@ class OperatorRun:
             self.window_progress = found.window_progress or self.window_progress
             self.hear_of_receivers(found.lost_by_receivers)
             self.counters = found.counters
+
+
+def link(runs: Sequence[OperatorRun], pipeline: Pipeline) -> None:
+    """Tells the runs of a pipeline of each other."""
+    by_name, targets = {run.name: run for run in runs}, targets_of(pipeline.nodes)
+    for run in runs:
+        run.entrances = [by_name[node.name] for node in pipeline.entrances(run.node)]
+        run.senders = [by_name[one.name] for one in pipeline.operators if run.name in reached_from(targets, one.name)]

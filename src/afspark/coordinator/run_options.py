@@ -41,9 +41,20 @@ class RunOptions:
     quarantine_bytes: int = QUARANTINE_BYTES
 
     def __post_init__(self) -> None:
-        if self.quarantine_bytes < 0:
-            raise UsageError(f"quarantineBytes must be at least 0, not {self.quarantine_bytes}.")
-        if not self.max_replay_seconds >= 0:
-            raise UsageError(f"maxReplaySeconds must be at least 0, not {self.max_replay_seconds}.")
+        least_0 = {
+            "hostGraceSeconds": self.host_grace_seconds,
+            "leaseSeconds": self.lease_seconds,
+            "storeWaitSeconds": self.store_wait_seconds,
+            "maxReplaySeconds": self.max_replay_seconds,
+            "quarantineBytes": self.quarantine_bytes,
+        }
+        for option, value in least_0.items():
+            # NaN is not >= 0 either.
+            if not value >= 0:
+                raise UsageError(f"{option} must be a number of at least 0, not {value}.", option=option)
         if self.batch_bytes < 1:
-            raise UsageError(f"A batch needs a size of at least one byte, not {self.batch_bytes}.")
+            raise UsageError(
+                f"batchBytes must be at least 1, not {self.batch_bytes}.",
+                remedy="It is how much input a batch takes: 40 MB by default.",
+                option="batchBytes",
+            )

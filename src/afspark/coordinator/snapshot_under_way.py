@@ -36,9 +36,9 @@ _NEXT: dict[SnapshotStage, tuple[SnapshotStage, ...]] = {
 class SnapshotUnderWay:
     """A snapshot with what the history will say of it. `CheckpointError` for a step that its stage does not allow."""
 
-    def __init__(self, number: int, barrier: Batch) -> None:
+    def __init__(self, number: int, barrier: Batch, now: float) -> None:
         self.stage = SnapshotStage.DUE
-        self.entry = SnapshotEntry(number=number, barrier=barrier, started=0.0)
+        self.entry = SnapshotEntry(number=number, barrier=barrier, started=now)
         #: objects that its record names
         self.names: frozenset[str] = frozenset()
 

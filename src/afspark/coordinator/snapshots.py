@@ -33,8 +33,8 @@ class Snapshots:
         self._names: frozenset[str] = frozenset()
 
     def restore(self, record: CommitRecord | None) -> None:
-        """Goes on with the history in the record that a driver starts from."""
-        if self.taken and record is not None:
+        """Goes on with the history in the record that a driver starts from, which may have had another tolerance."""
+        if record is not None:
             self._past, self._names = record.snapshots, record.references()
 
     @property
@@ -52,7 +52,8 @@ class Snapshots:
 
     @property
     def newest_complete(self) -> SnapshotEntry | None:
-        return newest_complete(self._past)
+        """The newest one that is complete; None if this driver takes none: then a loss goes back to the last record."""
+        return newest_complete(self._past) if self.taken else None
 
     @property
     def under_way(self) -> SnapshotUnderWay | None:
@@ -61,7 +62,7 @@ class Snapshots:
 
     # --- what happens ---------------------------------------------------------------------------------------
 
-    def due(self, barrier: Batch) -> None:
+    def due(self, barrier: Batch, now: float) -> None:
         """The batch that begins will end with a snapshot."""
         if not self.taken:
             return
@@ -71,7 +72,7 @@ class Snapshots:
                 one.abandon(FAILED)
         self._under_way = [one for one in self._under_way if not one.ended]
         number = max((entry.number for entry in self.entries), default=0) + 1
-        self._under_way.append(SnapshotUnderWay(number, barrier))
+        self._under_way.append(SnapshotUnderWay(number, barrier, now))
 
     def skip(self, barrier: Batch, why: str) -> None:
         """A barrier was due, and nobody takes a snapshot there."""

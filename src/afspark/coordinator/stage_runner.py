@@ -68,6 +68,14 @@ class StageRunner:
             self._cluster.clock.sleep(0.1 * (attempt - 1))
         raise self._gave_up(batch)
 
+    def lacks(self, runs: Sequence[OperatorRun], batch: Batch) -> bool:
+        """Whether a worker turns out to have lost ``batch``, which all had applied; such a one is given its state back.
+
+        The ledger does not tell: one that was lost before in this batch, or in its first one, is made again in silence.
+        """
+        found = [self._look_after(run, batch) for run in runs]
+        return any(reports is None or any(report.lacks_batch for report in reports) for reports in found)
+
     def back_up_at_rest(self, runs: Sequence[OperatorRun], batch: Batch, seconds: float) -> dict[str, list[TaskReport]]:
         """Has workers that have applied ``batch`` make durable what no backup holds; what they say, by operator.
 
@@ -137,8 +145,7 @@ class StageRunner:
         if not run.group.act_on(batch, reports):
             return False
         run.reports = [reports[replica] for replica in sorted(reports)]
-        # Whoever has not applied the batch says what would have to be done.
-        run.group.lacks_batches = any(report.detail for report in run.reports)
+        run.group.lacks_batches = any(report.lacks_batch for report in run.reports)
         return not run.group.lacks_batches
 
     def _is_one_reading(self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from afspark.bounds import state_bound
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.recovery.coverage import uncovered
+from afspark.coordinator.recovery.upstream import is_unbounded, upstream_losses
 from afspark.store import LedgerEntry, OperatorRecord
 
 
@@ -19,7 +20,7 @@ def realised(run: OperatorRun, window: int | None = None) -> dict[str, float]:
     could not be read, because a replayed batch has done something else than the first time, or because the ledger has
     lost entries.
     With panes and without ``window``: all panes that failures concern and that still matter, taken together.
-    What operators upstream have lost is in their bounds, not in this one.
+    What operators upstream have lost is in their bounds, not in this one (`upstream_losses`).
     """
     budget, counted_failures = (
         run.group.budget,
@@ -43,14 +44,17 @@ def is_whole(run: OperatorRun) -> bool:
 def told(run: OperatorRun, window: int | None = None) -> dict[str, float]:
     """What users are told: `realised`, and what the pushed items that the operator lost can amount to.
 
-    Those may have belonged to any window.
+    Those may have belonged to any window. Infinite if no bound covers what an operator upstream has lost, whose items
+    or feedback reach this one.
     """
+    if is_unbounded(run):
+        return dict.fromkeys(run.group.budget.states, math.inf)
     return with_items(realised(run, window), run.lost_items(), run.node.operator.alpha)
 
 
 def operator_record(run: OperatorRun) -> OperatorRecord:
     """The operator as a commit record keeps it, with what users are told, for whoever looks into the checkpoint."""
-    return replace(run.record(), bounds=told(run), lost_items=run.lost_items())
+    return replace(run.record(), bounds=told(run), lost_items=run.lost_items(), upstream=tuple(upstream_losses(run)))
 
 
 def with_items(bounds: dict[str, float], items: int, alpha: float | None) -> dict[str, float]:

@@ -86,11 +86,21 @@ class Pipeline(Graph):
         if not asking or self.replayable:
             return
         reasons = [frame.not_replayable for frame in self.frames.values() if frame.not_replayable]
-        why = f"this DataFrame cannot be replayed: {reasons[0]}" if reasons else "not all of this pipeline can be"
+        bare = [node.name for node in self.nodes if not node.tolerance.needs_records]
+        if reasons:
+            why = f"this DataFrame cannot be replayed: {reasons[0]}"
+            remedy = (
+                "Use MiniBatch(); or frame(df, replayable=True), if only its source is in doubt and keeps its rows."
+            )
+        elif bare:
+            why = f"{bare[0]!r} under Nothing() has no state to be replayed upon"
+            remedy = f"Give {bare[0]!r} a tolerance that backs up."
+        else:
+            why = "a pushed source has no reader with barrier snapshots, so that nobody keeps its items"
+            remedy = "Give every pushed source such a reader, or use MiniBatch()."
         raise UsageError(
             f"{asking[0]!r} asks for barrier snapshots, which are replayed from the source, and {why}.",
-            remedy="Read files, generators or pushed items, every pushed source by an operator with barrier snapshots,"
-            " and give no operator Nothing(); or use MiniBatch().",
+            remedy=remedy,
             operator=asking[0],
         )
 

@@ -15,6 +15,9 @@ from collections.abc import Iterable
 
 from afspark.errors import UsageError
 
+_SMALLEST_TRACED = 2.0**-490
+"""Its square is far above all that underflow can add up to (`afspark.model.states.books.UNSEEN`)."""
+
 
 class Divergence(enum.StrEnum):
     """The distance between a state and its last durable backup.
@@ -52,6 +55,10 @@ class Divergence(enum.StrEnum):
     def raised(self, distance: float) -> float:
         """The power sum that corresponds to a finite distance, at most the largest float64."""
         return min(distance * distance, sys.float_info.max) if self is Divergence.EUCLIDEAN else distance
+
+    def is_traceless(self, distance: float) -> bool:
+        """Whether differences of that size leave no trace in a power sum, or hardly one: their squares underflow."""
+        return self is Divergence.EUCLIDEAN and distance < _SMALLEST_TRACED
 
     def norm(self, power_sum: float) -> float:
         """The distance that corresponds to a power sum."""

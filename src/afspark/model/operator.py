@@ -96,6 +96,9 @@ class Operator:
     alpha: float | None = None
     #: True, or the reason why approximate recovery would break the operator
     approximable: bool | str = True
+    #: whether what it sends, items or feedback, depends on its states; False: on the items that it got alone, so that
+    #: whoever reads from it has lost nothing when a state of it is lost
+    sends_by_state: ClassVar[bool] = True
     #: what happens to items that it raises on; None: as their source has it
     on_bad: OnBad | None = None
     #: set before any other method is called for a batch

@@ -151,7 +151,9 @@ class Nothing(Tolerance):
 
 @dataclass(frozen=True)
 class MiniBatch(Tolerance):
-    """Exact: every change of a batch is durable before the batch ends, and a pushed item before it is acknowledged.
+    """Exact: every batch backs up what it has changed, and a pushed item is durable before it is acknowledged.
+
+    Where input can be read again, backups reach the store behind the batches, and a lost worker replays what they lack.
 
     An item is durable in the item log, or in the state if a worker was faster. With ``log_items`` it always goes to the
     log, before a worker gets it: a write-ahead log, as Spark Streaming and AF-Stream's mini-batches have it.
@@ -221,7 +223,7 @@ class Approximate(Tolerance):
 
     ``theta`` (Θ) is in the unit of the state's divergence. ``items`` (L) is the number of unprocessed items that
     may be lost for want of a backup, ``unacked`` (Γ) that of items under way; 0 backs up every one. With
-    ``items_seconds`` L is a time instead: what has waited for longer is backed up. Only items
+    ``items_seconds`` L is a time instead, or as well: what has waited for longer is backed up. Only items
     of sources that cannot be read again are ever lost. Whatever the number of failures, the final state differs
     from a failure-free one by at most Θ + L·α, where one item changes it by at most α; without failures it does
     not differ at all.

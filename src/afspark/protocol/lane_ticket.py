@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from afspark.push.wire.messages import Allowance
 from afspark.push.wire.security import Access
+from afspark.store.itemlosses import Gap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,5 +26,7 @@ class LaneTicket:
     released: Mapping[str, int] | None = None
     #: where the batch ended when it was applied first; None: it is new
     until: Mapping[str, int] | None = None
+    #: what was missing then, and nobody will send
+    gone: tuple[Gap, ...] = ()
     #: what the receiver may hold without backup
     allow: Allowance

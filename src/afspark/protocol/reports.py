@@ -85,6 +85,9 @@ class TaskReport:
     behind: int = 0
     #: with `Status.MISSING`: an incarnation whose loss nobody has counted
     trace: LossEvidence | None = None
+    #: it has a state of before the batch, and was not to apply it
+    lacks_batch: bool = False
+    #: for people
     detail: str = ""
     error: AfsparkError | None = None
 

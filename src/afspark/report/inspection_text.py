@@ -137,7 +137,9 @@ def _bounds(operator: OperatorInspection) -> list[RenderableType]:
     ]
     most = number_text(operator.lost_items)
     lost = f"; receivers that died can have lost up to {most} pushed items" if operator.lost_items else ""
-    return [Text(f"  failures can have changed {', '.join(parts) or 'no state'}{lost}\n")]
+    names = ", ".join(operator.upstream)
+    upstream = f"; that leaves out what losses of {names} have changed in what it received" if names else ""
+    return [Text(f"  failures can have changed {', '.join(parts) or 'no state'}{lost}{upstream}\n")]
 
 
 def _windows(operator: OperatorInspection) -> list[RenderableType]:
@@ -176,7 +178,7 @@ def _quarantine(found: Inspection) -> RenderableType:
 
 def _states(operator: OperatorInspection) -> RenderableType:
     table = plain_table()
-    for name in ("worker", "host", "version", "state", "pane", "bytes", "cells", "divergence\nnow", "note"):
+    for name in ("worker", "host", "applied\nbatch", "state", "pane", "bytes", "cells", "divergence\nnow", "note"):
         table.add_column(name, justify="left" if name in ("host", "state", "note") else "right")
     for worker in operator.workers:
         for resident in worker.residents:
@@ -231,7 +233,7 @@ def _ledger(found: Inspection) -> RenderableType:
             text_cell(loss.operator if loss.operator in known else f"({loss.operator})"),
             "all" if loss.worker < 0 else str(loss.worker),
             "yes" if loss.counted else "no",
-            seconds_text(recovery.seconds) if recovery else "open",
+            seconds_text(recovery.all_seconds) if recovery else "open",
             number_text(recovery.restored_cells if recovery else None),
             {None: "–", True: "yes", False: "no"}[entry.covered],
             text_cell(loss.cause),

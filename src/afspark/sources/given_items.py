@@ -31,14 +31,25 @@ class GivenItems(Source, kind="testing"):
         """The items of the next batch."""
         if given is None:
             return
-        batch = given if isinstance(given, pa.RecordBatch) else pa.RecordBatch.from_pydict(dict(given), self.columns)
-        if batch.schema != self.columns:
-            raise UsageError(
-                f"The items have the columns {batch.schema.names}, and not those of the schema.",
-                remedy=f"It says {', '.join(map(str, self.columns))}.",
+        try:
+            batch = (
+                given if isinstance(given, pa.RecordBatch) else pa.RecordBatch.from_pydict(dict(given), self.columns)
             )
+        except (KeyError, pa.ArrowException) as error:
+            raise self._refused(given, f" ({str(error).splitlines()[0]})") from None
+        if batch.schema != self.columns or set(self._names(given)) - set(self.columns.names):
+            raise self._refused(given)
         rows = -(-batch.num_rows // PIECES)
         self.pieces.extend(batch.slice(first, rows) for first in range(0, batch.num_rows, max(1, rows)))
+
+    def _names(self, given: pa.RecordBatch | Mapping[str, Sequence[Any]]) -> list[str]:
+        return given.schema.names if isinstance(given, pa.RecordBatch) else list(given)
+
+    def _refused(self, given: pa.RecordBatch | Mapping[str, Sequence[Any]], why: str = "") -> UsageError:
+        return UsageError(
+            f"The items, with the columns {', '.join(self._names(given))}, do not fit the schema{why}.",
+            remedy=f"Give the columns {', '.join(map(str, self.columns))}.",
+        )
 
     def schema(self) -> pa.Schema:
         return self.columns

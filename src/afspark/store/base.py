@@ -64,6 +64,10 @@ class Store(ABC):
         """Whether putting an object makes its place if that is gone; not where names are all there is."""
         return True
 
+    def standing(self, folder: str) -> Store:
+        """The same store, which never makes ``folder``, nor one above it: these are there, or the store is away."""
+        return self
+
     def check_writable(self, timeout_seconds: float = 10.0) -> None:
         """Writes, reads and removes a small object.
 
@@ -129,6 +133,9 @@ class SubStore(Store):
     @property
     def makes_folders(self) -> bool:
         return self._inner.makes_folders
+
+    def standing(self, folder: str) -> Store:
+        return SubStore(self._inner.standing(f"{self._folder}/{folder}"), self._folder)
 
     def delete(self, names: Iterable[str]) -> None:
         self._inner.delete([f"{self._folder}/{name}" for name in names])

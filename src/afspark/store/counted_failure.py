@@ -31,6 +31,11 @@ class CountedFailure:
         """The panes that it may have taken something from."""
         return frozenset(self.pane_taken)
 
+    @property
+    def may_take(self) -> bool:
+        """Whether a threshold above 0 was in force: a loss that was reckoned with 0 uses up nothing of a budget."""
+        return not self.theta or any(self.theta.values())
+
     def labelled(self) -> dict[StateLabel, float]:
         """All that it may have taken."""
         by_pane: list[tuple[PaneNumber | None, Mapping[str, float]]] = [(None, self.taken), *self.pane_taken.items()]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 
 from afspark.numbers import Batch
 from afspark.store.base import Store
@@ -33,6 +33,19 @@ class Gap:
     def described(self) -> str:
         """The items, for people."""
         return f"items {self.first} to {self.end - 1} of {self.producer}"
+
+    def beyond(self, known: Iterable[Gap]) -> list[Gap]:
+        """The parts of it that are in no ``known`` gap.
+
+        >>> Gap("p", 2, 9).beyond([Gap("p", 4, 6), Gap("other", 0, 9)])
+        [Gap(producer='p', first=2, end=4, seconds=0.0), Gap(producer='p', first=6, end=9, seconds=0.0)]
+        """
+        parts = [self]
+        for gap in known:
+            if gap.producer == self.producer:
+                cut = [replace(part, first=max(part.first, gap.end)) for part in parts]
+                parts = [replace(part, end=min(part.end, gap.first)) for part in parts] + cut
+        return [part for part in parts if part.first < part.end]
 
 
 @dataclass(frozen=True, kw_only=True)

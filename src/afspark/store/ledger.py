@@ -111,6 +111,11 @@ class Recovery:
         """
         return not self.damaged and not self.differed
 
+    @property
+    def all_seconds(self) -> float:
+        """How long the worker took to load its backups and to apply batches again."""
+        return self.seconds + self.replay_seconds
+
     def with_another(self, other: Recovery) -> Recovery:
         """What two completions of one loss say together: the newer one counts, but what no bound covers stays so,
         whatever the clocks of their drivers say.
@@ -204,16 +209,14 @@ class Ledger:
         known[sequence, declared.token] = LedgerEntry(declared)
         return declared
 
-    def complete(self, sequence: int, recovery: Recovery) -> LedgerEntry:
-        """Makes the end of a recovery durable. A second completion replaces the first, unless no bound covers that one.
+    def complete(self, loss: Loss, recovery: Recovery) -> LedgerEntry:
+        """Makes the end of a declared loss's recovery durable.
 
-        Where two drivers took the same number, the newest loss of that number is meant.
+        A second completion replaces the first, unless no bound covers that one.
         """
         known = self._entries()
-        same = [entry for (number, _), entry in known.items() if number == sequence]
-        if not same:
-            raise UsageError(f"No loss with number {sequence} was declared.", sequence=sequence)
-        loss = max((entry.loss for entry in same), key=lambda one: one.at)
+        if (loss.sequence, loss.token) not in known:
+            raise UsageError(f"No loss {loss.sequence} {loss.token!r} was declared.", sequence=loss.sequence)
         meta = {
             "kind": "recovery",
             "sequence": loss.sequence,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
 from collections.abc import Iterable, Iterator
@@ -27,10 +28,16 @@ class LocalStore(Store):
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(os.path.expanduser(root))
         self._synced: set[str] = set()
+        self._standing = ""
 
     @property
     def path(self) -> str:
         return self._root
+
+    def standing(self, folder: str) -> LocalStore:
+        same = copy.copy(self)
+        same._standing = os.path.join(self._root, check_name(folder))
+        return same
 
     def put(self, name: str, data: bytes) -> None:
         target = os.path.join(self._root, check_name(name))
@@ -78,7 +85,7 @@ class LocalStore(Store):
     def _write(self, target: str, data: bytes) -> None:
         folder = os.path.dirname(target)
         if folder not in self._synced:
-            _make_durable_folder(folder, self._root)
+            _make_durable_folder(folder, self._root, self._standing)
             self._synced.add(folder)
         if os.path.exists(target):
             # Where there is no room for the new content, the old one stays.
@@ -99,7 +106,7 @@ class LocalStore(Store):
 
     def __getstate__(self) -> dict[str, Any]:
         # What this process has synced says nothing about another one.
-        return {"_root": self._root, "_synced": set()}
+        return {**vars(self), "_synced": set()}
 
 
 def _fill(target: str, data: bytes) -> None:
@@ -127,24 +134,29 @@ def _files(folder: str) -> Iterator[str]:
         return
 
 
-def _make_durable_folder(folder: str, root: str) -> None:
+def _make_durable_folder(folder: str, root: str, standing: str) -> None:
     """Makes a folder at or below the root, for its owner only, and syncs the names on the way to it.
 
     Folders below the root are synced although they exist: another process may have made them a moment ago
-    and not have synced them yet.
+    and not have synced them yet. Neither ``standing`` nor a folder above it is made: FileNotFoundError without it.
     """
     named = [folder]
     while named[-1] != root:
         named.append(os.path.dirname(named[-1]))
     while not os.path.isdir(named[-1]):
         named.append(os.path.dirname(named[-1]))
-    os.makedirs(os.path.dirname(root), exist_ok=True)
+    if not standing:
+        os.makedirs(os.path.dirname(root), exist_ok=True)
     for name in reversed(named):
-        if len(name) >= len(root) and not os.path.isdir(name):
+        if len(name) >= len(root) and not _is_within(standing, name) and not os.path.isdir(name):
             with suppress(FileExistsError):
                 os.mkdir(name, 0o700)
     for name in named[:-1]:
         _fsync_folder(os.path.dirname(name))
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}{os.sep}")
 
 
 def _fsync_folder(folder: str) -> None:

@@ -46,6 +46,8 @@ class OperatorRecord:
     #: what users were told: how far failures can have moved each state at most, and how many pushed items they took
     bounds: Mapping[str, float] = field(default_factory=dict)
     lost_items: int = 0
+    #: the operators whose losses may have changed what it received
+    upstream: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -56,6 +58,7 @@ class OperatorRecord:
             "missing_items": sorted(self.missing_items.items()),
             "bounds": dict(self.bounds),
             "lost_items": self.lost_items,
+            "upstream": list(self.upstream),
         }
 
     @classmethod
@@ -72,4 +75,5 @@ class OperatorRecord:
             missing_items=dict(found["missing_items"]),
             bounds=found["bounds"],
             lost_items=found["lost_items"],
+            upstream=tuple(found.get("upstream", ())),
         )

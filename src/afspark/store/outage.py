@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from afspark.errors import ObjectMissing, StoreAway, UsageError
+from afspark.errors import ObjectMissing, StoreAway, StoreNotWritable, UsageError
 from afspark.store.base import Names, Store
 
 WAIT_SECONDS = 60.0
@@ -17,14 +17,16 @@ _GLANCE_SECONDS = 0.1
 class WaitingStore(Store):
     """Another store that is known by one of its objects, the ``marker``: where that is gone, all of it is away.
 
-    Requests wait until it is back, `StoreAway` after ``seconds``. Nothing is made anew in its place, and nothing that
-    is away passes for missing. Once somebody has waited in vain, nobody waits again before it was back.
+    Requests wait until it is back, `StoreAway` after ``seconds``. Nothing is made anew in its place: the folder of the
+    marker is never made. Nothing that is away passes for missing. Once somebody has waited in vain, nobody waits again
+    before it was back.
     """
 
     def __init__(self, inner: Store, marker: str, *, seconds: float = WAIT_SECONDS) -> None:
         if not seconds >= 0:
             raise UsageError(f"A store cannot be waited for {seconds} seconds.", seconds=seconds)
-        self._inner, self._marker, self._seconds = inner, marker, seconds
+        self._inner = inner.standing(marker.rpartition("/")[0])
+        self._marker, self._seconds = marker, seconds
         self._given_up = False
 
     @property
@@ -36,12 +38,20 @@ class WaitingStore(Store):
         return self._inner.makes_folders
 
     def put(self, name: str, data: bytes) -> None:
-        if self.makes_folders:
-            self._waited()
-        self._inner.put(name, data)
-        while self.makes_folders and self._waited():
-            # It went away just then, and this may have landed where it was.
+        if not self.makes_folders:
             self._inner.put(name, data)
+            return
+        done = refused = False
+        # It may go away at any moment, and Spark may make another one, where this lands.
+        while self._waited() or not done:
+            try:
+                self._inner.put(name, data)
+                done = True
+            except StoreNotWritable:
+                if not self._waited():
+                    if refused:
+                        raise
+                    refused = True
 
     def get(self, name: str) -> bytes:
         while True:

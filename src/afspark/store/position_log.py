@@ -14,8 +14,12 @@ from afspark.store.base import Store
 from afspark.store.batch_log import BatchLog
 from afspark.store.commits import LanePositions
 from afspark.store.effect_log import BatchEffects, effects_from_json, effects_to_json
+from afspark.store.itemlosses import Gap
 
 POSITIONS = "positions"
+
+#: by source and lane
+LaneGaps = Mapping[str, Mapping[int, tuple[Gap, ...]]]
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class BatchEnd:
 
     lanes: Mapping[str, LanePositions]
     effects: BatchEffects = field(default_factory=dict)
+    #: items that were gone before: nobody has to send them again
+    gaps: LaneGaps = field(default_factory=dict)
 
 
 class PositionLog(BatchLog):
@@ -35,7 +41,11 @@ class PositionLog(BatchLog):
     def write(self, batch: Batch, epoch: str, end: BatchEnd) -> None:
         """Makes durable how ``batch`` has ended."""
         lanes = {name: {str(lane): dict(ends) for lane, ends in of.items()} for name, of in end.lanes.items()}
-        self.put(batch, epoch, {"lanes": lanes, "effects": effects_to_json(end.effects)})
+        gaps = {
+            name: {str(lane): [vars(gap) for gap in found] for lane, found in of.items()}
+            for name, of in end.gaps.items()
+        }
+        self.put(batch, epoch, {"lanes": lanes, "effects": effects_to_json(end.effects), "gaps": gaps})
 
     def read(self, first: Batch, last: Batch) -> dict[Batch, BatchEnd]:
         """How the batches from ``first`` to ``last`` have ended, as far as that can be read."""
@@ -44,6 +54,10 @@ class PositionLog(BatchLog):
             batch: BatchEnd(
                 {name: {int(lane): dict(ends) for lane, ends in of.items()} for name, of in meta["lanes"].items()},
                 effects_from_json(meta.get("effects", {})),
+                {
+                    name: {int(lane): tuple(Gap(**gap) for gap in found) for lane, found in of.items()}
+                    for name, of in meta.get("gaps", {}).items()
+                },
             )
             for batch, meta in self.contents(newest.values())
         }

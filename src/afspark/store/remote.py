@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,7 @@ class ArrowStore(Store):
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self._connected: tuple[Any, str] | None = None
+        self._standing = ""
 
     @classmethod
     def over(cls, filesystem: pafs.FileSystem, root: str) -> ArrowStore:
@@ -46,7 +48,7 @@ class ArrowStore(Store):
                 _write(filesystem, target, data)
             except FileNotFoundError:
                 # Only filesystems with real folders say so; object stores are spared the extra request.
-                filesystem.create_dir(target.rpartition("/")[0], recursive=True)
+                self._make_folder(filesystem, target.rpartition("/")[0])
                 _write(filesystem, target, data)
         except (OSError, pa.ArrowException) as error:
             raise not_writable(self.path, error, REMOTE_REMEDY) from error
@@ -80,6 +82,22 @@ class ArrowStore(Store):
             raise StoreError(f"Cannot list {prefix} in {self.path}: {one_line(error)}.", name=prefix) from error
         return sorted(str(info.path)[len(root) :].lstrip("/") for info in found if info.type == pafs.FileType.File)
 
+    def standing(self, folder: str) -> ArrowStore:
+        same = copy.copy(self)
+        same._standing = check_name(folder)
+        return same
+
+    def _make_folder(self, filesystem: Any, folder: str) -> None:
+        if not self._standing:
+            filesystem.create_dir(folder, recursive=True)
+            return
+        _, root = self._locate("")
+        parts = folder[len(root) :].strip("/").split("/")
+        for number in range(1, len(parts) + 1):
+            below = "/".join(parts[:number])
+            if not f"{self._standing}/".startswith(f"{below}/"):
+                filesystem.create_dir(self._locate(below)[1], recursive=False)
+
     def delete(self, names: Iterable[str]) -> None:
         with ThreadPoolExecutor(_DELETERS) as pool:
             for _ in pool.map(self._delete_one, names):
@@ -106,14 +124,14 @@ class ArrowStore(Store):
         return filesystem, "/".join(part for part in (root, name) if part)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_uri": self._uri, "_connected": None}
+        return {**vars(self), "_connected": None}
 
 
 class _ObjectStore(ArrowStore):
     """An `ArrowStore` whose filesystem object cannot be found again by a URI, so travels with it."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_uri": self._uri, "_connected": self._connected}
+        return vars(self)
 
 
 def redact(uri: str) -> str:

@@ -30,8 +30,9 @@ class SkippedBarriers:
 class SnapshotEntry:
     """One snapshot: the state of the whole query at the end of the batch ``barrier``. Times are seconds since 1970.
 
-    ``completed`` is when the store had all its parts and the record that names them was written; None if that never
-    came: then ``abandoned`` says why, unless it is still under way.
+    ``started`` is when all workers had applied that batch; when the batch began, while they have not. ``completed`` is
+    when the store had all its parts and the record that names them was written; None if that never came: then
+    ``abandoned`` says why, unless it is still under way.
     """
 
     number: int

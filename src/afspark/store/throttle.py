@@ -91,6 +91,9 @@ class ThrottledStore(Store):
     def makes_folders(self) -> bool:
         return self._inner.makes_folders
 
+    def standing(self, folder: str) -> Store:
+        return ThrottledStore(self._inner.standing(folder), self._throttle)
+
     def list(self, prefix: str) -> Names:
         self._throttle.transfer(0)
         return self._inner.list(prefix)

@@ -26,6 +26,11 @@ def generation_after(number: int) -> int:
     return (number // GENERATION + 1) * GENERATION
 
 
+def is_mark(number: int) -> bool:
+    """Whether it is the number of what says from where on a process numbers, and of no backup."""
+    return number % GENERATION == 0
+
+
 def backup_name(config: OperatorConfig, request: TaskRequest, number: int) -> str:
     """A name that no other backup has; it tells the ``number`` of this one even if it is damaged."""
     attempt = secrets.randbelow(10**6)

@@ -101,7 +101,7 @@ class Intake:
     """One lane during one batch. ``progress`` tells what of it is in the state and closed.
 
     ``released``: what the receiver may forget, where that is not what the state has: the rest may have to be applied
-    once more. ``until``: the batch is applied once more, and ended there.
+    once more. ``until``: the batch is applied once more, and ended there; ``gone``: what was missing then.
     """
 
     def __init__(
@@ -113,9 +113,10 @@ class Intake:
         clock: Clock | None = None,
         released: Positions | None = None,
         until: Positions | None = None,
+        gone: Sequence[Gap] = (),
     ) -> None:
         self._lane, self._seconds, self._size, self._clock = lane, seconds, size, clock or SystemClock()
-        self._released, self._until = released, until
+        self._released, self._until, self._gone = released, until, gone
         self._deadline: float | None = None
         self._attached = False
         self._confirmed: Positions = {}
@@ -176,9 +177,10 @@ class Intake:
     def _portion_again(self, until: Positions, wait: float) -> Portion | None:
         """The next items of a batch that is applied once more; None when all are there, or nobody sends the rest."""
         lacking = [
-            Gap(producer, self.positions.get(producer, 0), end)
+            part
             for producer, end in until.items()
             if not is_receiver_start(producer) and self.positions.get(producer, 0) < end
+            for part in Gap(producer, self.positions.get(producer, 0), end).beyond(self._gone)
         ]
         if not lacking or self.over:
             self.unsent = (*self.unsent, *lacking)
@@ -266,8 +268,8 @@ class Intake:
             if entry.start > at and self._until is None:
                 self.gaps = (*self.gaps, Gap(entry.producer, at, entry.start))
             elif min(entry.start, limit) > at:
-                # The batch had them when it was applied first, and they were released since.
-                self.unsent = (*self.unsent, Gap(entry.producer, at, min(entry.start, limit)))
+                # What the batch had of them when it was applied first was released since.
+                self.unsent = (*self.unsent, *Gap(entry.producer, at, min(entry.start, limit)).beyond(self._gone))
             self.positions[entry.producer] = max(at, end)
             if end <= at:
                 continue

@@ -82,10 +82,10 @@ class PaneStates:
         return self.fading.at(states, tick)
 
     def drifts(self, tick: int | None) -> dict[str, float]:
-        """How far each state is from what is durable of it; decaying ones in units of a tick."""
+        """How far each state is from its last backup, with that of this batch; decaying ones in units of a tick."""
         if self.fading is not None:
-            return {name: state.drift() for name, state in self.at(tick).items()}
-        return {StateLabel(name, pane).text(): state.drift() for name, pane, state in self.named()}
+            return {name: state.drift_left() for name, state in self.at(tick).items()}
+        return {StateLabel(name, pane).text(): state.drift_left() for name, pane, state in self.named()}
 
     def drop_below(self, first: PaneNumber) -> None:
         """Forgets panes that no open window needs. By their columns: a process may have died while it did so."""

@@ -66,8 +66,9 @@ class BatchApplication:
                 emitted = self._keep(output)
                 written = steps.writes.wait(0.0 if more else None)
             except BaseException:
-                self._undo()
+                # Waits while the mark tells of this attempt, in case the process dies meanwhile.
                 steps.writes.leave()
+                self._undo()
                 if self.task.in_steps:
                     leave(home, self.request.batch)
                 raise

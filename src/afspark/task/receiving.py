@@ -59,6 +59,7 @@ def receive(
                     clock=environment.clock,
                     released=ticket.released,
                     until=ticket.until,
+                    gone=ticket.gone,
                 )
                 feed = _lane_feed(work, request, lanes[0], intake, ticket, inbox)
                 yield serve(environment, config, request, work.operator, feed)

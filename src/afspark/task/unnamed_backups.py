@@ -14,7 +14,7 @@ from afspark.store import Damage, ObjectRef
 from afspark.store.naming import OBJECTS, parse_object_name
 from afspark.store.reading import read_sealed
 from afspark.task.backup_header import BackupHeader
-from afspark.task.backup_numbers import GENERATION, generation_after
+from afspark.task.backup_numbers import GENERATION, generation_after, is_mark
 from afspark.task.step_progress import StepProgress
 
 
@@ -44,12 +44,14 @@ def _rotten(damaged: Sequence[str], newest: BackupNumber) -> tuple[str, ...]:
     """Those after the ``newest`` sound one that had to be durable, because their writer has begun another one since.
 
     A process has at most one backup under way at a time, so only its last one can have been cut short by its death.
+    The marks from where on processes number hold nothing, and a process that dies while it writes one leaves its
+    numbers to the next.
     """
     origins = {name: parse_object_name(name) for name in damaged}
     after = sorted(
         (origin.incarnation, origin.number, name)
         for name, origin in origins.items()
-        if origin is not None and (origin.incarnation, origin.number) > newest[1:]
+        if origin is not None and not is_mark(origin.number) and (origin.incarnation, origin.number) > newest[1:]
     )
     last = {(incarnation, number // GENERATION): number for incarnation, number, _ in after}
     return tuple(name for incarnation, number, name in after if number < last[incarnation, number // GENERATION])

@@ -99,20 +99,22 @@ class _Task:
             if not kept.covers:
                 self.rest = take_at_rest(self.task, home, panes)
             return self._answer(Status.APPLIED, "at rest", pending)
+        applies = action in (Action.APPLY, Action.ROLL_BACK_THEN_APPLY) and self.request.apply
+        if applies and self.task.in_steps and (action is not Action.APPLY or home.step or is_left(home)):
+            # While the mark still tells of the process before, in case this one dies at it.
+            take_up(home, self.task.config, self.request)
         if action in (Action.ROLL_BACK_THEN_APPLY, Action.ROLL_BACK, Action.STEP_BACK):
             if action is Action.STEP_BACK:
                 home.step_back(batch)
             panes.rollback()
             home.clear_mark()
-        if action in (Action.APPLY, Action.ROLL_BACK_THEN_APPLY) and self.request.apply:
-            if self.task.in_steps and (action is Action.ROLL_BACK_THEN_APPLY or home.step or is_left(home)):
-                take_up(home, self.task.config, self.request)
+        if applies:
             return BatchApplication(self.task, home, panes, damaged=self.damaged, restored=self.restored).run()
         if action not in (Action.CREATE, Action.RECOVER):
             pending = self._waiting(home)
             # Whoever asked for the state alone may complete its recovery in the ledger.
             self.damaged = noted_damage(home, self.request.batch)
-            return self._answer(Status.APPLIED, action.value, pending)
+            return replace(self._answer(Status.APPLIED, action.value, pending), lacks_batch=True)
         return self._answer(Status.BUSY, action.value)
 
     def _waiting(self, home: StateStorage) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ primitive.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -137,3 +138,44 @@ def test_small_whole_numbers_are_booked_exactly(divergence: Divergence, steps: l
         state.acknowledge()
         if divergence is not Divergence.MAX:
             assert state.drift() == state.divergence()
+
+
+SMALLEST, LARGEST = 5e-324, 1.7976931348623157e308
+EXTREMES = st.sampled_from(
+    [0.0, SMALLEST, 1e-310, 1e-200, 1e-170, 1e-162, 1e-155, 1e-149, 1.0, 1e149, 1e155, 1e200, LARGEST, math.inf]
+)
+LIMITS = st.sampled_from([0.0, SMALLEST, 1e-300, 1e-200, 1e-165, 1e-160, 1e-150, 1e-140, 1.0, 1e150, 1e160, 1e300])
+
+
+def apart(divergence: Divergence, left: list[float], right: list[float]) -> float:
+    """By the definition, in fractions: nothing underflows or overflows."""
+    if any((one != other) and not math.isfinite(one - other) for one, other in zip(left, right, strict=True)):
+        return math.inf
+    exact = [abs(Fraction(one) - Fraction(other)) for one, other in zip(left, right, strict=True) if one != other]
+    if not exact:
+        return 0.0
+    unit = max(exact)
+    if divergence is Divergence.MAX:
+        return float(unit)
+    raised = sum((one / unit) ** divergence.power for one in exact)
+    return float(unit) * divergence.norm(float(raised))
+
+
+@settings(max_examples=300)
+@pytest.mark.parametrize("divergence", Vector.divergences)
+@given(steps=st.lists(st.tuples(st.lists(EXTREMES, min_size=4, max_size=4), LIMITS), min_size=1, max_size=6))
+def test_differences_whose_squares_underflow_or_overflow(divergence: Divergence, steps: list[Any]) -> None:
+    state: Any = Vector(size=4, value="float64", divergence=divergence).open(HeapColumns(), "s")
+    durable = [0.0] * 4
+    for values, theta in steps:
+        state.begin()
+        state.put_at(np.arange(4), np.array(values))
+        told = state.divergence()
+        assert math.isclose(told, apart(divergence, values, durable), rel_tol=1e-12)
+        pairs = state.issue(theta)
+        for cell, value in image(pairs).items():
+            durable[cell] = value
+        left = apart(divergence, values, durable)
+        assert left <= theta * (1 + 1e-12)
+        state.acknowledge()
+        assert math.isclose(state.divergence(), left, rel_tol=1e-12)

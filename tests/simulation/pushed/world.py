@@ -241,7 +241,7 @@ class PushedWorld(World):
         self.host, self.recovering, self.under_way, self.fiber = host, False, [], None
         try:
             if not self._will_stall():
-                return True, task()
+                return self._unless_dead(task())
             self._patience = 1 + int(self.chance("stalls after") * 40)
             self.fiber = Fiber(task, TaskKilled)
             return self._resume(self.fiber)
@@ -268,7 +268,7 @@ class PushedWorld(World):
             return False, None
         if fiber.error is not None:
             raise fiber.error
-        return True, fiber.result
+        return self._unless_dead(fiber.result)
 
     def _stand_still(self) -> None:
         """Where a task that is to be taken for dead stops."""

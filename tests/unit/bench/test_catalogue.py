@@ -53,9 +53,10 @@ def test_records_are_many(records: str, said: str, capsys: pytest.CaptureFixture
     assert said in capsys.readouterr().err
 
 
-def test_snapshots_are_three_experiments() -> None:
+def test_snapshots_are_four_experiments() -> None:
     assert chosen(["snapshots", "slow-store"]) == [
         "slow-store",
+        "snapshot-cost",
         "snapshot-intervals",
         "snapshot-parallelism",
         "snapshot-recovery",

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from afspark.bench.catalogue import experiment
+from afspark.bench.experiments import experiment_snapshot_cost as cost
 from afspark.bench.experiments import experiment_snapshot_recovery as recovery
 from afspark.bench.interleave import Contest
 from afspark.bench.kept_rounds import Contenders
@@ -78,7 +79,7 @@ def test_routes_differ_where_pairs_do() -> None:
 def entry(operator: str, restoring: float, replaying: float, batches: int = 3) -> dict[str, Any]:
     return {
         "operator": operator,
-        "recovery_seconds": restoring,
+        "restore_seconds": restoring,
         "replay_seconds": replaying,
         "replayed_batches": batches,
         "restored_cells": 10,
@@ -124,6 +125,18 @@ def interval_document() -> dict[str, Any]:
             "throughput": {other: one.ratio_spread(other, NONE, "records_per_second") for other in others},
         }
     return {"records": 1000, "batch_records": 50, "contests": told}
+
+
+def cost_document() -> dict[str, Any]:
+    one = contest([NONE, *cost.CONTENDERS], costs(seen([1.0] * 9, [0, 1, 0] * 3)))
+    ratios = {name: one.ratio_spread(name, NONE, "batch") for name in cost.CONTENDERS}
+    return {"records": 10, "batch_records": 1, "figures": one.to_json(), "throughput": ratios, "usual": ratios}
+
+
+def test_the_cost_of_snapshots_is_told() -> None:
+    told = experiment("snapshot-cost").page(cost_document())
+    assert "| none | 1 | 1 | 2 | 1.00 |" in told
+    assert "| 0.5 s, 100 MB/s, 20 ms | 1.000 | 1.000 | 2 | 1.00 |" in told
 
 
 def parallelism_document() -> dict[str, Any]:

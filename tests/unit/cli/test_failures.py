@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
+from afspark.api.query import Totals
 from afspark.cli import run as run_module
-from afspark.cli.failures import GOES_ON, one_line, own_error, with_hint
-from afspark.cli.follow import Interrupted
+from afspark.cli.failures import CUT_SHORT, GOES_ON, one_line, own_error, with_hint
+from afspark.cli.follow import Interrupted, ended_with_spark, follow
 from afspark.cli.main import main
+from afspark.cli.progressbar import Lines, RunProgress, display_for
 from afspark.errors import CheckpointError, InputError, StoreError, UsageError, WorkerFailed
 
 LINE = ["run", "wordcount", "--generate", "1MB"]
@@ -115,3 +119,64 @@ def test_debug_shows_the_trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     monkeypatch.setattr(run_module, "run", fail)
     assert main([*LINE, "--debug"]) == 1
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("more", "told"), [([], False), (["--checkpoint", "here"], True)])
+def test_a_stop_that_has_ended_spark_first_says_what_was_not_done(
+    more: list[str], told: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(_: object) -> int:
+        raise Interrupted(15, batches=3, orderly=False)
+
+    monkeypatch.setattr(run_module, "run", stop)
+    assert main([*LINE, *more]) == 143
+    line = capsys.readouterr().err
+    assert (f"{CUT_SHORT} {GOES_ON}" in line) is told and line.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ConnectionRefusedError(111, "Connection refused"), True),
+        (JavaError("Answer from Java side is empty"), True),
+        (JavaError("Traceback …\nafspark.errors.InputError: File 'a' is damaged."), False),
+        (StoreError("Broken."), False),
+        (RuntimeError("odd"), False),
+    ],
+)
+def test_what_is_left_of_spark_after_a_stop_is_no_failure(error: Exception, expected: bool) -> None:
+    assert ended_with_spark(error) is expected
+
+
+class Ending:
+    """A query that gets a signal while it is awaited, and then cannot be asked any more."""
+
+    totals = Totals()
+
+    def __init__(self, number: int | None) -> None:
+        self.number = number
+
+    def awaitTermination(self, timeout: float) -> bool:
+        if self.number is not None:
+            signal.raise_signal(self.number)
+        raise ConnectionRefusedError
+
+
+def test_only_whoever_was_asked_to_stop_has_stopped() -> None:
+    with pytest.raises(Interrupted) as caught, display_for(quiet=True) as display:
+        follow(Ending(signal.SIGTERM), display)  # type: ignore[arg-type]
+    assert (caught.value.signal, caught.value.orderly) == (signal.SIGTERM, False)
+    with pytest.raises(ConnectionRefusedError), display_for(quiet=True) as display:
+        follow(Ending(None), display)  # type: ignore[arg-type]
+
+
+def test_a_line_that_says_nothing_new_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines()
+    lines.begin("wordcount", 100)
+    for now in (RunProgress(), RunProgress(), RunProgress(bytes=50, batches=1, seconds=1.0)):
+        lines._next = 0.0
+        lines.show(now)
+    assert [line.partition(" · ")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "wordcount: first batch …",
+        "wordcount: 50 B of 100 B",
+    ]

@@ -19,7 +19,7 @@ import pytest
 
 from afspark.cli import send
 from afspark.cli.main import main
-from afspark.cli.progressbar import Display, Snapshot
+from afspark.cli.progressbar import Display, RunProgress
 from afspark.push.wire.addresses import join_address, split_address
 from tests.unit.push.fake_receiver import SCHEMA, FakeReceiver
 from tests.unit.push.flow_captures import SOFTFLOWD_IPFIX
@@ -277,7 +277,7 @@ def test_progress_tells_what_is_left_out(
     shown: list[str] = []
 
     class Recording(Display):
-        def show(self, now: Snapshot) -> None:
+        def show(self, now: RunProgress) -> None:
             shown.append(now.facts)
 
     monkeypatch.setattr(send, "display_for", lambda quiet: Recording())

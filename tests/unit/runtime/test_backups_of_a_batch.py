@@ -17,10 +17,12 @@ from afspark.protocol.lifecycle import Hint
 from afspark.protocol.reports import Status
 from afspark.resident import SegmentAddress, process_cache
 from afspark.store import ObjectRef, unseal
+from afspark.store.local import LocalStore
 from afspark.store.naming import OBJECTS, parse_object_name
 from afspark.task.feed import Feed
+from afspark.task.unnamed_backups import find_unnamed
 from tests.unit.runtime.environments import attend
-from tests.unit.runtime.test_losses_in_a_tick import Approximating, bench, dies_when_confirmed, same_key
+from tests.unit.runtime.test_losses_in_a_tick import Approximating, bench, dies_in_step, dies_when_confirmed, same_key
 from tests.unit.runtime.test_steps import A, Died, FakeLane, Tally
 
 __all__ = ["bench"]
@@ -76,6 +78,46 @@ def test_backups_of_several_processes_that_were_cut_short_are_no_damage(bench: A
     bench.lose()
     report = bench.run(lane)
     assert (report.status, report.damaged) == (Status.APPLIED, ())
+
+
+class CutShort(LocalStore):
+    """Whoever puts something dies, and leaves a part of it."""
+
+    def put(self, name: str, data: bytes) -> None:
+        super().put(name, data[:-1])
+        raise Died
+
+
+@pytest.mark.parametrize("closed", [0, 1])
+def test_marks_that_were_cut_short_are_no_damage(bench: Approximating, closed: int) -> None:
+    """One process dies while it writes a backup, after so many steps; one while it writes where its numbers begin; the
+    next one while it writes a backup again.
+    """
+    bench.exact = True
+    lane = FakeLane([[1], [2], [3], [4]])
+    sound = bench.store.inner
+    for hint, steps in ((Hint.CREATE, closed + 1), (Hint.RESUME, 0), (Hint.RESUME, 1)):
+        bench.store.inner = sound if steps else CutShort(sound.path)
+        with pytest.raises(Died):
+            bench.run(lane, probe=dies_in_step(steps) if steps else lambda phase: None, hint=hint)
+        process_cache().clear()
+        if steps:
+            cut_short_the_last(bench)
+    bench.store.inner = sound
+    bench.lose()
+    report = bench.run(lane)
+    assert (report.status, report.damaged) == (Status.APPLIED, ())
+    assert bench.state() == {"seen": {1: 1, 2: 1, 3: 1, 4: 1}}
+
+
+def cut_short_the_last(bench: Approximating) -> None:
+    """The process that was writing the newest backup has died."""
+    for thread in threading.enumerate():
+        if thread.name == "afspark-writer":
+            thread.join()
+    found = find_unnamed(bench.config, bench.request()).progress
+    assert found is not None
+    bench.store.inner.put(found.backups[-1].name, b"cut short")
 
 
 def test_damage_is_reported_by_whoever_goes_on_from_backups_of_the_same_batch(bench: Approximating) -> None:

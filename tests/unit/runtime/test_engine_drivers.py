@@ -90,6 +90,7 @@ main_moments = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize(
     ("moment", "tolerance", "keyed"),
     [
@@ -114,6 +115,7 @@ def test_surviving_state_is_found_again(make_rig: MakeRig, moment: Moment, toler
     assert rig.ledger == [] and rig.bound() == 0
 
 
+@pytest.mark.some(5)
 @moments
 @pytest.mark.parametrize(("tolerance", "keyed"), [(MiniBatch(), True), (Approximate(THETA), False)], ids=_called)
 def test_state_lost_with_the_driver_is_recovered(

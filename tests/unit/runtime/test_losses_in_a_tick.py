@@ -33,6 +33,7 @@ from afspark.task.intake import LaneAway
 from afspark.task.lane_feed import LaneFeed
 from afspark.task.pane_states import PaneStates
 from afspark.task.unnamed_backups import find_unnamed
+from tests.unit.runtime.environments import written_at_once
 from tests.unit.runtime.test_steps import A, Bench, Died, FakeLane, GatedStore
 
 THETA = 100.0
@@ -147,6 +148,7 @@ def same_key(count: int) -> list[list[int]]:
 
 def test_every_loss_in_the_first_tick_of_an_incarnation_is_counted_and_the_bound_holds(bench: Approximating) -> None:
     """Spark runs the same request again and again; each time the host dies after steps that were confirmed."""
+    bench.writes = written_at_once
     lane = FakeLane(same_key(400))
     for _ in range(6):
         with pytest.raises(Died):

@@ -91,6 +91,7 @@ def test_a_loss_without_backups_is_told_under_every_later_policy(
     assert max(truth[word] - got[word] for word in truth) > 0
 
 
+@pytest.mark.some(6)
 @later_policies
 @pytest.mark.parametrize("lost_before", [False, True], ids=["never lost", "lost in its first batch"])
 @pytest.mark.parametrize("before", [None, MiniBatch()], ids=["first", "minibatch"])

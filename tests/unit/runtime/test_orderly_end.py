@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from afspark.algorithms import WordCount
+from afspark.api.inspection import inspect
 from afspark.cluster.local.processes import forked
 from afspark.coordinator.last_snapshot import take_last_snapshot
 from afspark.errors import CheckpointError
@@ -46,6 +47,7 @@ def assert_store_has_all_that_records_name(one: LaggingRig) -> None:
     assert record is not None and record.references() <= there
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("lost", [(), (0,), (0, 1)], ids=str)
 @pytest.mark.parametrize("tolerance", EXACT, ids=lambda one: one.name)
 def test_a_sink_that_raises_while_backups_wait_in_the_spool(
@@ -137,6 +139,7 @@ def ended(one: LaggingRig, batches: int) -> None:
     one.rig.driver.close()
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize("lost", [(), (0, 1)], ids=str)
 @pytest.mark.parametrize("tolerance", [*EXACT, *SNAPSHOTS[1:]], ids=name_of)
 @pytest.mark.parametrize("lag", list(Lag))
@@ -159,6 +162,7 @@ def test_after_an_orderly_end_nothing_is_replayed(
     assert rig.delivered == list(range(9))
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("restored", [False, True], ids=["survived", "restored"])
 @pytest.mark.parametrize("operator", [WordCount(), Fickle()], ids=["words stay", "words go"])
 @pytest.mark.parametrize("tolerance", SNAPSHOTS, ids=name_of)
@@ -292,6 +296,27 @@ def test_a_process_that_dies_while_it_backs_up_at_rest_leaves_the_state_as_it_wa
     assert rig.driver.commits.records.covered.batch == 0
     rig.go(2)
     rig.lose(0)
+    rig.go()
+    assert rig.counts() == one.truth and rig.bound() == 0
+    one.assert_as_calm()
+
+
+@pytest.mark.parametrize("lost", [(), (0, 1)], ids=str)
+def test_a_batch_that_failed_is_in_no_last_snapshot(make_rig: MakeRig, lost: tuple[int, ...]) -> None:
+    """Its workers have applied it, and Spark will run it again: also if the query was being stopped meanwhile."""
+    one = LaggingRig(make_rig, Lag.NOTHING, tolerance=BarrierSnapshot(batches=50))
+    rig = one.rig
+    rig.go(3)
+    with pytest.raises(SinkFailed):
+        rig.go(1, deliver=refuse)
+    take_last_snapshot(rig.driver)
+    rig.driver.close()
+    found = inspect(rig.checkpoint, segments=rig.root)
+    assert found.batch == 0 and [entry.barrier for entry in found.snapshots] == [0]
+    assert not any(worker.record.at_rest for worker in found.operators[0].workers if worker.record)
+    if lost:
+        rig.lose(*lost)
+    rig.start()
     rig.go()
     assert rig.counts() == one.truth and rig.bound() == 0
     one.assert_as_calm()

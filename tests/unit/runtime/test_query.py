@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from afspark.api.query import Query
+from afspark.coordinator.offsets import newest_of
 from afspark.errors import UsageError
+from afspark.store import open_store
 
 
 class Lock:
@@ -44,6 +50,7 @@ class Busy:
     def lease(self) -> Busy:
         return self
 
+    checkpoint: Any = None
     isActive = False
     interval = 1.0
     runs = ()
@@ -75,6 +82,9 @@ class Busy:
 
     def exception(self) -> None:
         return None
+
+    committed = -1
+    """The last batch that was applied."""
 
 
 def query_with(sink: Callable[[Query], Any]) -> tuple[Query, Busy]:
@@ -110,6 +120,21 @@ def test_after_the_batch_its_thread_may_ask_again() -> None:
     assert (busy.stopped, busy.ended) == (1, 1)
 
 
+def test_a_stop_waits_until_spark_has_committed_the_batch_that_was_at_work(tmp_path: Path) -> None:
+    """Spark writes its commit after the call: a stop in between would make it run the batch again, and leave it to the
+    next start to make what the last snapshot lacks.
+    """
+    query, busy = query_with(lambda query: None)
+    busy.checkpoint, busy.isActive, busy.committed = open_store(tmp_path), True, 3
+    seen: list[int | None] = []
+    busy.stop = lambda: seen.append(newest_of(busy.checkpoint, "commits"))  # type: ignore[method-assign]
+    commit = threading.Timer(0.2, lambda: busy.checkpoint.put("commits/3", b"v1"))
+    commit.start()
+    query.stop()
+    commit.join()
+    assert seen == [3]
+
+
 def test_progress_can_be_asked_for_while_a_batch_ends() -> None:
     query = Query(None, Busy(lambda: None))  # type: ignore[arg-type]
 
@@ -120,3 +145,37 @@ def test_progress_can_be_asked_for_while_a_batch_ends() -> None:
 
     query._recent.extend([Told(), Told()])  # type: ignore[list-item]
     assert query.recentProgress == [{"batch": 0}] * 2
+
+
+class Ending(Busy):
+    """A query that has run batches and ends; ``asked``: how often a last snapshot was begun."""
+
+    runs = ("one",)  # type: ignore[assignment]
+    stopped_cluster = SimpleNamespace(stopped=True)
+
+    def __init__(self, failure: Exception | None) -> None:
+        super().__init__(lambda: None)
+        self.failure, self.asked = failure, 0
+
+    @property
+    def cluster(self) -> SimpleNamespace:
+        self.asked += 1
+        return self.stopped_cluster
+
+    def awaitTermination(self, timeout: float) -> bool:
+        if self.failure is not None:
+            raise self.failure
+        return True
+
+
+@pytest.mark.parametrize("stopping", [False, True], ids=["by itself", "stopped"])
+@pytest.mark.parametrize("where", ["nowhere", "in Spark", "in a batch"])
+def test_only_an_orderly_end_takes_a_last_snapshot(where: str, stopping: bool) -> None:
+    """A batch that finds its query stopping fails in Spark: that is how it is stopped."""
+    ending = Ending(None if where == "nowhere" else StreamingQueryException("the source is gone"))
+    query = Query(None, ending)  # type: ignore[arg-type]
+    query._stopping = stopping
+    query._failure = ValueError("the sink is gone") if where == "in a batch" else None
+    query.attach(ending)  # type: ignore[arg-type]
+    query._await_end()
+    assert ending.asked == (where == "nowhere" or (where == "in Spark" and stopping))

@@ -18,6 +18,7 @@ LAGS = [Lag.RECORDS, Lag.BACKUPS]
 DURABLE = {Lag.RECORDS: 1, Lag.BACKUPS: 0}
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("lost", [(0,), (1,), (0, 1)], ids=str)
 @pytest.mark.parametrize("keyed", [False, True], ids=["local", "keyed"])
 @pytest.mark.parametrize("lag", LAGS)
@@ -39,6 +40,7 @@ def test_only_the_lost_apply_again_what_no_record_covers(
     assert rig.delivered == list(range(6))
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("keyed", [False, True], ids=["local", "keyed"])
 @pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize("theta", [0.0, 40.0, 400.0, 1e9])
@@ -55,6 +57,7 @@ def test_approximate_loses_no_more_than_it_tells(make_rig: MakeRig, theta: float
     assert rig.delivered == list(range(8))
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("recovery", ["partial", "full"])
 @pytest.mark.parametrize("keyed", [False, True], ids=["local", "keyed"])
 @pytest.mark.parametrize("lag", list(Lag))

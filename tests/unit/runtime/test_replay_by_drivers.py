@@ -35,6 +35,7 @@ def killed_after(one: LaggingRig, batches: int) -> None:
     one.rig.drive_and_die(lambda: (one.rig.go(batches), die()))
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("lost", LOST, ids=str)
 @pytest.mark.parametrize("tolerance", POLICIES, ids=name_of)
 @pytest.mark.parametrize("lag", LAGS)
@@ -74,6 +75,7 @@ def test_what_approximate_tells_over_drivers(
     assert lost or rig.counts() == one.truth
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("lost", LOST, ids=str)
 @pytest.mark.parametrize("tolerance", POLICIES, ids=name_of)
 @pytest.mark.parametrize("lag", LAGS)
@@ -106,6 +108,7 @@ def interrupt(one: LaggingRig, tasks: int, what: Callable[[], object]) -> None:
     one.rig.hosts.before = before
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("tolerance", POLICIES, ids=name_of)
 @pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize("tasks", range(1, 16, 2))
@@ -137,6 +140,7 @@ def test_a_pipeline_whose_driver_is_killed(make_rig: MakeRig, lag: Lag, lost: st
     assert rig.delivered == [5]
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("phase", FaultPhase)
 @pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize("tolerance", POLICIES, ids=name_of)
@@ -149,6 +153,7 @@ def test_failures_of_the_whole_system(make_rig: MakeRig, tolerance: Tolerance, l
     assert set(one.rig.delivered) == set(range(6))
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("damage", ["deleted", "torn"])
 @pytest.mark.parametrize("lost", LOST, ids=str)
 @pytest.mark.parametrize("behind", [False, True], ids=["in time", "behind"])

@@ -51,6 +51,7 @@ def line(tolerance: Tolerance, window: Window | None = None) -> Callable[[Source
     return pipeline
 
 
+@pytest.mark.some(7)
 @pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize("tolerance", POLICIES, ids=lambda one: one.name)
 @pytest.mark.parametrize(
@@ -124,6 +125,7 @@ def test_feedback(make_rig: MakeRig, lost: str | None, tolerance: Tolerance, lag
     assert min(one.replayed().values()) > 0
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("lag", list(Lag))
 @pytest.mark.parametrize("lost", ["echo", None], ids=["sender", "all"])
 @pytest.mark.parametrize("limit", [0.0, 10.0, 1000.0])
@@ -175,6 +177,7 @@ WINDOWS: list[Window] = [
 ]
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize("tolerance", [*POLICIES, Approximate(0.0)], ids=lambda one: one.name)
 @pytest.mark.parametrize("window", WINDOWS, ids=repr)

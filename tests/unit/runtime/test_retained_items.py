@@ -55,8 +55,8 @@ def ends(**positions: int) -> dict[str, dict[int, dict[str, int]]]:
 def test_a_batch_that_has_ended_is_what_lies_between_its_ends() -> None:
     past = PastPositions()
     past.begin(4, ends(a=10), {})
-    past.note(5, ends(a=12, b=3))
-    past.note(6, ends(a=12, b=9))
+    past.note(5, BatchEnd(ends(a=12, b=3)))
+    past.note(6, BatchEnd(ends(a=12, b=9)))
     assert past.span("", 0, 5) == ({A: 10}, {A: 12, B: 3})
     assert past.span("", 0, 6) == ({A: 12, B: 3}, {A: 12, B: 9})
     assert past.span("", 0, 7) is None, "it has not ended"
@@ -70,7 +70,7 @@ def test_sessions_that_were_over_when_a_driver_died_are_not_listed_again() -> No
     """The record still has them; the last batch has counted them instead."""
     past = PastPositions()
     newest = {"": {0: {B: 5, START: 2}}}
-    past.begin(4, {"": {0: {A: 10, B: 3, START: 0}}}, {5: ends(a=10, b=5), 6: newest})
+    past.begin(4, {"": {0: {A: 10, B: 3, START: 0}}}, {5: BatchEnd(ends(a=10, b=5)), 6: BatchEnd(newest)})
     assert past.released == {"": {0: {B: 3, START: 2}}}
 
 
@@ -165,9 +165,11 @@ class KeptLane:
         raise AssertionError("nothing is closed in steps")
 
 
-def taken(lane: KeptLane, start: Mapping[str, int], until: Mapping[str, int]) -> tuple[list[tuple[str, int]], Intake]:
+def taken(
+    lane: KeptLane, start: Mapping[str, int], until: Mapping[str, int], gone: Sequence[Gap] = ()
+) -> tuple[list[tuple[str, int]], Intake]:
     """What a batch that is applied once more gets."""
-    intake = Intake(lane, seconds=1.0, clock=lane.clock, released={A: 2}, until=until)
+    intake = Intake(lane, seconds=1.0, clock=lane.clock, released={A: 2}, until=until, gone=gone)
     intake.resume(StepProgress(positions=start), Start(durable=BackupNumber(5, -1, 0)))
     got: list[tuple[str, int]] = []
     while (portion := intake.portion()) is not None:
@@ -211,6 +213,34 @@ def test_what_was_acknowledged_since_is_told_without_waiting(mark: int) -> None:
     assert [number for _, number in got] == ([6, 7] if mark == 6 else [])
     assert intake.unsent == (Gap(A, 4, min(mark, 8)),)
     assert (intake.gaps, intake.positions, lane.clock.now) == ((), {A: 8}, 0.0)
+
+
+@pytest.mark.parametrize("entries", [[(A, 4, 1), (A, 7, 1)], [(A, 4, 1), (A, 7, 0), (A, 7, 1)]], ids=["", "marked"])
+def test_what_was_gone_when_the_batch_was_applied_first_is_not_told_again(entries: list[tuple[str, int, int]]) -> None:
+    """A receiver of an earlier tolerance had acknowledged it, and died with it: such a loss is counted."""
+    lane = KeptLane(ManualClock(), entries)
+    got, intake = taken(lane, {A: 4}, {A: 8, B: 2}, gone=[Gap(A, 5, 7), Gap(B, 0, 2)])
+    assert [number for _, number in got] == [4, 7]
+    assert (intake.unsent, intake.gaps, intake.positions, lane.clock.now) == ((), (), {A: 8, B: 2}, 0.0)
+
+
+def test_what_is_gone_beyond_that_is_told() -> None:
+    lane = KeptLane(ManualClock(), [(A, 8, 2)])
+    got, intake = taken(lane, {A: 4}, {A: 10}, gone=[Gap(A, 5, 7)])
+    assert [number for _, number in got] == [8, 9]
+    assert intake.unsent == (Gap(A, 4, 5), Gap(A, 7, 8))
+
+
+def test_what_was_gone_is_known_to_every_driver(tmp_path: Path) -> None:
+    log, gaps = PositionLog(open_store(str(tmp_path))), {"": {0: (Gap(A, 5, 7),)}}
+    log.write(5, "00000001-00000000000000aa", BatchEnd(ends(a=8), gaps=gaps))
+    past = PastPositions()
+    past.begin(4, ends(a=4), log.read(5, 5))
+    assert past.gaps_of("", 0, 5) == (Gap(A, 5, 7),)
+    assert past.gaps_of("", 1, 5) == past.gaps_of("", 0, 4) == ()
+    past.note(6, BatchEnd(ends(a=9)))
+    past.release(6)
+    assert past.gaps_of("", 0, 5) == ()
 
 
 def test_a_receiver_that_is_away_is_no_reason_to_give_items_up() -> None:
@@ -275,9 +305,9 @@ def test_one_reader_with_snapshots_has_items_kept(
 
 def test_a_source_whose_items_nobody_keeps_is_refused() -> None:
     snapshots, other = node("first", BarrierSnapshot(), "a"), node("second", UpstreamBackup(), "b")
-    with pytest.raises(UsageError, match="'first' asks for barrier snapshots"):
+    with pytest.raises(UsageError, match=r"'first' asks for barrier snapshots.* pushed source"):
         piped(snapshots, other, sources=("a", "b"))
-    with pytest.raises(UsageError, match="'n0' asks for barrier snapshots"):
+    with pytest.raises(UsageError, match=r"'n0' asks for barrier snapshots.*Give 'n1'"):
         piped(node("n0", BarrierSnapshot()), node("n1", Nothing()))
     assert piped(node("first", UpstreamBackup())).retained == frozenset()
 

@@ -227,6 +227,7 @@ SABOTAGE: list[tuple[Scenario, Patch]] = [
 ]
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("scenario", dict.fromkeys(scenario for scenario, _ in SABOTAGE), ids=lambda s: s.__name__)
 def test_the_scenario_passes(make_rig: MakeRig, scenario: Scenario) -> None:
     scenario(make_rig)

@@ -33,7 +33,7 @@ def followed(*barriers: int) -> Snapshots:
     one = Snapshots(taken=True)
     for place, barrier in enumerate(barriers):
         names = [f"o{number}" for number in range(place + 1)]
-        one.due(barrier)
+        one.due(barrier, 50.0)
         one.captured(record(barrier, *names), float(barrier))
         one.recording(record(barrier, *names), barrier + 0.5)
         one.complete(barrier)
@@ -42,7 +42,7 @@ def followed(*barriers: int) -> Snapshots:
 
 class TestLifeCycle:
     def test_from_due_to_complete(self) -> None:
-        one = SnapshotUnderWay(3, 7)
+        one = SnapshotUnderWay(3, 7, 50.0)
         assert one.stage is SnapshotStage.DUE
         made = record(7, "a", "b")
         one.captured(made, [ObjectRef("b", "", 10, 1, False)], 100.0)
@@ -57,7 +57,7 @@ class TestLifeCycle:
 
     @pytest.mark.parametrize("stage", [SnapshotStage.COMPLETE, SnapshotStage.ABANDONED])
     def test_what_has_ended_stays_as_it_is(self, stage: SnapshotStage) -> None:
-        one = SnapshotUnderWay(1, 0)
+        one = SnapshotUnderWay(1, 0, 50.0)
         one.stage = stage
         for step in (one.complete, lambda: one.abandon("why"), lambda: one.recording(1.0)):
             with pytest.raises(CheckpointError) as caught:
@@ -65,22 +65,28 @@ class TestLifeCycle:
             assert caught.value.number == 1 and caught.value.stage == stage
 
     def test_one_whose_parts_nobody_has_is_never_complete(self) -> None:
-        one = SnapshotUnderWay(1, 0)
+        one = SnapshotUnderWay(1, 0, 50.0)
         with pytest.raises(CheckpointError):
             one.complete()
 
 
 def test_a_batch_that_runs_again_is_one_snapshot() -> None:
     one = followed(0)
-    one.due(2)
-    one.due(2)
+    one.due(2, 50.0)
+    one.due(2, 50.0)
     assert [entry.number for entry in one.entries] == [1, 2]
+
+
+def test_one_that_is_due_has_begun_with_its_batch() -> None:
+    one = followed(0)
+    one.due(2, 50.0)
+    assert [entry["started"] for entry in one.described()] == [0.0, 50.0]
 
 
 def test_one_that_is_overtaken_is_abandoned() -> None:
     one = followed(0)
     for barrier in (2, 4):
-        one.due(barrier)
+        one.due(barrier, 50.0)
         one.captured(record(barrier, "o0", f"p{barrier}"), float(barrier))
     written = one.recording(record(4, "o0", "p2", "p4"), 9.0)
     assert [(entry.barrier, entry.is_complete, entry.abandoned) for entry in written.snapshots] == [
@@ -92,18 +98,18 @@ def test_one_that_is_overtaken_is_abandoned() -> None:
 
 def test_one_whose_record_was_refused_is_abandoned_and_numbers_go_on() -> None:
     one = followed(0)
-    one.due(2)
+    one.due(2, 50.0)
     one.captured(record(2, "o0"), 2.0)
     one.recording(record(2, "o0"), 3.0)
     one.fail(2)
-    one.due(2)
+    one.due(2, 50.0)
     assert [(entry.number, entry.abandoned) for entry in one.entries] == [(1, ""), (2, reasons.FAILED), (3, "")]
 
 
 def test_a_history_is_bounded() -> None:
     one = followed(*range(MOST_ENTRIES + 20))
     assert len(one.entries) == MOST_ENTRIES and one.entries[-1].number == MOST_ENTRIES + 20
-    one.due(1000)
+    one.due(1000, 50.0)
     for barrier in range(1001, 1100):
         one.skip(barrier, "a")
         one.skip(barrier, "b")
@@ -167,6 +173,20 @@ def test_a_loss_abandons_the_one_under_way_and_the_next_driver_knows(make_rig: M
     assert after[:3] == before and [entry.number for entry in after] == [1, 2, 3, 4]
     assert after[2].is_complete and after[3].barrier == 6, "the first record of a driver is a snapshot"
     one.assert_as_calm()
+
+
+def test_a_driver_with_another_tolerance_keeps_the_history(make_rig: MakeRig) -> None:
+    one = LaggingRig(make_rig, Lag.NOTHING, batches=6, tolerance=BarrierSnapshot(batches=2))
+    rig = one.rig
+    rig.go(3)
+    rig.driver.close()
+    rig.start(tolerance=MiniBatch())
+    rig.go(2)
+    assert [entry.number for entry in rig.driver.commits.snapshots.entries] == [1, 2]
+    assert rig.driver.commits.durability(4, rig.driver.items).snapshot is None
+    rig.start(tolerance=BarrierSnapshot(batches=2))
+    rig.go()
+    assert [entry.number for entry in rig.driver.commits.snapshots.entries] == [1, 2, 3]
 
 
 def test_a_killed_driver_leaves_its_history(make_rig: MakeRig) -> None:
@@ -233,7 +253,7 @@ def test_people_can_read_it(make_rig: MakeRig, width: int) -> None:
         shown.print(inspection(found, found.operators))
     text = capture.get()
     assert "…" not in text, "nothing is cut"
-    headings = (" number  barrier  ", " completed  failures  threshold  ", " version  state   pane  ", "covered  cause")
+    headings = (" number  barrier  ", " completed  failures  threshold  ", " batch  state   pane  ", "covered  cause")
     assert all(heading in text for heading in headings)
     assert "newest snapshot" in text and "number 3, batch 7" in text
     assert f"  2: barriers 4 to 6 skipped: {reasons.UNDER_WAY}" in text

@@ -26,7 +26,7 @@ from afspark.push.wire.worker_messages import NO_BACKUP, Attached, BackupNumber
 from afspark.resident import SegmentAddress, header, process_cache
 from afspark.store import ObjectRef, Store, load_chain, open_store
 from afspark.store.base import Names
-from afspark.task.backup_writes import BackupWrites
+from afspark.task.backup_writes import BackupWrites, StartWrite, threaded_write
 from afspark.task.ingest import GivenPackets, Ingest
 from afspark.task.intake import Intake
 from afspark.task.lane_feed import LaneFeed
@@ -178,6 +178,7 @@ class Bench:
     place: Path
     exact: bool = True
     feed: type[LaneFeed] = LaneFeed
+    writes: StartWrite = threaded_write
 
     @property
     def config(self) -> OperatorConfig:
@@ -220,7 +221,7 @@ class Bench:
 
         feed = self.feed("", Intake(lane, seconds=3, clock=LaneClock(lane)), ingest, start={})
         request = self.request(**changes)
-        return attend(self.config, request, Tally(), feed, SegmentAddress(self.place), "a", probe)
+        return attend(self.config, request, Tally(), feed, SegmentAddress(self.place), "a", probe, self.writes)
 
     def restored(self, backups: Sequence[ObjectRef]) -> dict[int, int]:
         """What a host that has lost its state would find."""

@@ -114,6 +114,9 @@ class FreezingStore(LocalStore):
 
     armed: Callable[[], bool] = staticmethod(lambda: False)
 
+    def standing(self, folder: str) -> FreezingStore:
+        return self  # a test arms this one
+
     def delete(self, names: Iterable[str]) -> None:
         listed = list(names)
         if listed and self.armed():

@@ -147,6 +147,27 @@ def test_before_the_sink_reads_what_it_kept(make_rig: MakeRig) -> None:
     assert all(seen) and len(seen) == rig.committed + 1
 
 
+@pytest.mark.parametrize("batch", [0, BATCH], ids=["in its first batch", "in the batch of its recovery"])
+def test_before_the_sink_reads_what_an_incarnation_of_this_batch_kept(make_rig: MakeRig, batch: int) -> None:
+    """Such a loss leaves no entry in the ledger: the incarnation had completed nothing."""
+    rig, truth = make_rig(keyed=True, emits=True)
+    lost, seen = [], []
+
+    def deliver(number: int) -> None:
+        if number == batch and not lost:
+            lost.append(number)
+            all_of_it(rig.segment_folders()["operator", 0])
+        seen.append(sum(len(rows) for rows in rig.sent(number, port="rows")))
+
+    rig.go(batch, deliver=deliver)
+    if batch:
+        all_of_it(rig.segment_folders()["operator", 0])
+    rig.go(deliver=deliver)
+    assert rig.counts() == truth and rig.bound() == 0.0
+    assert lost and all(seen) and len(seen) == rig.committed + 1
+    assert len(rig.ledger) == bool(batch)
+
+
 class Clumsy(WordCount):
     """Looks for a file of its own."""
 

@@ -74,6 +74,7 @@ def task(tmp_path: Path, place: Path) -> Iterator[Attend]:
         operator: Operator | None = None,
         address: SegmentAddress | None = None,
         probe: Callable[[FaultPhase], None] = lambda phase: None,
+        theta: float = 0.0,
     ) -> TaskReport:
         request = TaskRequest(
             worker=0,
@@ -82,7 +83,7 @@ def task(tmp_path: Path, place: Path) -> Iterator[Attend]:
             hint=hint,
             fence=fence,
             home="a",
-            backup=ThresholdBackup(theta={"sum": 0.0}),
+            backup=ThresholdBackup(theta={"sum": theta}),
             missing={"sum": 0.0},
         )
         feed = Feed([("", Ingest(GivenPackets([Packet(pa.record_batch({"n": [1, 2, 3]}))]), ()))])
@@ -150,4 +151,4 @@ def test_feedback_that_was_not_announced_is_refused_and_leaves_nothing(task: Att
     report = task(Hint.CREATE, fence=0, operator=Sum(to="other"))
     assert report.status is Status.FAILED and isinstance(report.error, UsageError)
     assert (found(place).version, found(place).marked) == (0, False)
-    assert task(Hint.CREATE, fence=0).drift == {"sum": 6.0}
+    assert task(Hint.CREATE, fence=0, theta=10.0).drift == {"sum": 6.0}

@@ -51,14 +51,14 @@ def test_entries_survive_and_merge(store: Store) -> None:
         items_behind=4,
         panes=(3, None),
     )
-    completed = ledger.complete(0, recovery)
+    completed = ledger.complete(first, recovery)
     assert completed.recovery is not None and not completed.recovery.covered
     assert ledger.entries() == [completed, LedgerEntry(second)]
     again = Ledger(store)
     assert again.entries() == ledger.entries()
     third = again.declare(_loss(0))
     assert third.sequence == 2
-    done = again.complete(third.sequence, Recovery(seconds=0.1, restored_cells=0))
+    done = again.complete(third, Recovery(seconds=0.1, restored_cells=0))
     assert done.recovery is not None and done.recovery.covered
     assert Ledger(store).entries() == again.entries()
 
@@ -84,7 +84,7 @@ def test_two_drivers_do_not_collide(store: Store) -> None:
     assert one.entries() == two.entries() == []
     first, second = one.declare(_loss(0, at=1.0)), two.declare(_loss(1, at=2.0))
     assert first.sequence == second.sequence
-    two.complete(second.sequence, Recovery(seconds=1, restored_cells=1))
+    two.complete(second, Recovery(seconds=1, restored_cells=1))
     merged = Ledger(store)
     assert {entry.loss.worker: entry.recovery is not None for entry in merged.entries()} == {
         0: False,
@@ -99,9 +99,9 @@ def test_a_second_completion_replaces_the_first(store: Store, tokens: str, monke
     names = iter(tokens)
     monkeypatch.setattr(secrets, "token_hex", lambda size: next(names) * size)
     ledger = Ledger(store)
-    number = ledger.declare(_loss()).sequence
+    loss = ledger.declare(_loss())
     for cells in (1, 2):
-        ledger.complete(number, Recovery(seconds=1, restored_cells=cells))
+        ledger.complete(loss, Recovery(seconds=1, restored_cells=cells))
     for view in (ledger, Ledger(store)):
         recovery = view.entries()[0].recovery
         assert recovery is not None and recovery.restored_cells == 2
@@ -112,11 +112,11 @@ def test_a_second_completion_replaces_the_first(store: Store, tokens: str, monke
 def test_what_no_bound_covers_stays_so_whatever_clocks_say(
     store: Store, clocks: tuple[float, float], damaged: tuple[bool, bool]
 ) -> None:
-    number = Ledger(store).declare(_loss()).sequence
+    loss = Ledger(store).declare(_loss())
     for place, (at, harmed) in enumerate(zip(clocks, damaged, strict=True)):
         lost = (f"objects/{place}",) if harmed else ()
         Ledger(store).complete(
-            number, Recovery(seconds=1, restored_cells=1, at=at, damaged=lost, panes=(place, place + 5))
+            loss, Recovery(seconds=1, restored_cells=1, at=at, damaged=lost, panes=(place, place + 5))
         )
     (entry,) = Ledger(store).entries()
     assert entry.covered is False and entry.recovery is not None
@@ -124,9 +124,24 @@ def test_what_no_bound_covers_stays_so_whatever_clocks_say(
     assert entry.recovery.panes == (min(harmed), max(harmed) + 5)
 
 
-def test_an_unknown_number_is_refused(store: Store) -> None:
+@pytest.mark.parametrize("clock", [0.5, 1.0, 2.0], ids=["set back", "equal", "in order"])
+@pytest.mark.parametrize("later", [False, True], ids=["by its driver", "by the next"])
+def test_the_loss_that_was_recovered_is_completed_whatever_clocks_say(store: Store, clock: float, later: bool) -> None:
+    """Two drivers have declared losses under the same number."""
+    one, two = Ledger(store), Ledger(store)
+    assert one.entries() == two.entries() == []
+    one.declare(_loss(0, at=1.0))
+    mine = two.declare(_loss(1, at=clock, operator="other"))
+    ledger = Ledger(store) if later else two
+    recovered = ledger.complete(mine, Recovery(seconds=1, restored_cells=1, damaged=("objects/x",)))
+    assert recovered.loss == mine
+    for view in (ledger, Ledger(store)) if later else (Ledger(store),):
+        assert {entry.loss.operator: entry.covered for entry in view.entries()} == {"count": None, "other": False}
+
+
+def test_an_unknown_loss_is_refused(store: Store) -> None:
     with pytest.raises(UsageError):
-        Ledger(store).complete(0, Recovery(seconds=1, restored_cells=1))
+        Ledger(store).complete(_loss(), Recovery(seconds=1, restored_cells=1))
 
 
 def test_damaged_entries_are_reported_and_the_others_kept(store: Store) -> None:
@@ -143,7 +158,7 @@ def test_damaged_entries_are_reported_and_the_others_kept(store: Store) -> None:
 
 def test_a_damaged_recovery_leaves_the_loss(store: Store) -> None:
     ledger = Ledger(store)
-    ledger.complete(ledger.declare(_loss()).sequence, Recovery(seconds=1, restored_cells=1))
+    ledger.complete(ledger.declare(_loss()), Recovery(seconds=1, restored_cells=1))
     name = next(name for name in store.list("ledger") if "recovery" in name)
     store.put(name, b"")
     again = Ledger(store)
@@ -162,7 +177,7 @@ def test_the_store_is_listed_once(tmp_path: Path) -> None:
 
     ledger = Ledger(Counting(str(tmp_path)))
     for _ in range(3):
-        ledger.complete(ledger.declare(_loss()).sequence, Recovery(seconds=1, restored_cells=1))
+        ledger.complete(ledger.declare(_loss()), Recovery(seconds=1, restored_cells=1))
         ledger.failures("count", 0)
     assert Counting.lists == 1
     assert len(ledger.entries()) == 3
@@ -181,7 +196,7 @@ def test_whatever_was_durable_once_is_missed(store: Store, which: int, how: str)
     """The newest one by the commit record, all others by what came after them."""
     ledger = Ledger(store)
     for worker in range(3):
-        ledger.complete(ledger.declare(_loss(worker)).sequence, Recovery(seconds=1, restored_cells=1))
+        ledger.complete(ledger.declare(_loss(worker)), Recovery(seconds=1, restored_cells=1))
     heads = ledger.heads
     assert len(heads) == 1 and ledger.missing == []
     name = store.list("ledger")[which]

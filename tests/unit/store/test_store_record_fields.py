@@ -44,6 +44,7 @@ def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
         missing_items={0: 3, 11: 4},
         bounds={"counts": 1.5, "model": math.inf},
         lost_items=7,
+        upstream=("first", "second"),
     )
     record = CommitRecord(
         9,

@@ -58,8 +58,9 @@ def test_delays_that_are_none(delay: Any) -> None:
 
 @pytest.mark.parametrize("decay", [0, 1, 1.5, -0.5, math.nan])
 def test_decay_lies_between_nothing_and_all(decay: float) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError) as caught:
         Decaying(decay, 1, column="at")
+    assert "0.9" in caught.value.remedy
 
 
 def test_event_time_needs_a_column_and_nothing_else_takes_one() -> None:

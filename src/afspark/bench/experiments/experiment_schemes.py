@@ -52,7 +52,7 @@ def measure(rig: Rig) -> dict[str, Any]:
 def page(found: dict[str, Any]) -> str:
     text = (
         "Files and generators can be read again, so no scheme backs up items here, and exact mini-batches and upstream "
-        "backup are the same thing: every change of a batch is durable before the batch ends. Θ is the papers' "
+        "backup are the same thing: every batch backs up all that it has changed. Θ is the papers' "
         "(10⁴ words, 10⁵ bytes, 10⁵ samples, 10). Ratios are medians over rounds, in brackets the least and the most. "
         "The papers' exact schemes also wrote every item to a backup server: for that see pushed input below.\n\n"
     )

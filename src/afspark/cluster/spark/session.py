@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from afspark.cluster.spark.java import find_java_home
+from afspark.cluster.spark.jvm_signals import leave_stops_to_python
 from afspark.errors import UsageError
 
 
@@ -105,6 +106,7 @@ def session(
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    leave_stops_to_python(spark.sparkContext)
     register(spark)
     return spark
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from afspark.numbers import Batch
 from afspark.push.receiver.session_listing import is_receiver_start
 from afspark.store.commits import LanePositions
+from afspark.store.itemlosses import Gap
+from afspark.store.position_log import BatchEnd, LaneGaps
 
 Lanes = dict[int, dict[str, int]]
 
@@ -24,13 +26,13 @@ class PastPositions:
 
     def __init__(self) -> None:
         self._ends: dict[Batch, dict[str, Lanes]] = {}
+        self._gaps: dict[Batch, LaneGaps] = {}
         self.released: dict[str, Lanes] = {}
 
-    def begin(
-        self, covered: Batch, recorded: Mapping[str, LanePositions], past: Mapping[Batch, dict[str, Lanes]]
-    ) -> None:
-        """A driver starts from the record of ``covered``; ``past``: where the batches after it ended."""
-        self._ends = {covered: copied(recorded), **past}
+    def begin(self, covered: Batch, recorded: Mapping[str, LanePositions], past: Mapping[Batch, BatchEnd]) -> None:
+        """A driver starts from the record of ``covered``; ``past``: how the batches after it ended."""
+        self._ends = {covered: copied(recorded), **{batch: copied(end.lanes) for batch, end in past.items()}}
+        self._gaps = {batch: end.gaps for batch, end in past.items()}
         self.released = copied(recorded)
         newest = self._ends[max(self._ends)]
         for name, lanes in self.released.items():
@@ -41,21 +43,26 @@ class PastPositions:
                     start: count for start, count in now.items() if is_receiver_start(start)
                 }
 
-    def note(self, batch: Batch, lanes: Mapping[str, LanePositions]) -> None:
+    def note(self, batch: Batch, end: BatchEnd) -> None:
         """``batch`` has ended there."""
-        self._ends[batch] = copied(lanes)
+        self._ends[batch], self._gaps[batch] = copied(end.lanes), end.gaps
 
     def release(self, covered: Batch) -> None:
         """A durable record covers ``covered``, which Spark has committed: nobody will apply it once more."""
         if covered in self._ends:
             self.released = copied(self._ends[covered])
             self._ends = {batch: lanes for batch, lanes in self._ends.items() if batch >= covered}
+            self._gaps = {batch: gaps for batch, gaps in self._gaps.items() if batch >= covered}
 
     def span(self, name: str, lane: int, batch: Batch) -> tuple[dict[str, int], dict[str, int]] | None:
         """Where a batch that has ended begins and ends on a lane; None if it has not ended yet."""
         if batch not in self._ends:
             return None
         return self._at(Batch(batch - 1), name, lane), self._at(batch, name, lane)
+
+    def gaps_of(self, name: str, lane: int, batch: Batch) -> tuple[Gap, ...]:
+        """What was missing on a lane when a batch was applied first."""
+        return self._gaps.get(batch, {}).get(name, {}).get(lane, ())
 
     def ends_of(self, batch: Batch) -> Mapping[str, LanePositions]:
         """Where a batch ended."""

@@ -31,6 +31,7 @@ from afspark.sources import Pushed
 from afspark.store import Store
 from afspark.store.commits import LanePositions
 from afspark.store.epochs import read_history
+from afspark.store.itemlosses import Gap
 from afspark.task.intake import LaneAway
 from afspark.task.remote_lane import RemoteLane, open_lane
 
@@ -50,6 +51,8 @@ class Receivers:
         self._hosts: dict[str, ReceiverHosts] = {}
         self._intensity = Intensity()
         self.positions: dict[str, Lanes] = {}
+        #: what was missing on the lanes of each source in the last batch
+        self.gaps: dict[str, Mapping[int, tuple[Gap, ...]]] = {}
         self.past = PastPositions()
         self.pressed = False
         self._before: dict[str, Lanes] = {}
@@ -150,11 +153,14 @@ class Receivers:
             return new
         new = replace(new, released=self.past.released.get(name, {}).get(lane, {}))
         span = None if batch is None else self.past.span(name, lane, batch)
-        return new if span is None else replace(new, positions=span[0], until=span[1])
+        if batch is None or span is None:
+            return new
+        return replace(new, positions=span[0], until=span[1], gone=self.past.gaps_of(name, lane, batch))
 
     def advance(self, name: str, reports: Sequence[TaskReport]) -> None:
         """What the workers of a source have taken in the batch at work."""
         lanes = self.positions.setdefault(name, {})
+        self.gaps[name] = {report.worker: tuple(report.gaps) for report in reports if report.gaps}
         for report in reports:
             if report.positions is not None:
                 before = lanes.get(report.worker, {})

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from afspark.coordinator.operator_run import OperatorRun
-from afspark.coordinator.receivers.past_positions import copied
 from afspark.coordinator.receivers.receivers import Receivers
 from afspark.errors import CheckpointError
 from afspark.numbers import Batch
@@ -61,8 +60,7 @@ class RetainedItems:
                 remedy="Bring back the folder afspark/positions of the checkpoint, or start with a new one.",
                 batch=unknown[0],
             )
-        ends = {past_batch: copied(end.lanes) for past_batch, end in past.items()}
-        self._receivers.past.begin(Batch(first - 1), self._receivers.recorded(), ends)
+        self._receivers.past.begin(Batch(first - 1), self._receivers.recorded(), past)
         return {past_batch: end.effects for past_batch, end in past.items()}
 
     def take_up(self, batch: Batch, drained: Drained) -> None:
@@ -88,9 +86,9 @@ class RetainedItems:
         """
         if not self.active:
             return
-        lanes = self._receivers.recorded()
-        self._receivers.past.note(batch, lanes)
-        self._positions.write(batch, self._records.epoch, BatchEnd(lanes, effects))
+        end = BatchEnd(self._receivers.recorded(), effects, dict(self._receivers.gaps))
+        self._receivers.past.note(batch, end)
+        self._positions.write(batch, self._records.epoch, end)
         # Of two drivers either the older one sees the newer one now, or the newer one reads this.
         self._records.refuse_if_superseded()
 

@@ -92,15 +92,19 @@ def _declare(
     )
     panes = run.group.batch_time.panes_at_risk(known=False) if run.group.budget.paned else (None, None)
     recovery = Recovery(seconds=0.0, restored_cells=0, damaged=tuple(damaged), panes=panes, differed=differed)
-    ledger.complete(loss.sequence, recovery)
+    ledger.complete(loss, recovery)
+
+
+def is_unfinished(entry: LedgerEntry) -> bool:
+    """Whether whoever told of an operator as a whole has died before it came to an end."""
+    return entry.recovery is None and entry.loss.worker == ALL_WORKERS
 
 
 def _uncovered_panes(entry: LedgerEntry, *, paned: bool) -> Iterator[Panes]:
     """The panes from which a loss can have taken what no bound covers."""
     if entry.recovery is not None and not entry.recovery.covered:
         yield entry.recovery.panes
-    if entry.recovery is None and entry.loss.worker == ALL_WORKERS:
-        # Whoever told of an operator as a whole has died before it came to an end.
+    if is_unfinished(entry):
         yield None, None
     failure = entry.loss.counted_failure
     if failure is not None and not entry.loss.limited:

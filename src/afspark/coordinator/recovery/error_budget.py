@@ -108,7 +108,7 @@ class ErrorBudget:
         if self.paned and pane is None:
             return 0
         # Without panes all there is counts as one that never closes.
-        ranges = [failure.panes if self.paned else (0, 0) for failure in counted_failures]
+        ranges = [failure.panes if self.paned else (0, 0) for failure in counted_failures if failure.may_take]
         failures = [Failure(*panes) for panes in ranges if panes is not None]
         return failures_in_force(self.window.kind if self.window else Windowing.NONE, failures, pane or 0, self._panes)
 

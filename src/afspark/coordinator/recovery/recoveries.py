@@ -182,4 +182,4 @@ class Recoveries:
             replay_seconds=replaying,
             panes=batch_time.panes_at_risk(known=known) if at_risk else (None, None),
         )
-        return self.ledger.complete(loss.sequence, recovery)
+        return self.ledger.complete(loss, recovery)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from afspark.coordinator.recovery.recorded_effects import READING, recorded_effects
 from afspark.graph.node import Node
+from afspark.graph.reach import reached_from, targets_of
 from afspark.model.effect_digest import EffectDigest
 from afspark.numbers import Batch
 from afspark.protocol.parcels import NOTHING_KEPT
@@ -196,18 +197,7 @@ class ReplayCheck:
 
     def reached_from(self, operator: str) -> set[str]:
         """The operators that items or feedback of an operator can reach; itself only by way of others."""
-        targets = {
-            node.name: {*node.feeds_back, *(one.name for one in self._nodes if _reads(one, node.name))}
-            for node in self._nodes
-        }
-        found: set[str] = set()
-        ahead = list(targets[operator])
-        while ahead:
-            name = ahead.pop()
-            if name not in found:
-                found.add(name)
-                ahead += targets[name]
-        return found
+        return reached_from(targets_of(self._nodes), operator)
 
     def feedback_kept(self, node: Node, batch: Batch) -> dict[str, str]:
         """Digests of the feedback that an operator meets in ``batch``, as its senders keep it now."""
@@ -216,10 +206,6 @@ class ReplayCheck:
             for (sent, operator, worker), produced in self._produced.items()
             if sent == batch - 1 and any(one.name == operator and node.name in one.feeds_back for one in self._nodes)
         }
-
-
-def _reads(node: Node, origin: str) -> bool:
-    return any(edge.origin == origin for edge in node.inputs)
 
 
 def others_applied(reports: Iterable[TaskReport], kept: Mapping[str, str]) -> dict[int, set[str]]:

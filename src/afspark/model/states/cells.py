@@ -220,9 +220,22 @@ class CellState(ResidentState):
     def drift(self) -> float:
         return self.spec.distance.norm(self._scalars.real(Slot.POWER))
 
+    def drift_left(self) -> float:
+        issued = self._scalars[Slot.PHASE] == TransactionPhase.ISSUED
+        return self.spec.distance.norm(self._scalars.real(Slot.POWER_AFTER if issued else Slot.POWER))
+
     def divergence(self) -> float:
         values, shadows = self._values[: self.size], self._shadows[: self.size]
-        return self.spec.distance.norm(self._measure.total(values, shadows))
+        found = self.spec.distance.norm(self._measure.total(values, shadows))
+        squared = self.spec.distance.power == 2
+        if not squared or (math.isfinite(found) and not self.spec.distance.is_traceless(found)):
+            return found
+        # Squares have overflowed or underflowed: in units of the largest difference they do neither.
+        largest = float(kernel.largest_distance(values, shadows))
+        if largest == 0.0 or math.isinf(largest):
+            return largest
+        all_cells = np.arange(self.size, dtype=_ID)
+        return largest * float(np.linalg.norm(self._weighed(kernel.distances, all_cells) / largest))
 
     # Backups
 
@@ -231,7 +244,8 @@ class CellState(ResidentState):
         self.update_drift()
         if theta == math.inf:
             return None
-        limit = 0.0 if self.spec.exact else float(theta)
+        # Below what power sums can tell, whatever differs at all is backed up.
+        limit = 0.0 if self.spec.exact or self.spec.distance.is_traceless(theta) else float(theta)
         cells, left = self._complete(*self._select(limit, everything), limit)
         if len(cells) == 0:
             return None

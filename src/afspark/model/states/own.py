@@ -303,6 +303,9 @@ class OwnResidence(ResidentState):
     def drift(self) -> float:
         return self._scalars.real(Slot.POWER)
 
+    def drift_left(self) -> float:
+        return 0.0 if self._scalars[Slot.PHASE] == TransactionPhase.ISSUED else self.drift()
+
     def changed(self) -> pa.RecordBatch:
         current, before = self._scalars[Slot.CURRENT], self._scalars[Slot.BEFORE]
         return self._pairs_of(0 if current == before else current)

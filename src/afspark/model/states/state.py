@@ -166,6 +166,10 @@ class State(ABC):
         Equal to ``divergence()`` up to rounding for sums; for the maximum an upper bound.
         """
 
+    def drift_left(self) -> float:
+        """The drift once what was issued is acknowledged: how far the state is from the backup that is being made."""
+        return self.drift()
+
     @abstractmethod
     def changed(self) -> pa.RecordBatch:
         """Cells touched in the last transaction, in order of first touch, with their present values."""

@@ -151,6 +151,9 @@ class Decayed:
     def drift(self) -> float:
         return self._shown(self.state.drift())
 
+    def drift_left(self) -> float:
+        return self._shown(self.state.drift_left())
+
     def divergence(self) -> float:
         return self._shown(self.state.divergence())
 

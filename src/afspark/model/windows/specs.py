@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from functools import cached_property
+from numbers import Real
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
@@ -228,14 +229,13 @@ class Decaying(Window):
     delay: float | timedelta = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        decay = amount("decay", self.decay)
-        if decay >= 1:
+        if isinstance(self.decay, bool) or not isinstance(self.decay, Real) or not 0 < self.decay < 1:
             raise UsageError(
-                f"decay lies between 0 and 1, got {self.decay}.",
+                f"decay lies between 0 and 1, got {self.decay!r}.",
                 remedy="Use a number such as 0.9: the weight an item keeps from one tick to the next.",
                 got=self.decay,
             )
-        self._check_fields(decay=decay, every=amount("every", self.every))
+        self._check_fields(decay=float(self.decay), every=amount("every", self.every))
 
     @property
     def size(self) -> float:
