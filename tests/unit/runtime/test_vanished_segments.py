@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,10 +44,10 @@ def once(rig: Rig, vanish: Callable[[Path], None]) -> Callable[[Path], None]:
     """Takes the first segment that it is asked about in the batch, over all processes."""
 
     def act(directory: Path) -> None:
-        done = rig.root / "vanished"
-        if rig.committed == BATCH - 1 and directory.exists() and not done.exists():
-            done.touch()
-            vanish(directory)
+        if rig.committed == BATCH - 1 and directory.exists():
+            with suppress(FileExistsError):
+                (rig.root / "vanished").touch(exist_ok=False)
+                vanish(directory)
 
     return act
 

@@ -130,6 +130,9 @@ class PutConnection:
         if self._error is not None:
             raise self._error
         if self.over:
+            # Acknowledgements that end say nothing of why they end: only closing the stream does.
+            with self._connection.translated():
+                self._writer.close()
             raise ReceiverStopped("The stream was ended.")
 
     def finish(self) -> None:
