@@ -58,8 +58,15 @@ def below(pid: int) -> list[int]:
     return [one for one in map(int, filter(str.isdigit, os.listdir("/proc"))) if pid in alive_parents(one)]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("whom", ["group", "all"])
+@pytest.mark.parametrize(
+    ("number", "whom"),
+    [
+        (signal.SIGINT, "group"),
+        (signal.SIGTERM, "all"),
+        pytest.param(signal.SIGTERM, "group", marks=pytest.mark.thorough),
+        pytest.param(signal.SIGINT, "all", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_stop_for_all_processes_is_orderly(tmp_path: Path, number: signal.Signals, whom: str) -> None:
     """A terminal and ``timeout`` ask the process group, systemd whoever comes from the driver."""
     checkpoint = tmp_path / "checkpoint"

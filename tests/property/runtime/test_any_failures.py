@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from afspark.cluster.local.processes import forked
 from afspark.policies import Approximate, MiniBatch, Tolerance
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
 from afspark.sources import TextFiles
@@ -59,7 +60,7 @@ def test_the_promise_holds(history: list[Event], tolerance: Tolerance, keyed: bo
         truth = write_words(root / "input", 4 * (BATCHES + 1))
         rig = Rig(
             root,
-            Hosts({"a": 1, "b": 1}),
+            Hosts({"a": 1, "b": 1}, processes=forked),
             source=TextFiles(str(root / "input"), blocks=True),
             operator=Half(str(root / "marker")),
             tolerance=tolerance,

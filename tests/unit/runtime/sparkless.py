@@ -1,4 +1,4 @@
-"""The whole engine without a JVM, on a local cluster whose tasks run in forked processes that can be killed for real.
+"""The whole engine without a JVM, on a local cluster. Tasks that are killed have a forked process of their own.
 
 The micro-batch loop writes offsets before a batch and its
 commit after it, so a driver killed anywhere is continued by the next one from the same checkpoint.
@@ -10,8 +10,10 @@ import json
 import os
 import shutil
 import signal
+import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,7 +22,7 @@ import pyarrow as pa
 
 from afspark.clock import Clock, SystemClock
 from afspark.cluster.local.local_cluster import LocalCluster
-from afspark.cluster.local.processes import KILLED, Processes, forked
+from afspark.cluster.local.processes import KILLED, Answer, Processes, forked
 from afspark.cluster.remade_frame import PastFrames
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.operator_run import OperatorRun
@@ -38,7 +40,7 @@ from afspark.protocol.parcels import open_packets, open_parts
 from afspark.protocol.ports import ALL, WINDOWS
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
-from afspark.resident import examine
+from afspark.resident import examine, process_cache
 from afspark.resident.residents import Residents, kept_by, state_of
 from afspark.store import LedgerEntry, Store, claim, open_store
 from afspark.task.pane_states import PaneStates
@@ -61,7 +63,30 @@ SUCCESSION = {"host_grace_seconds": 0.0, "takeover": True, "lease_seconds": 0.0}
 NO_OFFSET = "-"
 
 
+#: whether a task is at work in the driver's own process
+_in_driver = ContextVar("in_driver", default=False)
+
+
+def called(*tasks: Callable[[], Any]) -> list[Answer]:
+    """The tasks one after the other in this process, which forgets after each what it had open, as a new one would.
+
+    To fork costs more than most tasks do; `Hosts.fork` has it done where tasks are killed.
+    """
+    answers: list[Answer] = []
+    for task in tasks:
+        before = _in_driver.set(True)
+        try:
+            answers.append((True, task()))
+        except Exception:  # noqa: BLE001 - a process that ends so is one that died
+            answers.append((False, traceback.format_exc()))
+        finally:
+            _in_driver.reset(before)
+            process_cache().clear()
+    return answers
+
+
 def die() -> NoReturn:
+    assert not _in_driver.get(), "a task that is to die needs Hosts.fork()"
     os.kill(os.getpid(), signal.SIGKILL)
     raise SystemExit
 
@@ -73,15 +98,19 @@ class Hurried(SystemClock):
 
 
 class Hosts(LocalCluster):
-    """Two hosts with a worker each, whose tasks run in forked processes. ``stage``: the operator at work."""
+    """Two hosts with a worker each. ``stage``: the operator at work."""
 
     def __init__(
-        self, slots: Mapping[str, int] | None = None, *, processes: Processes = forked, clock: Clock | None = None
+        self, slots: Mapping[str, int] | None = None, *, processes: Processes = called, clock: Clock | None = None
     ) -> None:
         super().__init__(slots or {"a": 1, "b": 1}, processes=processes, clock=clock or Hurried())
         self.stage = ""
         #: what tasks find on a host
         self.on_host: Callable[[str], TaskEnvironment] = super().environment
+
+    def fork(self) -> None:
+        """From now on every task has a process of its own, which can be killed."""
+        self._processes = forked
 
     def environment(self, host: str) -> TaskEnvironment:
         return self.on_host(host)
@@ -126,6 +155,8 @@ class Rig:
         # Tests look at records after every batch, unless they say that those may be behind.
         chosen.setdefault("max_replay_seconds", 0.0)
         run = RunOptions(checkpoint=str(self.checkpoint), segments=str(self.segments), **chosen)
+        if run.faults.failures:
+            self.hosts.fork()
         pipeline, store = self.pipeline, self.open_store(run.checkpoint)
         identity = claim(store.below("afspark"), pipeline.fingerprint(), pipeline.settings())
         self.engine = Coordinator(self.hosts, pipeline, run, identity, store, self.past_frames)

@@ -291,6 +291,7 @@ def test_a_process_killed_in_an_upload_costs_nothing(make_rig: MakeRig, tmp_path
     marker = tmp_path / "marker"
     rig, truth = make_rig(batches=8, tolerance=BarrierSnapshot(batches=2), max_replay_seconds=1000.0)
     rig.hosts.on_host = lambda host: DiesUploading(name=host, marker=marker)
+    rig.hosts.fork()
     rig.go(2)
     marker.touch()
     rig.go(4)

@@ -104,6 +104,7 @@ def test_damage_is_not_forgotten_when_the_recovering_process_dies(make_rig: Make
     """The process that met the damage dies before it could report; the retried task finds a restored segment."""
     marker = tmp_path / "marker"
     rig, _ = make_rig(tolerance=MiniBatch(), operator=DiesInFirstRecovery(str(marker)))
+    rig.hosts.fork()
     rig.go(3)
     truncate(rig.objects(worker=0)[2])
     rig.lose(0)

@@ -147,6 +147,7 @@ def salted(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def test_a_retried_stage_with_other_contents_is_taken_back_everywhere(make_rig: MakeRig) -> None:
     rig, truth = make_rig(keyed=True, transforms=(salted,))
+    rig.hosts.fork()
     lost: list[bool] = []
 
     def lose_outputs(kind: str, partition: int, attempt: int) -> None:
@@ -208,6 +209,7 @@ def test_a_process_killed_in_the_middle_of_a_batch_loses_nothing(
 ) -> None:
     marker = tmp_path / "marker"
     rig, truth = make_rig(tolerance=Approximate(10.0), operator=Half(str(marker)), keyed=keyed)
+    rig.hosts.fork()
     rig.go(3)
     marker.touch()
     rig.go()

@@ -33,6 +33,7 @@ def killed_half_way(make_rig: MakeRig) -> None:
     """A process dies with half a batch applied; its state survives."""
     rig, truth = make_rig()
     marker = rig.root / "marker"
+    rig.hosts.fork()
     rig.start(operator=Half(str(marker)))
     rig.go(3)
     marker.touch()
@@ -101,6 +102,7 @@ def task_goes_astray(make_rig: MakeRig) -> None:
 
 def map_outputs_are_lost(make_rig: MakeRig) -> None:
     rig, truth = make_rig(keyed=True, transforms=(salted,))
+    rig.hosts.fork()
 
     def lose_outputs(kind: str, partition: int, attempt: int) -> None:
         if kind == "reduce" and partition == 1 and rig.committed == 2:
