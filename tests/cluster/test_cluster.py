@@ -45,7 +45,7 @@ def test_workers_stay_where_their_state_is(driver: Driver, place: Place) -> None
 def test_killed_executors_lose_nothing(driver: Driver, place: Place) -> None:
     """Between batches, and in the middle of one."""
     truth = write_text(place.input, FILES)
-    events = {"0": ["kill", HOSTS[0]], "1": ["kill", HOSTS[1]], "2": ["mark", "marker"]}
+    events = {"1": ["kill", HOSTS[1]], "2": ["mark", "marker"]}
     answer = driver.run(place, ["approximate", THETA], fragile=True, events=events)
     assert not (place.root / "marker").exists()
     assert answer["counts"] == truth

@@ -81,6 +81,7 @@ def test_words_under_failures(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "Traceback" not in told.err
 
 
+@pytest.mark.thorough
 def test_heavy_hitters_under_failures(tmp_path: Path) -> None:
     report, out = tmp_path / "run.json", tmp_path / "out"
     line = [*HITTERS, "--generate", "24MB", "--kill", "2", "--verify", "--quiet"]

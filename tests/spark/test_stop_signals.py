@@ -61,8 +61,8 @@ def below(pid: int) -> list[int]:
 @pytest.mark.parametrize(
     ("number", "whom"),
     [
-        (signal.SIGINT, "group"),
         (signal.SIGTERM, "all"),
+        pytest.param(signal.SIGINT, "group", marks=pytest.mark.thorough),
         pytest.param(signal.SIGTERM, "group", marks=pytest.mark.thorough),
         pytest.param(signal.SIGINT, "all", marks=pytest.mark.thorough),
     ],
