@@ -32,6 +32,8 @@ from afspark.coordinator.receivers.retained_items import RetainedItems
 from afspark.coordinator.recovery.coverage import declare_damaged_log, declare_unread_records
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.recovery.past_input import PastInput
+from afspark.coordinator.replicas.secondaries import Secondaries
+from afspark.coordinator.replicas.secondary_group import check_hosts
 from afspark.coordinator.run_options import RunOptions
 from afspark.coordinator.stage_runner import StageRunner
 from afspark.coordinator.told_bounds import operator_record
@@ -104,6 +106,7 @@ class Coordinator:
         self.inputs = OperatorInputs(pipeline, self.planners, self.checkpoint, self.receivers)
         self._past_input = PastInput(self.inputs, self.ledger, past_frames)
         self._stages = StageRunner(cluster, self.inputs)
+        self._secondaries = Secondaries(cluster, self.inputs)
         pace = CommitPace(
             [node.tolerance for node in pipeline.nodes],
             replayable=pipeline.replayable,
@@ -239,6 +242,7 @@ class Coordinator:
         tries, recovered = self._delivered(apply, deliver, batch, watch)
         self._inject(batch, FaultPhase.COMMITTING)
         self._stages.replay.note(batch, self.runs)
+        self._secondaries.follow(batch, given, self.runs)
         entrances = self._count()
         committing = watch.start()
         self.told = self.told or last
@@ -247,6 +251,7 @@ class Coordinator:
         self.commits.pace.ended(batch, committing - started)
         self._commit(batch, ending=ending)
         self.commits.finish()
+        self._secondaries.forget(self.commits.records.covered.batch)
         self._let_go(batch)
         watch.lap("record", committing)
         for run in self.runs:
@@ -293,6 +298,7 @@ class Coordinator:
                 run.group.recoveries.replayed(report, seconds)
             # Damage is told at once: the loss may have been made good before, from what was sound then.
             run.group.complete(batch, [report for report in run.reports if report.damaged])
+        self._secondaries.follow(batch, given, self.runs)
         self._count()
         self.retained.take_up(batch, self._drained())
         self._stages.replay.note(batch, self.runs)
@@ -346,6 +352,7 @@ class Coordinator:
 
     def close(self) -> None:
         """Ends the receivers and the lease: no batch follows, or another driver will run it."""
+        self._secondaries.close()
         self.commits.close()
         self.receivers.close()
         self.lease.release()
@@ -358,6 +365,10 @@ class Coordinator:
 
     def _open(self, batch: Batch) -> None:
         refuse_if_rewound(self.store, batch)
+        if not self.resumed:
+            # Later a host may be lost, and the query goes on without it.
+            followed = [node.workers for node in self.pipeline.nodes if node.tolerance.has_secondaries]
+            check_hosts(self.cluster.slots_by_host(), max(followed, default=0))
         record = self.log.open_epoch(batch - 1)
         first = self._first_to_replay(batch, record)
         passed_over = self._passed_over(first, record)

@@ -100,6 +100,7 @@ class Segment:
         incarnation: Incarnation,
         *,
         restoring: bool = False,
+        secondary: bool = False,
         timeout_seconds: float = LOCK_SECONDS,
     ) -> Segment:
         """Puts a new, empty segment in place of whatever is in ``directory``.
@@ -110,9 +111,10 @@ class Segment:
         incarnation of the same worker, `NoSpace` if the file system is full.
         """
         with own_files(directory), locked_folder(directory.parent, timeout_seconds):
-            _clear_place(directory, identity, incarnation, timeout_seconds)
+            _clear_place(directory, identity, incarnation, timeout_seconds, secondary=secondary)
             with no_space_as_error(directory, header.HEADER_BYTES):
-                _build(directory, identity, incarnation, RESTORING if restoring else NONE_APPLIED)
+                version = RESTORING if restoring else NONE_APPLIED
+                _build(directory, identity, incarnation, version, secondary=secondary)
             segment = cls.open(directory)
         if segment is None:
             raise SegmentError(f"{directory} vanished while it was created.", path=str(directory))
@@ -212,6 +214,13 @@ class Segment:
         """Shuts out all tasks with a lower fence from now on (see `lifecycle.Wanted`)."""
         self._require_lock()
         self._slots[header.SLOT_FENCE] = max(int(self._slots[header.SLOT_FENCE]), fence)
+
+    def promote(self, incarnation: Incarnation) -> None:
+        """Makes a secondary the primary, as the worker's next incarnation; a retried task finds that done."""
+        self._require_lock()
+        # In this order: a process killed in between leaves no second primary of the incarnation before.
+        self._slots[header.SLOT_INCARNATION] = incarnation
+        self._slots[header.SLOT_SECONDARY] = 0
 
     def restored(self, version: Batch) -> None:
         """Ends the restoring of a new segment: its contents are those of ``version``."""
@@ -451,14 +460,18 @@ def is_swept(name: str, last: Batch, oldest: Batch) -> bool:
     return not first <= int(number) <= end
 
 
-def _clear_place(directory: Path, identity: Identity, incarnation: Incarnation, timeout_seconds: float) -> None:
+def _clear_place(
+    directory: Path, identity: Identity, incarnation: Incarnation, timeout_seconds: float, *, secondary: bool
+) -> None:
     old = Segment.open(directory)
     if old is None:
         discard(directory)
         return
     try:
-        same = old.identity == identity
-        if same and old.incarnation == incarnation and old.version != RESTORING:
+        same, found = old.identity == identity, old.found()
+        # A secondary gives way to a primary, not the other way round.
+        gives_way = found.secondary and not secondary
+        if same and old.incarnation == incarnation and old.version != RESTORING and not gives_way:
             raise SegmentError(f"{directory} was put in place by another task.", path=str(directory))
         if same and old.incarnation > incarnation:
             raise SegmentError(
@@ -472,12 +485,14 @@ def _clear_place(directory: Path, identity: Identity, incarnation: Incarnation, 
         old.close()
 
 
-def _build(directory: Path, identity: Identity, incarnation: Incarnation, version: Batch) -> None:
+def _build(
+    directory: Path, identity: Identity, incarnation: Incarnation, version: Batch, *, secondary: bool
+) -> None:
     building = Path(tempfile.mkdtemp(prefix=f"{NEW}{directory.name}-", dir=directory.parent))
     try:
         meta = header.Meta.new(identity)
         (building / header.COLUMNS).mkdir(mode=0o700)
-        header.write_header(building, meta, incarnation, version)
+        header.write_header(building, meta, incarnation, version, secondary=secondary)
         header.write_meta(OpenFolder(building), meta)
         os.rename(building, directory)
     except BaseException:
