@@ -1,0 +1,111 @@
+"""What a protection takes beyond the bare primary, in units of what the primary takes itself.
+
+Section III-E of StreamMine3G's adaptive fault tolerance: normalised by measurements of the primary, then weighted. A
+secondary that processes takes the primary's CPU, one that receives its incoming traffic, one that holds state its
+memory. Checkpoints take CPU where they are made and where they are loaded, and network wherever they go.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+from afspark.control.history import UnitHistory
+from afspark.control.quantities import Quantity
+from afspark.control.schemes import SWITCHES, Protection
+from afspark.policies import Costs
+
+RARELY = 64.0
+"""Seconds between checkpoints to the store where recovery does not need them, unless both copies die."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """Parts of what the primary takes of each: 1 is as much again. A host is the place of one replica."""
+
+    cpu: float = 0.0
+    memory: float = 0.0
+    network: float = 0.0
+    hosts: float = 0.0
+
+    def weighted(self, costs: Costs) -> float:
+        """All of it by what a user says that it costs.
+
+        >>> Resources(cpu=1.0, network=0.5, hosts=1.0).weighted(Costs(cpu=2, network=4, hosts=0))
+        4.0
+        """
+        return math.fsum(
+            [
+                self.cpu * costs.cpu,
+                self.memory * costs.memory,
+                self.network * costs.network,
+                self.hosts * costs.hosts,
+            ]
+        )
+
+    def to_json(self) -> dict[str, float]:
+        return asdict(self)
+
+
+def resources(protection: Protection, history: UnitHistory, *, now: float, interval: float | None) -> Resources:
+    """What ``protection`` takes, with a checkpoint every ``interval`` seconds; None: as often as there were any."""
+    switches, primary = SWITCHES[protection], _Primary(history, now)
+    often = primary.checkpoint_bytes(interval)
+    rarely = 0.0 if switches.storing else primary.checkpoint_bytes(RARELY)
+    stored, shipped = (often if switches.storing else rarely), (often if switches.shipping else 0.0)
+    queue = primary.received * (interval or 0.0) if switches.receiving and not switches.processing else 0.0
+    return Resources(
+        # The secondary does the same work, whatever that takes.
+        cpu=switches.processing + _share(primary.checkpoint_cpu * (stored + 2 * shipped), primary.cpu),
+        memory=_share(
+            switches.holds_state * primary.state + switches.deployed * primary.static + queue,
+            primary.state + primary.static,
+        ),
+        network=_share(
+            switches.receiving * primary.received + switches.sending * primary.sent + stored + shipped,
+            primary.received + primary.sent,
+        ),
+        hosts=float(switches.deployed),
+    )
+
+
+class _Primary:
+    """What the primary takes at present; 0 where nothing was measured."""
+
+    def __init__(self, history: UnitHistory, now: float) -> None:
+        self._writes = history.of(Quantity.CHECKPOINT_WRITE)
+        written = sum(one.amount for one in self._writes)
+        self.cpu = history.rate(Quantity.CPU, now) or 0.0
+        self.received = history.rate(Quantity.RECEIVED_BYTES, now) or 0.0
+        self.sent = history.rate(Quantity.SENT_BYTES, now) or 0.0
+        self.state = _newest_amount(history, Quantity.CHECKPOINT_SIZE)
+        self.static = _newest_amount(history, Quantity.STATIC_SIZE)
+        #: seconds of CPU per byte of a checkpoint
+        self.checkpoint_cpu = (
+            sum(one.seconds for one in history.of(Quantity.CHECKPOINT_CPU)) / written if written else 0.0
+        )
+
+    def checkpoint_bytes(self, interval: float | None) -> float:
+        """The most bytes per second that checkpoints so far apart write, which is never more for a longer interval.
+
+        A checkpoint holds what has changed since the one before. If the interval were longer than it was, as much would
+        change in a second, or less, and no more than all of the state in a checkpoint; if it were shorter, a checkpoint
+        would hold as much, or less.
+        """
+        if not self._writes:
+            return 0.0
+        mean = sum(one.amount for one in self._writes) / len(self._writes)
+        between = (self._writes[-1].at - self._writes[0].at) / max(len(self._writes) - 1, 1)
+        present = between or interval or RARELY
+        apart = interval or present
+        return min(max(self.state, mean) / apart, mean / min(apart, present))
+
+
+def _newest_amount(history: UnitHistory, what: Quantity) -> float:
+    newest = history.newest(what)
+    return newest.amount if newest is not None else 0.0
+
+
+def _share(taken: float, of: float) -> float:
+    """In units of what the primary takes; anything counts as a whole one if that takes nothing of it."""
+    return taken / of if of > 0 else float(taken > 0)
