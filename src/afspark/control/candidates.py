@@ -82,9 +82,7 @@ def candidate(
     )
 
 
-def planned(
-    protection: Protection, adaptive: Adaptive, situation: Situation, *, in_force: bool = False
-) -> Candidate:
+def planned(protection: Protection, adaptive: Adaptive, situation: Situation, *, in_force: bool = False) -> Candidate:
     """``protection`` with the longest interval that leaves a margin to the limit; the shortest if none does."""
     apart, limit = intervals(protection, adaptive, situation), (1 - MARGIN) * adaptive.recovery_seconds
     found = (one for one in apart if _times(protection, one, adaptive, situation, in_force=in_force).seconds <= limit)

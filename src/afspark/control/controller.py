@@ -31,11 +31,7 @@ TIE = 0.02
 
 def decide(adaptive: Adaptive, situation: Situation, before: InForce | None = None) -> Decision:
     """What protects the unit from now on. ``before`` is in force; None: nothing is yet."""
-    kept = (
-        None
-        if before is None
-        else candidate(before.protection, before.interval, adaptive, situation, in_force=True)
-    )
+    kept = None if before is None else candidate(before.protection, before.interval, adaptive, situation, in_force=True)
     cooling = before is not None and situation.now - before.since < adaptive.cooldown
     found = tuple(_candidates(adaptive, situation, kept, cooling=cooling))
     chosen, reason = _choose(found, kept, adaptive.recovery_seconds, cooling=cooling)

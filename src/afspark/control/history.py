@@ -44,9 +44,7 @@ class UnitHistory:
         do not depend on that unit's load. So a new worker need not fail before anybody can tell how long that takes.
         """
         lent = {
-            what: found
-            for what, found in other.series.items()
-            if isinstance(what, FailureKind) or what.is_of_cluster
+            what: found for what, found in other.series.items() if isinstance(what, FailureKind) or what.is_of_cluster
         }
         return UnitHistory({**lent, **self.series})
 

@@ -81,7 +81,7 @@ class Measurement(NamedTuple):
 
     @classmethod
     def of(cls, at: float, seconds: float, amount: float) -> Measurement:
-        """A measurement of plain floats; ValueError if it is negative or not finite, TypeError for what is no number."""
+        """A measurement of plain floats; ValueError if it is negative or not finite, TypeError for no number."""
         found = cls(float(at), float(seconds), float(amount))
         if not (math.isfinite(found.at) and 0 <= found.seconds < math.inf and 0 <= found.amount < math.inf):
             raise ValueError(f"measurements are finite and not negative: {found}")

@@ -93,9 +93,7 @@ class Switches:
 _ABSENT = Switches(storing=True)
 
 SWITCHES: Mapping[Protection, Switches] = {
-    Scheme.ACTIVE_REPLICATION: Switches(
-        deployed=True, receiving=True, holds_state=True, processing=True, sending=True
-    ),
+    Scheme.ACTIVE_REPLICATION: Switches(deployed=True, receiving=True, holds_state=True, processing=True, sending=True),
     Scheme.ACTIVE_STANDBY: Switches(deployed=True, receiving=True, holds_state=True, processing=True),
     Scheme.HOT_STANDBY: Switches(deployed=True, receiving=True, holds_state=True, shipping=True),
     Scheme.COLD_STANDBY: Switches(deployed=True, holds_state=True, shipping=True),

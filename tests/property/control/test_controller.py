@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -157,7 +159,7 @@ def test_noise_does_not_move_a_unit_to_and_fro(policy: Adaptive, rates: list[flo
         if decision.changes:
             changes.append(decision)
         current = decision.in_force
-    for earlier, later in zip(changes, changes[1:], strict=False):
+    for earlier, later in pairwise(changes):
         if later.at - earlier.at < policy.cooldown:
             assert "no longer in time" in later.reason
             assert later.chosen.seconds <= later.limit

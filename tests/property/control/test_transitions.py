@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +15,7 @@ protections = st.sampled_from([*Scheme, *Unreplicated])
 @given(st.lists(protections, min_size=2, max_size=30))
 def test_any_journey_arrives_and_is_safe_at_every_moment(stops: list[Protection]) -> None:
     switches = SWITCHES[stops[0]]
-    for before, after in zip(stops, stops[1:], strict=False):
+    for before, after in pairwise(stops):
         for action in actions(before, after):
             switches = action.applied(switches)
             assert switches.is_legal and switches.protects_as is not None

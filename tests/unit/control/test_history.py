@@ -12,7 +12,6 @@ from afspark.control import FailureKind, Measurement, Quantity, UnitHistory
 from afspark.control.history import MOST_MEASUREMENTS, RECENT_SECONDS
 from tests.unit.control.measurements import NOW, history
 
-
 ODD = [math.nan, math.inf]
 
 
