@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from afspark.control.costs import RARELY, Resources, resources
-from afspark.control.estimates import estimate
+from afspark.control.estimates import estimate, replay_seconds
 from afspark.control.quantities import Quantity
 from afspark.control.recovery_times import RecoveryTimes
 from afspark.control.schemes import STEPS, Protection, RecoveryStep, Scheme, Unreplicated
@@ -85,8 +85,11 @@ def candidate(
 def planned(protection: Protection, adaptive: Adaptive, situation: Situation, *, in_force: bool = False) -> Candidate:
     """``protection`` with the longest interval that leaves a margin to the limit; the shortest if none does."""
     apart, limit = intervals(protection, adaptive, situation), (1 - MARGIN) * adaptive.recovery_seconds
-    found = (one for one in apart if _times(protection, one, adaptive, situation, in_force=in_force).seconds <= limit)
-    return candidate(protection, next(found, apart[-1]), adaptive, situation, in_force=in_force)
+    in_time = (one for one in apart if _times(protection, one, adaptive, situation, in_force=in_force).seconds <= limit)
+    shortest = candidate(protection, apart[-1], adaptive, situation, in_force=in_force)
+    if len(apart) == 1 or shortest.seconds > limit:
+        return shortest
+    return candidate(protection, next(in_time), adaptive, situation, in_force=in_force)
 
 
 def _times(
@@ -96,9 +99,9 @@ def _times(
     than they should be, and that there is more to replay already.
     """
     found = estimate(protection, situation, gap=adaptive.gap, interval=interval)
-    if not in_force or found.replay is None:
+    if not in_force or found.replay is None or RecoveryStep.REPLAY not in STEPS[protection]:
         return found
-    present = estimate(protection, situation, gap=adaptive.gap).replay
+    present = replay_seconds(protection, situation, gap=adaptive.gap)
     return replace(found, replay=None if present is None else max(found.replay, present))
 
 

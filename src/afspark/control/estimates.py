@@ -49,10 +49,8 @@ def estimate(
                 found[step] = situation.detection(kind)
             case RecoveryStep.READ:
                 found[step] = _read(situation)
-            case RecoveryStep.REPLAY if gap and isinstance(protection, Scheme):
-                found[step] = 0.0
             case RecoveryStep.REPLAY:
-                found[step] = _replay(protection, situation, interval)
+                found[step] = replay_seconds(protection, situation, gap=gap, interval=interval)
             case _:
                 found[step] = history.longest(Quantity(step.value))
     return RecoveryTimes(**found)
@@ -87,9 +85,11 @@ def transfer_seconds(size: float, known: Sequence[Measurement]) -> float | None:
     return request + size * max(one.seconds / one.amount for one in timed if one.amount >= bulk)
 
 
-def _replay(protection: Protection, situation: Situation, interval: float | None) -> float | None:
-    """Items since the last checkpoint by present processing throughput."""
-    if not situation.stateful:
+def replay_seconds(
+    protection: Protection, situation: Situation, *, gap: bool = False, interval: float | None = None
+) -> float | None:
+    """Seconds for the items since the last checkpoint at present processing throughput; see `estimate`."""
+    if not situation.stateful or (gap and isinstance(protection, Scheme)):
         return 0.0
     if not situation.replayable and protection is not Scheme.HOT_STANDBY:
         return None  # a hot standby has them in its queue

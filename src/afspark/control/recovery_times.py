@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 
@@ -25,7 +26,7 @@ class RecoveryTimes:
         """The steps that nobody can tell."""
         return tuple(one.name for one in fields(self) if getattr(self, one.name) is None)
 
-    @property
+    @cached_property
     def seconds(self) -> float:
         """All steps together, where wiring both ways happens at once; infinite if one of them is unknown.
 
@@ -34,11 +35,9 @@ class RecoveryTimes:
         >>> RecoveryTimes(detection=1.0, deploy=None).seconds
         inf
         """
-        known = {one.name: getattr(self, one.name) for one in fields(self)}
-        if None in known.values():
-            return math.inf
-        wiring = max(known.pop("wire_send"), known.pop("wire_receive"))
-        return math.fsum([*known.values(), wiring])
+        wiring = (self.wire_send, self.wire_receive)
+        found = (self.detection, self.promotion, self.deploy, self.read, max(wiring, key=_known), self.replay)
+        return math.fsum(map(_known, found))
 
     def to_json(self) -> dict[str, Any]:
         """The steps; and their sum, which is None if it is not known."""
@@ -48,3 +47,7 @@ class RecoveryTimes:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> RecoveryTimes:
         return cls(**{name: value for name, value in found.items() if name != "seconds"})
+
+
+def _known(seconds: float | None) -> float:
+    return math.inf if seconds is None else seconds
