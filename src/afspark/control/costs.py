@@ -3,6 +3,10 @@
 Section III-E of StreamMine3G's adaptive fault tolerance: normalised by measurements of the primary, then weighted. A
 secondary that processes takes the primary's CPU, one that receives its incoming traffic, one that holds state its
 memory. Checkpoints take CPU where they are made and where they are loaded, and network wherever they go.
+
+The primary stores a checkpoint now and then under any scheme, and what it has at hand of a batch is in memory beside
+its state. Both belong to what it takes itself: so an idle primary does not make everything else infinitely dear, and
+active replication takes exactly as much again.
 """
 
 from __future__ import annotations
@@ -17,6 +21,9 @@ from afspark.policies import Costs
 
 RARELY = 64.0
 """Seconds between checkpoints to the store where recovery does not need them, unless both copies die."""
+
+_BATCH = 1.0
+"""Seconds of input that a replica has at hand while it processes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,23 +56,26 @@ class Resources:
 
 def resources(protection: Protection, history: UnitHistory, *, now: float, interval: float | None) -> Resources:
     """What ``protection`` takes, with a checkpoint every ``interval`` seconds; None: as often as there were any."""
-    switches, primary = SWITCHES[protection], _Primary(history, now)
-    often = primary.checkpoint_bytes(interval)
-    rarely = 0.0 if switches.storing else primary.checkpoint_bytes(RARELY)
-    stored, shipped = (often if switches.storing else rarely), (often if switches.shipping else 0.0)
-    queue = primary.received * (interval or 0.0) if switches.receiving and not switches.processing else 0.0
+    on, primary = SWITCHES[protection], _Primary(history, now)
+    often, rarely = primary.checkpoint_bytes(interval), primary.checkpoint_bytes(RARELY)
+    stored, shipped = (often if on.storing else rarely), (often if on.shipping else 0.0)
+    queue = primary.received * (_BATCH if on.processing else interval or 0.0) if on.receiving else 0.0
+    cpu = _share(
+        on.processing * primary.cpu + primary.checkpoint_cpu * (stored + 2 * shipped),
+        primary.cpu + primary.checkpoint_cpu * rarely,
+    )
     return Resources(
-        # The secondary does the same work, whatever that takes.
-        cpu=switches.processing + _share(primary.checkpoint_cpu * (stored + 2 * shipped), primary.cpu),
+        # Whatever processing takes, a second copy does as much of it.
+        cpu=cpu or float(on.processing),
         memory=_share(
-            switches.holds_state * primary.state + switches.deployed * primary.static + queue,
-            primary.state + primary.static,
+            on.holds_state * primary.state + on.deployed * primary.static + queue,
+            primary.state + primary.static + _BATCH * primary.received,
         ),
         network=_share(
-            switches.receiving * primary.received + switches.sending * primary.sent + stored + shipped,
-            primary.received + primary.sent,
+            on.receiving * primary.received + on.sending * primary.sent + stored + shipped,
+            primary.received + primary.sent + rarely,
         ),
-        hosts=float(switches.deployed),
+        hosts=float(on.deployed),
     )
 
 
@@ -107,5 +117,5 @@ def _newest_amount(history: UnitHistory, what: Quantity) -> float:
 
 
 def _share(taken: float, of: float) -> float:
-    """In units of what the primary takes; anything counts as a whole one if that takes nothing of it."""
-    return taken / of if of > 0 else float(taken > 0)
+    """In units of what the primary takes; nothing where nothing was measured."""
+    return taken / of if of > 0 else 0.0

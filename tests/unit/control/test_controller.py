@@ -22,7 +22,7 @@ from afspark.policies import Adaptive, Costs
 from tests.unit.control.measurements import NOW, history, situation
 
 CPU_COUNTS = Costs(cpu=2, memory=0, network=1, hosts=0)
-NETWORK_COUNTS = Costs(cpu=1, memory=0, network=2, hosts=0)
+NETWORK_COUNTS = Costs(cpu=1, memory=0, network=3, hosts=0)
 HOSTS_ONLY = Costs(cpu=0, memory=0, network=0, hosts=1)
 
 # Reading 2 GB takes 20 s, and wiring to receive 10 s: nothing but the first three recovers in time.
