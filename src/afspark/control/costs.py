@@ -12,6 +12,7 @@ active replication takes exactly as much again.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from afspark.control.history import UnitHistory
@@ -57,7 +58,7 @@ class Resources:
 def resources(protection: Protection, history: UnitHistory, *, now: float, interval: float | None) -> Resources:
     """What ``protection`` takes, with a checkpoint every ``interval`` seconds; None: as often as there were any."""
     on, primary = SWITCHES[protection], _Primary(history, now)
-    often, rarely = primary.checkpoint_bytes(interval), primary.checkpoint_bytes(RARELY)
+    often, rarely = primary.checkpoints(interval), primary.checkpoints(RARELY)
     stored, shipped = (often if on.storing else rarely), (often if on.shipping else 0.0)
     queue = primary.received * (_BATCH if on.processing else interval or 0.0) if on.receiving else 0.0
     cpu = _share(
@@ -72,8 +73,8 @@ def resources(protection: Protection, history: UnitHistory, *, now: float, inter
             primary.state + primary.static + _BATCH * primary.received,
         ),
         network=_share(
-            on.receiving * primary.received + on.sending * primary.sent + stored + shipped,
-            primary.received + primary.sent + rarely,
+            on.receiving * primary.received + on.sending * primary.sent + primary.checkpoint * (stored + shipped),
+            primary.received + primary.sent + primary.checkpoint * rarely,
         ),
         hosts=float(on.deployed),
     )
@@ -83,32 +84,34 @@ class _Primary:
     """What the primary takes at present; 0 where nothing was measured."""
 
     def __init__(self, history: UnitHistory, now: float) -> None:
-        self._writes = history.of(Quantity.CHECKPOINT_WRITE)
-        written = sum(one.amount for one in self._writes)
+        writes = history.of(Quantity.CHECKPOINT_WRITE)
         self.cpu = history.rate(Quantity.CPU, now) or 0.0
         self.received = history.rate(Quantity.RECEIVED_BYTES, now) or 0.0
         self.sent = history.rate(Quantity.SENT_BYTES, now) or 0.0
         self.state = _newest_amount(history, Quantity.CHECKPOINT_SIZE)
         self.static = _newest_amount(history, Quantity.STATIC_SIZE)
-        #: seconds of CPU per byte of a checkpoint
-        self.checkpoint_cpu = (
-            sum(one.seconds for one in history.of(Quantity.CHECKPOINT_CPU)) / written if written else 0.0
-        )
+        #: of a checkpoint: bytes, seconds of CPU, seconds since the one before
+        self.checkpoint = _mean(one.amount for one in writes)
+        self.checkpoint_cpu = _mean(one.seconds for one in history.of(Quantity.CHECKPOINT_CPU))
+        self._apart = (writes[-1].at - writes[0].at) / (len(writes) - 1) if len(writes) > 1 else 0.0
 
-    def checkpoint_bytes(self, interval: float | None) -> float:
-        """The most bytes per second that checkpoints so far apart write, which is never more for a longer interval.
+    def checkpoints(self, interval: float | None) -> float:
+        """How many checkpoints a second, of the size that they have now, checkpoints so far apart amount to at most;
+        which is never more for a longer interval.
 
         A checkpoint holds what has changed since the one before. If the interval were longer than it was, as much would
         change in a second, or less, and no more than all of the state in a checkpoint; if it were shorter, a checkpoint
         would hold as much, or less.
         """
-        if not self._writes:
-            return 0.0
-        mean = sum(one.amount for one in self._writes) / len(self._writes)
-        between = (self._writes[-1].at - self._writes[0].at) / max(len(self._writes) - 1, 1)
-        present = between or interval or RARELY
-        apart = interval or present
-        return min(max(self.state, mean) / apart, mean / min(apart, present))
+        present = self._apart or interval or RARELY
+        planned = interval or present
+        largest = max(self.state / self.checkpoint, 1.0) if self.checkpoint else math.inf
+        return min(largest / planned, 1 / min(planned, present))
+
+
+def _mean(found: Iterable[float]) -> float:
+    values = list(found)
+    return math.fsum(values) / len(values) if values else 0.0
 
 
 def _newest_amount(history: UnitHistory, what: Quantity) -> float:

@@ -64,9 +64,10 @@ def test_frequent_checkpoints_cost_more_and_rare_ones_hold_no_more_than_the_stat
     assert taken(Scheme.PASSIVE_REPLICATION, None, None).network == pytest.approx(0.5), "as often as there were any"
 
 
+@pytest.mark.parametrize("written", [0.0, 5e-324, 1e7])
 @pytest.mark.parametrize("protection", [*Scheme, *Unreplicated])
-def test_an_idle_primary_makes_nothing_infinitely_dear(protection: Protection) -> None:
-    idle = history(received=0.0, sent=0.0, cpu=1e-300, items=0.0, state=1e-300)
+def test_an_idle_primary_makes_nothing_infinitely_dear(protection: Protection, written: float) -> None:
+    idle = history(received=0.0, sent=0.0, cpu=1e-300, items=0.0, state=1e-300, written=written)
     assert max(shares(taken(protection, idle, 0.5))) < 1_000
 
 
