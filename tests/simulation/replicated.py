@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from tests.following import Following
+from afspark.policies.replication import ActiveStandby
 from tests.simulation.schedule import Schedule, draw
 from tests.simulation.simulation import Simulation
 
@@ -22,9 +22,5 @@ class Replicated(Simulation):
 def replicated(schedule: Schedule) -> Schedule:
     """The schedule with a tolerance that has secondaries."""
     rng = random.Random(f"replicated-{schedule.seed}")
-    tolerance = Following(
-        batches=rng.choice((1, 2, 3, 50)),
-        asynchronous=rng.random() < 0.8,
-        recovery=rng.choice(("partial", "partial", "partial", "full")),
-    )
+    tolerance = ActiveStandby(batches=rng.choice((1, 2, 3, 50)))
     return replace(schedule, tolerance=tolerance, hosts=max(schedule.hosts, schedule.workers, 2))

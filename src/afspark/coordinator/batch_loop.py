@@ -350,6 +350,12 @@ class Coordinator:
         """Makes this process the query's driver; `AnotherDriver` if another one is."""
         self.lease.take(takeover=self.options.takeover)
 
+    def check_hosts(self) -> None:
+        """UsageError if there is no room for secondaries. Later a host may be lost, and the query goes on without."""
+        followed = [node.workers for node in self.pipeline.nodes if node.tolerance.has_secondaries]
+        if followed and not self.resumed:
+            check_hosts(self.cluster.slots_by_host(), max(followed))
+
     def close(self) -> None:
         """Ends the receivers and the lease: no batch follows, or another driver will run it."""
         self._secondaries.close()
@@ -365,10 +371,7 @@ class Coordinator:
 
     def _open(self, batch: Batch) -> None:
         refuse_if_rewound(self.store, batch)
-        if not self.resumed:
-            # Later a host may be lost, and the query goes on without it.
-            followed = [node.workers for node in self.pipeline.nodes if node.tolerance.has_secondaries]
-            check_hosts(self.cluster.slots_by_host(), max(followed, default=0))
+        self.check_hosts()
         record = self.log.open_epoch(batch - 1)
         first = self._first_to_replay(batch, record)
         passed_over = self._passed_over(first, record)

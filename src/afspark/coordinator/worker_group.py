@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from afspark.cluster.cluster import Cluster
 from afspark.coordinator.placement import spread
@@ -296,16 +297,14 @@ class WorkerGroup:
         self.lacks_batches = True
         slots = self.cluster.slots_by_host()
         secondary = self.secondaries.replacement(member, self.covered.batch, batch, slots)
-        if secondary is not None and not goes_back:
+        declare = partial(self.recoveries.declare, member, batch, cause, batch_time=self._time_of_loss, trace=trace)
+        if secondary is None or goes_back:
+            home = self._home_after(member, slots)
+            self._members[member.worker] = declare(home=home, durable=self._durable(member))
+        else:
             # What was sent to either of them before must do nothing any more.
             self.raise_fence()
-            home, durable = secondary.home, secondary.state()
-        else:
-            secondary, home, durable = None, self._home_after(member, slots), self._durable(member)
-        successor = self.recoveries.declare(
-            member, batch, cause, home=home, batch_time=self._time_of_loss, trace=trace, durable=durable
-        )
-        self._members[member.worker] = successor if secondary is None else successor.promoted()
+            self._members[member.worker] = declare(home=secondary.home, durable=secondary.state()).promoted()
 
     def _home_after(self, member: WorkerState, slots: Mapping[str, int]) -> str:
         """Where a lost worker lives next."""

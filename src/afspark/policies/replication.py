@@ -68,6 +68,7 @@ class ActiveStandby(Replicated):
     """The secondary receives and processes, but does not send before the primary fails."""
 
     name: ClassVar[str] = "active-standby"
+    has_secondaries: ClassVar[bool] = True
     reason: ClassVar[str] = "a second copy processes every item, and sends once the first has failed"
 
 

@@ -485,9 +485,7 @@ def _clear_place(
         old.close()
 
 
-def _build(
-    directory: Path, identity: Identity, incarnation: Incarnation, version: Batch, *, secondary: bool
-) -> None:
+def _build(directory: Path, identity: Identity, incarnation: Incarnation, version: Batch, *, secondary: bool) -> None:
     building = Path(tempfile.mkdtemp(prefix=f"{NEW}{directory.name}-", dir=directory.parent))
     try:
         meta = header.Meta.new(identity)

@@ -89,8 +89,6 @@ class SecondaryGroup:
 
 def check_hosts(slots: Mapping[str, int], workers: int) -> None:
     """Raises UsageError if so many workers cannot have secondaries on other hosts than their primaries."""
-    if not workers:
-        return
     if len(slots) < 2:
         raise UsageError(
             f"A secondary has to be on another host than its primary, and there is {len(slots)} host.",
