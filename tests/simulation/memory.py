@@ -12,7 +12,7 @@ from afspark.errors import SegmentError
 from afspark.model.states import HeapColumns
 from afspark.protocol.lifecycle import RESTORING, Absent, Found, Identity, Present
 from afspark.resident import Survivor
-from afspark.resident.segment import is_swept, kept_from
+from afspark.resident.kept_files import is_swept, kept_from
 from afspark.resident.spool import Spooled, next_spooled
 from afspark.store import Store
 from tests.simulation.world import world

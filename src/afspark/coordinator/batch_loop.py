@@ -24,6 +24,7 @@ from afspark.coordinator.commit_pace import CommitPace
 from afspark.coordinator.committer import Committer
 from afspark.coordinator.configuring import operator_config
 from afspark.coordinator.ending import ending_batch, intended, is_intended, refuse_if_rewound, refuse_if_unfinished
+from afspark.coordinator.injected_failures import fail_workers
 from afspark.coordinator.offsets import has_offsets, newest_of, time_of_batch
 from afspark.coordinator.operator_inputs import OperatorInputs
 from afspark.coordinator.operator_run import OperatorRun, link
@@ -45,7 +46,6 @@ from afspark.graph.pipeline import Pipeline
 from afspark.model.windows import Punctuation
 from afspark.numbers import Batch, Fence
 from afspark.protocol.fault_plan import FaultPhase
-from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.punctuation_plan import punctuation_plans
 from afspark.sources import Planner
 from afspark.store import (
@@ -66,7 +66,6 @@ from afspark.store.naming import FOLDER, source_folder
 from afspark.store.position_log import PositionLog
 from afspark.store.quarantine import Quarantine
 from afspark.task.stopwatch import Stopwatch
-from afspark.task.task_environment import TaskEnvironment
 
 LOG = logging.getLogger("afspark")
 
@@ -352,9 +351,8 @@ class Coordinator:
 
     def check_hosts(self) -> None:
         """UsageError if there is no room for secondaries. Later a host may be lost, and the query goes on without."""
-        followed = [node.workers for node in self.pipeline.nodes if node.tolerance.has_secondaries]
-        if followed and not self.resumed:
-            check_hosts(self.cluster.slots_by_host(), max(followed))
+        if not self.resumed:
+            check_hosts(self.cluster.slots_by_host(), self.pipeline.nodes)
 
     def close(self) -> None:
         """Ends the receivers and the lease: no batch follows, or another driver will run it."""
@@ -499,13 +497,4 @@ class Coordinator:
         if not self.options.faults.fails_at(batch, phase):
             return
         self.receivers.crash()
-        for run in self.runs:
-            self.cluster.run_on(run.homes, partial(_inject_failure, run.config, batch, phase))
-
-
-def _inject_failure(
-    config: OperatorConfig, batch: Batch, phase: FaultPhase, environment: TaskEnvironment, worker: int
-) -> tuple[()]:
-    """The driver's part in a failure of the whole system: a worker fails where it lives."""
-    environment.probe(config, worker, batch, phase)
-    return ()
+        fail_workers(self.cluster, self.runs, batch, phase)

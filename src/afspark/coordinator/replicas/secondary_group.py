@@ -9,6 +9,7 @@ from afspark.coordinator.placement import spread
 from afspark.coordinator.replicas.secondary import Secondary
 from afspark.coordinator.worker_state import Covered, WorkerState
 from afspark.errors import UsageError
+from afspark.graph.node import Node
 from afspark.numbers import Batch
 from afspark.resident import Survivor
 
@@ -87,8 +88,11 @@ class SecondaryGroup:
             del self._members[one.worker]
 
 
-def check_hosts(slots: Mapping[str, int], workers: int) -> None:
-    """Raises UsageError if so many workers cannot have secondaries on other hosts than their primaries."""
+def check_hosts(slots: Mapping[str, int], nodes: Iterable[Node]) -> None:
+    """Raises UsageError if the workers of these operators cannot have the secondaries that their tolerances ask for."""
+    workers = max((node.workers for node in nodes if node.tolerance.has_secondaries), default=0)
+    if not workers:
+        return
     if len(slots) < 2:
         raise UsageError(
             f"A secondary has to be on another host than its primary, and there is {len(slots)} host.",
