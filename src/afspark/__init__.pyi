@@ -20,10 +20,11 @@ from afspark.errors import AfsparkError
 from afspark.model.operator import Combiner, Operator, Outbox, Share, Transform, WorkerContext
 from afspark.model.states import HashTable, Matrix, Numeric, Own, OwnState, Set, State, StateSpec, Vector
 from afspark.model.windows import Decaying, Hopping, Punctuation, Sliding, Window
-from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance, UpstreamBackup
+from afspark.policies import ActiveStandby, Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance, UpstreamBackup
 from afspark.push.producer.producer import Producer
 
 __all__ = [
+    "ActiveStandby",
     "AfsparkError",
     "Approximate",
     "BarrierSnapshot",

@@ -137,7 +137,12 @@ def die_after_record(place: Place, batch: str) -> None:
 EVENTS: dict[str, Callable[[Place, str], None]] = {
     event.__name__: event for event in (kill, lose, gone, occupy, mark, die_after_record)
 }
-POLICIES = {"none": af.Nothing, "minibatch": af.MiniBatch, "approximate": af.Approximate}
+POLICIES = {
+    "none": af.Nothing,
+    "minibatch": af.MiniBatch,
+    "approximate": af.Approximate,
+    "active-standby": af.ActiveStandby,
+}
 
 
 def carry_out(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
@@ -157,7 +162,7 @@ def carry_out(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
         place,
         POLICIES[name](*limits),
         operator=operator,
-        workers=4,
+        workers=request.get("workers", 4),
         keyed=request.get("keyed", False),
         transforms=(salted,) if request.get("salted") else (),
         faults=FaultPlan.seeded(request["failures"], batches=request["batches"], seed=1)

@@ -68,6 +68,17 @@ def test_exactly_the_workers_of_a_lost_host_recover(
     assert worst(truth, answer["counts"]) <= answer["bound"] == bound
 
 
+def test_a_standby_takes_the_place_of_a_lost_host(driver: Driver, place: Place) -> None:
+    """Two workers on a host each, with their secondaries on the other one. Nothing is read or replayed."""
+    truth = write_text(place.input, FILES)
+    events = {"2": ["lose", HOSTS[0]]}
+    answer = driver.run(place, ["active-standby", 3600], keyed=True, workers=2, events=events)
+    assert answer["counts"] == truth and answer["bound"] == 0
+    assert answer["homes"][-1] == [HOSTS[1]] * 2
+    (entry,) = answer["ledger"]
+    assert (entry["worker"], entry["restored_cells"], entry["replayed_batches"]) == (0, 0, 0)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("tolerance", [["minibatch"], ["approximate", THETA]], ids=["minibatch", "approximate"])
 def test_workers_of_a_host_that_never_comes_back_move(

@@ -14,6 +14,7 @@ from tests.simulation import pushed
 from tests.simulation.feedback import Feedback
 from tests.simulation.graphs import Graphs
 from tests.simulation.pushed.running import Only
+from tests.simulation.replicated import Replicated
 from tests.simulation.simulation import Broken, Outcome, simulate
 
 Run = Callable[[int], Outcome]
@@ -28,6 +29,7 @@ def main() -> int:
     kind.add_argument("--feedback", action="store_true", help="two operators, one of which feeds back to the other")
     kind.add_argument("--pushed", action="store_true", help="producers, receivers and an operator on pushed items")
     kind.add_argument("--graphs", action="store_true", help="random graphs of operators, each with its own policy")
+    kind.add_argument("--replicas", action="store_true", help="workers with secondaries on other hosts")
     parser.add_argument("--only", type=_names, help="with --pushed: events that come to pass, separated by commas")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the steps")
@@ -37,6 +39,8 @@ def main() -> int:
     run: Run = partial(simulate, make=Feedback) if options.feedback else simulate
     if options.graphs:
         run = partial(simulate, make=Graphs)
+    if options.replicas:
+        run = partial(simulate, make=Replicated)
     if options.pushed:
         run = partial(pushed.simulate, only=options.only)
     return _run(seeds, run, verbose=options.verbose, keep_going=options.keep_going)

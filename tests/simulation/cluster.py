@@ -52,6 +52,12 @@ class SimulatedEnvironment:
     def survivors(self, config: OperatorConfig) -> list[Survivor]:
         return survivors_on(self.host)
 
+    def drop_secondary(self, config: OperatorConfig, worker: int, incarnation: int) -> None:
+        place = (self.host, config.operator_name, worker)
+        found = world().memory.get(place)
+        if found is not None and found.secondary and found.incarnation == incarnation and not found.locked:
+            del world().memory[place]
+
     def release(self, config: OperatorConfig) -> None:
         raise NotImplementedError
 

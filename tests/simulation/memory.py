@@ -12,7 +12,7 @@ from afspark.errors import SegmentError
 from afspark.model.states import HeapColumns
 from afspark.protocol.lifecycle import RESTORING, Absent, Found, Identity, Present
 from afspark.resident import Survivor
-from afspark.resident.segment import is_swept, kept_from
+from afspark.resident.kept_files import is_swept, kept_from
 from afspark.resident.spool import Spooled, next_spooled
 from afspark.store import Store
 from tests.simulation.world import world
@@ -50,8 +50,8 @@ class MemorySegment:
     files are found through the open folder, in which nothing can be made any more by then.
     """
 
-    def __init__(self, place: Place, identity: Identity, incarnation: int) -> None:
-        self.place, self.identity, self.incarnation = place, identity, incarnation
+    def __init__(self, place: Place, identity: Identity, incarnation: int, *, secondary: bool = False) -> None:
+        self.place, self.identity, self.incarnation, self.secondary = place, identity, incarnation, secondary
         self.version, self.marked, self.fence = RESTORING, False, 0
         self.step = self.backups = 0
         self.kept_from = RESTORING
@@ -62,7 +62,7 @@ class MemorySegment:
 
     def left_behind(self) -> MemorySegment:
         """What a new process finds when the one at work has died."""
-        twin = MemorySegment(self.place, self.identity, self.incarnation)
+        twin = MemorySegment(self.place, self.identity, self.incarnation, secondary=self.secondary)
         twin.version, twin.marked, twin.fence = self.version, self.marked, self.fence
         twin.step, twin.backups, twin.kept_from = self.step, self.backups, self.kept_from
         twin.columns, twin._files = self.columns.copy(), dict(self._files)
@@ -77,7 +77,9 @@ class MemorySegment:
         return self._files
 
     def found(self) -> Present:
-        return Present(self.identity, self.incarnation, self.version, self.marked, self.fence, self.kept_from)
+        return Present(
+            self.identity, self.incarnation, self.version, self.marked, self.fence, self.kept_from, self.secondary
+        )
 
     @contextmanager
     def lock(self, timeout_seconds: float) -> Iterator[MemorySegment]:
@@ -99,6 +101,11 @@ class MemorySegment:
 
     def raise_fence(self, fence: int) -> None:
         self.fence = max(self.fence, fence)
+
+    def promote(self, incarnation: int) -> None:
+        self.incarnation = incarnation
+        world().point("promoted by half")
+        self.secondary = False
 
     def restored(self, version: int) -> None:
         self._require(RESTORING, marked=False)
@@ -221,19 +228,20 @@ class MemoryAddress:
         return Absent() if found is None else found.found()
 
     @contextmanager
-    def create(self, identity: Identity, incarnation: int) -> Iterator[MemorySegment]:
+    def create(self, identity: Identity, incarnation: int, *, secondary: bool = False) -> Iterator[MemorySegment]:
         here = world()
         here.recovering = incarnation > 0
         # From here on the folder is locked: nobody else puts anything in its place.
         here.point("before creation")
         old = here.memory.get(self.place)
-        if old is not None and old.identity == identity and old.incarnation == incarnation and old.version != RESTORING:
+        same = old is not None and old.identity == identity and old.incarnation == incarnation
+        if same and old.version != RESTORING and not (old.secondary and not secondary):
             raise SegmentError(f"{self.place} was put in place by another task")
         if old is not None and old.identity == identity and old.incarnation > incarnation:
             raise SegmentError(f"{self.place} is of incarnation {old.incarnation}, newer than {incarnation}")
         if old is not None and old.locked:
             raise SegmentError(f"{self.place} is busy")
-        made = here.memory[self.place] = MemorySegment(self.place, identity, incarnation)
+        made = here.memory[self.place] = MemorySegment(self.place, identity, incarnation, secondary=secondary)
         here.point("after creation")
         yield made
         here.recovering = False
@@ -259,6 +267,7 @@ def survivors_on(at: str) -> list[Survivor]:
             host=host,
             directory="",
             kept_from=segment.kept_from,
+            secondary=segment.secondary,
         )
         for (host, operator, worker), segment in sorted(world().memory.items())
         if host == at

@@ -144,6 +144,7 @@ class StreamWriter:
         cluster = SparkCluster(spark)
         past = next((SparkPastFrames(one.frame, checkpoint) for one in pipeline.frames.values()), None)
         engine = Coordinator(cluster, pipeline, options, identity, checkpoint, past)
+        engine.check_hosts()
         query = Query(cluster, engine, outlets)
         with ExitStack() as undo:
             # First of all, so that no older driver commits a batch after Spark has looked for the last one.

@@ -102,9 +102,10 @@ def check(options: CommandOptions) -> None:
     """Raises UsageError for options that do not go together for any algorithm."""
     if options.generate is not None and options.format is not None:
         raise UsageError("--format says how files are read.", remedy="Leave it out with --generate.")
-    if options.interval is not None and options.tolerance != "snapshot":
+    if options.interval is not None and options.tolerance not in ("snapshot", "active-standby"):
         raise UsageError(
-            f"--interval has no meaning with --tolerance {options.tolerance}.", remedy="Use --tolerance snapshot."
+            f"--interval has no meaning with --tolerance {options.tolerance}.",
+            remedy="Use --tolerance snapshot or active-standby.",
         )
     if options.theta is not None and options.tolerance != "approximate":
         raise UsageError(

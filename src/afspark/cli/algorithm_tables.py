@@ -64,13 +64,14 @@ def _common(algorithm: str) -> tuple[Group, ...]:
                     "--tolerance",
                     "none: no backups; approximate: error of at most --theta; minibatch: exact; "
                     "upstream: exact, and pushed items stay with their sender until then; "
-                    "snapshot: exact, snapshots --interval seconds apart and replay (default: approximate)",
-                    kind=("none", "approximate", "minibatch", "upstream", "snapshot"),
+                    "snapshot: exact, snapshots --interval seconds apart and replay; active-standby: the same, and a "
+                    "second copy of every worker on another host takes its place (default: approximate)",
+                    kind=("none", "approximate", "minibatch", "upstream", "snapshot", "active-standby"),
                 ),
                 Option(
                     "--interval",
-                    "with --tolerance snapshot: the first batch that begins so many seconds after the last snapshot "
-                    "takes the next one (default: 1)",
+                    "with --tolerance snapshot or active-standby: the first batch that begins so many seconds after "
+                    "the last snapshot takes the next one (default: 1)",
                     "S",
                     values.positive_amount,
                 ),

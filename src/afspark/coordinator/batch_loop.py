@@ -24,6 +24,7 @@ from afspark.coordinator.commit_pace import CommitPace
 from afspark.coordinator.committer import Committer
 from afspark.coordinator.configuring import operator_config
 from afspark.coordinator.ending import ending_batch, intended, is_intended, refuse_if_rewound, refuse_if_unfinished
+from afspark.coordinator.injected_failures import fail_workers
 from afspark.coordinator.offsets import has_offsets, newest_of, time_of_batch
 from afspark.coordinator.operator_inputs import OperatorInputs
 from afspark.coordinator.operator_run import OperatorRun, link
@@ -32,6 +33,8 @@ from afspark.coordinator.receivers.retained_items import RetainedItems
 from afspark.coordinator.recovery.coverage import declare_damaged_log, declare_unread_records
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.recovery.past_input import PastInput
+from afspark.coordinator.replicas.secondaries import Secondaries
+from afspark.coordinator.replicas.secondary_group import check_hosts
 from afspark.coordinator.run_options import RunOptions
 from afspark.coordinator.stage_runner import StageRunner
 from afspark.coordinator.told_bounds import operator_record
@@ -43,7 +46,6 @@ from afspark.graph.pipeline import Pipeline
 from afspark.model.windows import Punctuation
 from afspark.numbers import Batch, Fence
 from afspark.protocol.fault_plan import FaultPhase
-from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.punctuation_plan import punctuation_plans
 from afspark.sources import Planner
 from afspark.store import (
@@ -64,7 +66,6 @@ from afspark.store.naming import FOLDER, source_folder
 from afspark.store.position_log import PositionLog
 from afspark.store.quarantine import Quarantine
 from afspark.task.stopwatch import Stopwatch
-from afspark.task.task_environment import TaskEnvironment
 
 LOG = logging.getLogger("afspark")
 
@@ -104,6 +105,7 @@ class Coordinator:
         self.inputs = OperatorInputs(pipeline, self.planners, self.checkpoint, self.receivers)
         self._past_input = PastInput(self.inputs, self.ledger, past_frames)
         self._stages = StageRunner(cluster, self.inputs)
+        self._secondaries = Secondaries(cluster, self.inputs)
         pace = CommitPace(
             [node.tolerance for node in pipeline.nodes],
             replayable=pipeline.replayable,
@@ -239,6 +241,7 @@ class Coordinator:
         tries, recovered = self._delivered(apply, deliver, batch, watch)
         self._inject(batch, FaultPhase.COMMITTING)
         self._stages.replay.note(batch, self.runs)
+        self._secondaries.follow(batch, given, self.runs)
         entrances = self._count()
         committing = watch.start()
         self.told = self.told or last
@@ -247,6 +250,7 @@ class Coordinator:
         self.commits.pace.ended(batch, committing - started)
         self._commit(batch, ending=ending)
         self.commits.finish()
+        self._secondaries.forget(self.commits.records.covered.batch)
         self._let_go(batch)
         watch.lap("record", committing)
         for run in self.runs:
@@ -293,6 +297,7 @@ class Coordinator:
                 run.group.recoveries.replayed(report, seconds)
             # Damage is told at once: the loss may have been made good before, from what was sound then.
             run.group.complete(batch, [report for report in run.reports if report.damaged])
+        self._secondaries.follow(batch, given, self.runs)
         self._count()
         self.retained.take_up(batch, self._drained())
         self._stages.replay.note(batch, self.runs)
@@ -344,8 +349,14 @@ class Coordinator:
         """Makes this process the query's driver; `AnotherDriver` if another one is."""
         self.lease.take(takeover=self.options.takeover)
 
+    def check_hosts(self) -> None:
+        """UsageError if there is no room for secondaries. Later a host may be lost, and the query goes on without."""
+        if not self.resumed:
+            check_hosts(self.cluster.slots_by_host(), self.pipeline.nodes)
+
     def close(self) -> None:
         """Ends the receivers and the lease: no batch follows, or another driver will run it."""
+        self._secondaries.close()
         self.commits.close()
         self.receivers.close()
         self.lease.release()
@@ -358,6 +369,7 @@ class Coordinator:
 
     def _open(self, batch: Batch) -> None:
         refuse_if_rewound(self.store, batch)
+        self.check_hosts()
         record = self.log.open_epoch(batch - 1)
         first = self._first_to_replay(batch, record)
         passed_over = self._passed_over(first, record)
@@ -485,13 +497,4 @@ class Coordinator:
         if not self.options.faults.fails_at(batch, phase):
             return
         self.receivers.crash()
-        for run in self.runs:
-            self.cluster.run_on(run.homes, partial(_inject_failure, run.config, batch, phase))
-
-
-def _inject_failure(
-    config: OperatorConfig, batch: Batch, phase: FaultPhase, environment: TaskEnvironment, worker: int
-) -> tuple[()]:
-    """The driver's part in a failure of the whole system: a worker fails where it lives."""
-    environment.probe(config, worker, batch, phase)
-    return ()
+        fail_workers(self.cluster, self.runs, batch, phase)

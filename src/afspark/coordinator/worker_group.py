@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from afspark.cluster.cluster import Cluster
 from afspark.coordinator.placement import spread
@@ -12,6 +13,7 @@ from afspark.coordinator.recovery.discovery import RecordedWorkers, find_survivo
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.recovery.recoveries import Recoveries
 from afspark.coordinator.recovery.verdicts import Verdict, judge
+from afspark.coordinator.replicas.secondary_group import SecondaryGroup
 from afspark.coordinator.worker_state import Covered, DurableState, WorkerState
 from afspark.errors import CheckpointError, WorkerFailed
 from afspark.numbers import Batch, Fence
@@ -62,6 +64,7 @@ class WorkerGroup:
         self.past = False
         #: whether the batch at work ends with a state of the whole query that can be recovered
         self.barrier = True
+        self.secondaries = SecondaryGroup(config.operator_name, wanted=budget.tolerance.has_secondaries)
 
     @property
     def members(self) -> list[WorkerState]:
@@ -87,6 +90,7 @@ class WorkerGroup:
         # Those of a savepoint live nowhere.
         slots = self._with_hosts({one.host for one in recorded.workers if one.host})
         survivors = find_survivors(self.cluster, sorted(slots), self.config)
+        self.secondaries.adopt([survivor for survivor in survivors if survivor.operator == name], batch)
         members, undeclared = restore_workers(
             batch=batch,
             newest=newest,
@@ -95,13 +99,14 @@ class WorkerGroup:
             taken=self.neighbours,
             recorded=recorded,
             losses=self.recoveries.losses,
-            survivors=[survivor for survivor in survivors if survivor.operator == name],
+            survivors=[survivor for survivor in survivors if survivor.operator == name and not survivor.secondary],
         )
         if damaged:
             # Backups between the record found and the last one are unknown: no chain may go on with a hole in it.
             members = [replace(member, restart_chain=True) for member in members]
         self._members = {member.worker: member for member in members}
-        behind = any(survivor.operator == name and survivor.version < newest - 1 for survivor in survivors)
+        primaries = [one for one in survivors if one.operator == name and not one.secondary]
+        behind = any(one.version < newest - 1 for one in primaries)
         self.lacks_batches = behind or any(member.hint is not Hint.RESUME for member in members)
         self.recoveries.take_up(self._members, damaged)
         homeless = {one.worker for one in recorded.workers if not one.host}
@@ -121,11 +126,15 @@ class WorkerGroup:
     def await_hosts(self, batch: Batch) -> None:
         """Waits for homes without executor; where none comes back, the workers are declared lost."""
         deadline = self.cluster.clock.monotonic() + self.host_grace_seconds
-        while away := [member for member in self.members if member.home not in self.cluster.slots_by_host()]:
+        while away := [member for member in self.members if member.home not in (slots := self.cluster.slots_by_host())]:
             if self.cluster.clock.monotonic() >= deadline:
                 for member in away:
                     self._declare(member, batch, f"host {member.home} is gone")
                 break
+            if replaced := [one for one in away if self.secondaries.can_replace(one, self.covered.batch, slots)]:
+                for member in replaced:
+                    self._declare(member, batch, f"host {member.home} is away")
+                continue
             self.cluster.clock.sleep(0.1)
 
     def requests(self, batch: Batch) -> list[TaskRequest]:
@@ -185,11 +194,12 @@ class WorkerGroup:
         """Takes all workers that lack nothing before ``batch`` back to what the durable record names."""
         for member in self.members:
             if member.version == batch - 1:
-                self._declare(member, batch, "everybody goes back to the last snapshot")
+                self._declare(member, batch, "everybody goes back to the last snapshot", goes_back=True)
 
     def go_back_alone(self, worker: int, batch: Batch, why: str) -> None:
         """Takes one worker back to what the durable record names."""
-        self._declare(self.member(worker), batch, f"it goes back to the last record, because {why}")
+        why = f"it goes back to the last record, because {why}"
+        self._declare(self.member(worker), batch, why, goes_back=True)
 
     def replayed(self, batch: Batch, reports: Sequence[TaskReport], seconds: float) -> None:
         """After the workers that lacked a past ``batch`` have applied it."""
@@ -199,6 +209,11 @@ class WorkerGroup:
                 applied = member.applied(report, self.budget, self.batch_time)
                 self._members[report.worker] = replace(applied, recovering=member.recovering)
                 self.recoveries.replayed(report, seconds)
+
+    @property
+    def fence(self) -> Fence:
+        """That of requests made now."""
+        return self._fence
 
     def raise_fence(self) -> None:
         """No task sent before may do anything any more."""
@@ -222,7 +237,7 @@ class WorkerGroup:
     def act_on(self, batch: Batch, reports: Mapping[ReplicaId, TaskReport]) -> bool:
         """Acts on the reports of a try; True if every worker has applied the batch."""
         self.recoveries.hear(reports.values())
-        replicas = [(member, replica) for member in self.members for replica in member.replicas]
+        replicas = [(member, member.primary) for member in self.members]
         if all(replica.id in reports and reports[replica.id].status is Status.APPLIED for _, replica in replicas):
             return True
         alive = self.cluster.slots_by_host()
@@ -266,20 +281,38 @@ class WorkerGroup:
         """Completes the recoveries among the workers, once all have their state and before anybody is told a bound."""
         return self.recoveries.complete(batch, reports, self.batch_time, now=self.cluster.clock.time())
 
-    def _declare(self, member: WorkerState, batch: Batch, cause: str, trace: LossEvidence | None = None) -> None:
-        """Declares a loss; the worker's next incarnation stays where it was if there is still an executor."""
+    def _declare(
+        self,
+        member: WorkerState,
+        batch: Batch,
+        cause: str,
+        trace: LossEvidence | None = None,
+        *,
+        goes_back: bool = False,
+    ) -> None:
+        """Declares a loss. The worker's next incarnation is its secondary, if it has one that can take its place;
+        otherwise it stays where it was if there is still an executor. ``goes_back``: it is given the durable state.
+        """
         self.before_loss()
         self.lacks_batches = True
         slots = self.cluster.slots_by_host()
+        secondary = self.secondaries.replacement(member, self.covered.batch, batch, slots)
+        declare = partial(self.recoveries.declare, member, batch, cause, batch_time=self._time_of_loss, trace=trace)
+        if secondary is None or goes_back:
+            home = self._home_after(member, slots)
+            self._members[member.worker] = declare(home=home, durable=self._durable(member))
+        else:
+            # What was sent to either of them before must do nothing any more.
+            self.raise_fence()
+            self._members[member.worker] = declare(home=secondary.home, durable=secondary.state()).promoted()
+
+    def _home_after(self, member: WorkerState, slots: Mapping[str, int]) -> str:
+        """Where a lost worker lives next."""
         primary = member.primary
-        home = primary.home
-        if home not in slots:
-            replicas = [replica for other in self.members for replica in other.replicas]
-            staying = [replica.home for replica in replicas if replica.id != primary.id]
-            home = spread([primary.id], slots, [*staying, *self.neighbours])[primary.id]
-        self._members[member.worker] = self.recoveries.declare(
-            member, batch, cause, home=home, batch_time=self._time_of_loss, trace=trace, durable=self._durable(member)
-        )
+        if primary.home in slots:
+            return primary.home
+        staying = [other.home for other in self.members if other.worker != member.worker]
+        return spread([primary.id], slots, [*staying, *self.neighbours])[primary.id]
 
     @property
     def _time_of_loss(self) -> BatchTime:

@@ -87,6 +87,8 @@ class WorkerState:
     older_theta: Mapping[str, float] | None = None
     #: thresholds are higher than the newest record says
     raised: bool = False
+    #: it was a secondary, which its next task makes the primary
+    promoting: bool = False
 
     @classmethod
     def at(cls, home: str, *, worker: int, **known: Any) -> WorkerState:
@@ -141,6 +143,7 @@ class WorkerState:
                 barrier=barrier,
             ),
             recovery=self._recovery_plan(budget),
+            promotes=self.promoting,
             missing=budget.missing(self.counted_failures),
             pane_missing=budget.pane_missing(self.counted_failures),
             lost=budget.last_loss(self.counted_failures) if fresh else None,
@@ -204,8 +207,15 @@ class WorkerState:
             lost_items=durable.waiting if self.completed else self.lost_items,
             waiting=0,
             recovering=True,
+            promoting=False,
             restart_chain=self.restart_chain or durable.hole,
         )
+
+    def promoted(self) -> WorkerState:
+        """This incarnation of a lost worker, given that a secondary takes its place: its state is there, and its first
+        backup builds on none of those before.
+        """
+        return replace(self, hint=Hint.RESUME, promoting=True, restart_chain=True)
 
     def applied(self, report: TaskReport, budget: ErrorBudget, batch_time: BatchTime | None = None) -> WorkerState:
         """The worker after it has applied a batch, with the backup that it wrote."""
@@ -223,6 +233,7 @@ class WorkerState:
             recovering=False,
             version=self.version + 1,
             hint=Hint.RESUME,
+            promoting=False,
             chain=chain,
             previous=previous,
             recheck=bool(older),

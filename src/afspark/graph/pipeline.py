@@ -42,6 +42,7 @@ class Pipeline(Graph):
                         remedy="Feedback goes to an operator whose items reach the sender.",
                     )
         self._refuse_snapshots()
+        self._refuse_secondaries()
         if len(self.sources) > 1 and self.frames:
             raise UsageError(
                 "A pipeline reads either one DataFrame or any number of files and generators.",
@@ -103,6 +104,23 @@ class Pipeline(Graph):
             remedy=remedy,
             operator=asking[0],
         )
+
+    def _refuse_secondaries(self) -> None:
+        """A secondary reads the items that its primary has read, and makes up for nothing that was not replayed."""
+        followed = [node for node in self.nodes if node.tolerance.has_secondaries]
+        if followed and self.pushed:
+            raise UsageError(
+                f"{followed[0].name!r} asks for secondaries, which cannot follow a pushed source.",
+                remedy="Use BarrierSnapshot() or UpstreamBackup().",
+                operator=followed[0].name,
+            )
+        for node in followed:
+            if not node.tolerance.exact:
+                raise UsageError(
+                    f"{node.name!r} asks for a gap, and its secondary leaves none.",
+                    remedy="Leave out gap=True.",
+                    operator=node.name,
+                )
 
     def _refuse_uneven_counts(self, node: Node) -> None:
         """A window by count ends when every worker has had its share, which only even shares can promise."""

@@ -6,6 +6,7 @@ import math
 
 from afspark.errors import UsageError
 from afspark.model.operator import Operator
+from afspark.policies.adaptive import Adaptive
 from afspark.policies.tolerance import Approximate, Tolerance
 
 
@@ -22,6 +23,8 @@ def refuse_if_unfit(operator: Operator, tolerance: Tolerance) -> None:
             operator=name,
             alpha=alpha,
         )
+    if isinstance(tolerance, Adaptive) and tolerance.approximation is not None:
+        tolerance = tolerance.approximation
     if not isinstance(tolerance, Approximate) or not tolerance.approximates:
         return
     if operator.approximable is not True:

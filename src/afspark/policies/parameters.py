@@ -25,6 +25,14 @@ def limit(name: str, value: Any, remedy: str = "") -> float:
     return number
 
 
+def finite(name: str, value: Any, remedy: str = "") -> float:
+    """A number from 0 on, but not infinity."""
+    number = _plain(value)
+    if number is None or not 0 <= number < math.inf:
+        raise _refused(name, "a finite number >= 0", value, remedy)
+    return number
+
+
 def seconds(name: str, value: Any, remedy: str = "") -> float:
     """A finite number above 0."""
     number = _plain(value)

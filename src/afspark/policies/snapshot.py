@@ -6,28 +6,16 @@ every operator has applied it, and nothing is in transit but feedback, which goe
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from afspark.bounds.thresholds import Place
 from afspark.errors import UsageError
 from afspark.policies import parameters
-from afspark.policies.plans import AwaitBarrier, BackupNeed, BackupPlan
-from afspark.policies.tolerance import Tolerance
-
-DEFAULT_INTERVAL = 1.0
-"""Seconds between two barriers."""
-
-_DISTANCE = "It says how far apart barriers are: interval in seconds, batches, or items."
-_COUNTS = {
-    "full_every": (1, "It says how many snapshots may build on a full image, itself included."),
-    "keep": (2, "The one before the newest is needed if that turns out to be damaged."),
-}
+from afspark.policies.barriers import BarrierTolerance
 
 
 @dataclass(frozen=True)
-class BarrierSnapshot(Tolerance):
+class BarrierSnapshot(BarrierTolerance):
     """Exact: at every barrier the workers copy what has changed since the last one, and go on.
 
     The copies reach the store behind the next batches; a snapshot counts once all of it is durable. A worker that is
@@ -53,53 +41,20 @@ class BarrierSnapshot(Tolerance):
     False
     """
 
-    interval: float | None = None
-    batches: int | None = None
-    items: int | None = None
     asynchronous: bool = True
     recovery: str = "partial"
-    full_every: int | None = None
-    keep: int | None = None
-    unacked: float = math.inf
-    log_items: bool = False
 
     name: ClassVar[str] = "snapshot"
-    replays: ClassVar[bool] = True
     reason: ClassVar[str] = "every change is backed up at the next barrier, and replayed until then"
 
     def __post_init__(self) -> None:
-        chosen = self._distances()
-        if len(chosen) > 1:
-            raise UsageError(
-                f"A barrier snapshot has one interval, not {len(chosen)}: {', '.join(chosen)}.",
-                remedy="Give interval (seconds), batches or items.",
-            )
-        plain: dict[str, Any] = {} if chosen else {"interval": DEFAULT_INTERVAL}
-        for name, value in chosen.items():
-            checked = parameters.seconds if name == "interval" else parameters.count
-            plain[name] = checked(name, value, _DISTANCE)
-        for name, (least, meaning) in _COUNTS.items():
-            if (value := getattr(self, name)) is not None:
-                plain[name] = parameters.count(name, value, meaning, least=least)
-        plain["unacked"] = parameters.limit("unacked", self.unacked)
+        super().__post_init__()
         parameters.choice("asynchronous", self.asynchronous)
-        parameters.choice("log_items", self.log_items)
         if not parameters.is_one_of(self.recovery, "partial", "full"):
             raise UsageError(
                 f"Unknown recovery {parameters.shown(self.recovery)}.",
                 remedy='Use "partial" (the lost worker is replayed) or "full" (everybody goes back).',
             )
-        for name, value in plain.items():
-            object.__setattr__(self, name, value)
-
-    def _distances(self) -> dict[str, Any]:
-        """What says how far apart barriers are."""
-        given = {"interval": self.interval, "batches": self.batches, "items": self.items}
-        return {name: value for name, value in given.items() if value is not None}
-
-    @property
-    def exact(self) -> bool:
-        return True
 
     @property
     def waits_at_barriers(self) -> bool:
@@ -109,50 +64,5 @@ class BarrierSnapshot(Tolerance):
     def takes_all_back(self) -> bool:
         return self.recovery == "full"
 
-    @property
-    def barrier_seconds(self) -> float:
-        return self.interval or 0.0
-
-    @property
-    def longest_chain(self) -> int | None:
-        return self.full_every
-
-    @property
-    def records_kept(self) -> int | None:
-        return self.keep
-
-    def is_due(self, *, seconds: float, batches: int, items: int) -> bool:
-        """Whether a batch ends with a barrier that begins so many seconds, batches and items after the last one."""
-        if self.batches is not None:
-            return batches >= self.batches
-        if self.items is not None:
-            return items >= self.items
-        return seconds >= (self.interval or DEFAULT_INTERVAL)
-
-    def backup_plan(self, need: BackupNeed) -> BackupPlan:
-        return super().backup_plan(need) if need.barrier else AwaitBarrier()
-
-    def allowance(self, *, failures: int, place: Place, divergence: str, exact: bool, decaying: bool = False) -> float:
-        return 0.0
-
-    def unacked_allowance(self, *, failures: int, place: Place, decaying: bool = False) -> float:
-        return self.unacked / place.workers
-
-    @property
-    def keeps_upstream(self) -> bool:
-        return not self.log_items
-
-    @property
-    def logs_first(self) -> bool:
-        return self.log_items
-
-    def promise(self, alpha: float | None = None) -> float | None:
-        return 0.0
-
     def to_json(self) -> dict[str, Any]:
-        given = {"full_every": self.full_every, "keep": self.keep}
-        chosen = self._distances() | {name: value for name, value in given.items() if value is not None}
-        pushed: dict[str, Any] = {"log_items": True} if self.log_items else {}
-        if math.isfinite(self.unacked):
-            pushed["unacked"] = self.unacked
-        return {"name": self.name, **chosen, "asynchronous": self.asynchronous, "recovery": self.recovery, **pushed}
+        return super().to_json() | {"asynchronous": self.asynchronous, "recovery": self.recovery}

@@ -32,6 +32,9 @@ class Tolerance:
     #: whether state is backed up at some barriers only, so that all since the last one has to be replayed
     replays: ClassVar[bool] = False
 
+    #: whether workers have a second copy of their state on another host
+    has_secondaries: ClassVar[bool] = False
+
     @property
     def waits_at_barriers(self) -> bool:
         """Whether everybody waits at a barrier until it is durable."""

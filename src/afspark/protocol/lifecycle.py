@@ -9,7 +9,7 @@ Positions of a segment relative to batch t, tested from top to bottom:
 - ``absent``: no segment, or one whose creation never ended
 - ``foreign``: another query, pipeline, number of workers or format
 - ``newer``: its incarnation or its fence is above the wanted one
-- ``older``: its incarnation is below the wanted one
+- ``older``: its incarnation is below the wanted one, or it has another role; unless it is a secondary that is promoted
 - ``restoring``: created, but its first contents are not complete
 - ``behind``: version below t-1
 - ``before``: version t-1, no mark
@@ -103,6 +103,8 @@ class Present:
     marked: bool
     fence: Fence = NO_FENCE
     kept_from: Batch = field(default=NONE_APPLIED, compare=False)
+    #: it follows a primary on another host
+    secondary: bool = False
 
 
 Found: TypeAlias = Absent | Foreign | Present
@@ -132,6 +134,10 @@ class Wanted:
     fence: Fence = NO_FENCE
     #: others have lost the batch, and apply it once more
     replay: bool = False
+    #: the task is about a secondary
+    secondary: bool = False
+    #: a secondary is to be the primary from now on, in place of the incarnation before
+    promotes: bool = False
 
 
 class Position(Enum):
@@ -225,10 +231,20 @@ def locate(found: Found, wanted: Wanted) -> Position:
             return Position.FOREIGN
         case Present() if found.incarnation > wanted.incarnation or found.fence > wanted.fence:
             return Position.NEWER
-        case Present() if found.incarnation < wanted.incarnation:
+        case Present() if not (_is_meant(found, wanted) or _is_promoted(found, wanted)):
             return Position.OLDER
         case Present():
             return _relative(found.version, found.marked, wanted)
+
+
+def _is_meant(found: Present, wanted: Wanted) -> bool:
+    return (found.incarnation, found.secondary) == (wanted.incarnation, wanted.secondary)
+
+
+def _is_promoted(found: Present, wanted: Wanted) -> bool:
+    """Whether it becomes what is wanted; a process may have died half way."""
+    before = found.secondary and found.incarnation in (wanted.incarnation - 1, wanted.incarnation)
+    return wanted.promotes and before
 
 
 def _relative(version: Batch, marked: bool, wanted: Wanted) -> Position:

@@ -1,4 +1,4 @@
-"""The replicas of a worker's state, each with a role and a home. Today every worker has one, its primary."""
+"""The replicas of a worker's state: a primary, and at most one secondary, which lives on another host."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class ReplicaRole(Enum):
     """What a replica is for."""
 
     PRIMARY = "primary"  # applies batches, backs up, and is what results are read from
+    SECONDARY = "secondary"  # follows the primary on another host, and takes its place if that is lost
 
 
 @dataclass(frozen=True, kw_only=True)

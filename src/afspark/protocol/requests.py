@@ -11,7 +11,7 @@ from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import CountedLoss
 from afspark.protocol.punctuation_plan import PunctuationPlan
-from afspark.protocol.replicas import ReplicaId
+from afspark.protocol.replicas import ReplicaId, ReplicaRole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +19,11 @@ class TaskRequest:
     """One worker's part in batch ``batch``. Small: it travels with every task."""
 
     worker: int
-    #: which of the worker's replicas
+    #: which of the worker's replicas, and what that is for
     replica: int = 0
+    role: ReplicaRole = ReplicaRole.PRIMARY
+    #: the replica was a secondary, and is the primary from now on
+    promotes: bool = False
     batch: Batch
     incarnation: Incarnation
     hint: Hint

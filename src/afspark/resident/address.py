@@ -11,7 +11,7 @@ from afspark.numbers import Incarnation
 from afspark.protocol.lifecycle import Found, Identity
 from afspark.resident.cache import process_cache
 from afspark.resident.header import examine
-from afspark.resident.segment import Segment
+from afspark.resident.segment import LOCK_SECONDS, Segment
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,23 @@ class SegmentAddress:
         return examine(self.directory)
 
     @contextmanager
-    def create(self, identity: Identity, incarnation: Incarnation) -> Iterator[Segment]:
+    def create(self, identity: Identity, incarnation: Incarnation, *, secondary: bool = False) -> Iterator[Segment]:
         """A new segment in place of whatever is there, closed again at the end."""
-        segment = Segment.create(self.directory, identity, incarnation, restoring=True)
+        segment = Segment.create(self.directory, identity, incarnation, restoring=True, secondary=secondary)
         try:
             yield segment
         finally:
             segment.close()
+
+    def drop_secondary(self, incarnation: Incarnation) -> None:
+        """Removes the segment if it is a secondary of that incarnation: one that was promoted stays."""
+        segment = self.open()
+        if segment is None:
+            return
+        with segment.lock(LOCK_SECONDS):
+            found = segment.found()
+            if found.secondary and found.incarnation == incarnation:
+                segment.destroy()
 
     def open(self) -> Segment | None:
         segment = process_cache().get(self.directory)

@@ -50,6 +50,8 @@ SLOT_COLUMNS = 8
 SLOT_BACKUPS = 9
 SLOT_KEPT = 10
 """The oldest batch whose outputs are kept; reports are kept of those after it."""
+SLOT_SECONDARY = 11
+"""1 while it follows a primary on another host."""
 
 Slots = npt.NDArray[np.int64]
 
@@ -115,7 +117,7 @@ def write_meta(folder: OpenFolder, meta: Meta) -> None:
     folder.write(META, json.dumps(asdict(meta), indent=1).encode())
 
 
-def write_header(directory: Path, meta: Meta, incarnation: Incarnation, version: Batch) -> None:
+def write_header(directory: Path, meta: Meta, incarnation: Incarnation, version: Batch, *, secondary: bool) -> None:
     """Writes the first header of a segment that no other process can see yet."""
     path = directory / HEADER
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -129,6 +131,7 @@ def write_header(directory: Path, meta: Meta, incarnation: Incarnation, version:
     slots[SLOT_INCARNATION] = incarnation
     slots[SLOT_WORD] = pack(version, marked=False)
     slots[SLOT_KEPT] = version
+    slots[SLOT_SECONDARY] = secondary
     slots[SLOT_CREATION] = meta.creation
     slots[SLOT_USED] = int(meta.created)
     with path.open("r+b") as stream:
@@ -166,6 +169,7 @@ def describe(meta: Meta, slots: Slots) -> Present:
         marked,
         Fence(int(slots[SLOT_FENCE])),
         Batch(int(slots[SLOT_KEPT])),
+        bool(slots[SLOT_SECONDARY]),
     )
 
 

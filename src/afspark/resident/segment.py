@@ -49,7 +49,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
-from urllib.parse import quote
 
 from afspark.errors import SegmentError
 from afspark.numbers import NO_STEP, Batch, Fence, Incarnation, Step
@@ -57,6 +56,7 @@ from afspark.protocol.lifecycle import NONE_APPLIED, RESTORING, Absent, Foreign,
 from afspark.resident import header
 from afspark.resident.file_lock import FileLock
 from afspark.resident.folders import NEW, discard, locked_folder, own_files
+from afspark.resident.kept_files import is_swept, kept_from, output_name, report_name, step_name
 from afspark.resident.mapped_columns import MappedColumns, no_space_as_error
 from afspark.resident.open_folder import OpenFolder
 from afspark.resident.spool import next_spooled, spooled_in
@@ -64,9 +64,6 @@ from afspark.resident.spool import next_spooled, spooled_in
 LOCK_SECONDS = 10.0
 """How long creating and destroying wait for a process that still works on the segment."""
 
-_REPORT = "report-"
-_OUT = "out-"
-_STEP = "step-"
 _NOTE = "note"
 _MISSED = "missed"
 
@@ -100,6 +97,7 @@ class Segment:
         incarnation: Incarnation,
         *,
         restoring: bool = False,
+        secondary: bool = False,
         timeout_seconds: float = LOCK_SECONDS,
     ) -> Segment:
         """Puts a new, empty segment in place of whatever is in ``directory``.
@@ -110,9 +108,10 @@ class Segment:
         incarnation of the same worker, `NoSpace` if the file system is full.
         """
         with own_files(directory), locked_folder(directory.parent, timeout_seconds):
-            _clear_place(directory, identity, incarnation, timeout_seconds)
+            _clear_place(directory, identity, incarnation, timeout_seconds, secondary=secondary)
             with no_space_as_error(directory, header.HEADER_BYTES):
-                _build(directory, identity, incarnation, RESTORING if restoring else NONE_APPLIED)
+                version = RESTORING if restoring else NONE_APPLIED
+                _build(directory, identity, incarnation, version, secondary=secondary)
             segment = cls.open(directory)
         if segment is None:
             raise SegmentError(f"{directory} vanished while it was created.", path=str(directory))
@@ -213,6 +212,13 @@ class Segment:
         self._require_lock()
         self._slots[header.SLOT_FENCE] = max(int(self._slots[header.SLOT_FENCE]), fence)
 
+    def promote(self, incarnation: Incarnation) -> None:
+        """Makes a secondary the primary, as the worker's next incarnation; a retried task finds that done."""
+        self._require_lock()
+        # In this order: a process killed in between leaves no second primary of the incarnation before.
+        self._slots[header.SLOT_INCARNATION] = incarnation
+        self._slots[header.SLOT_SECONDARY] = 0
+
     def restored(self, version: Batch) -> None:
         """Ends the restoring of a new segment: its contents are those of ``version``."""
         self._require(RESTORING, marked=False)
@@ -235,14 +241,14 @@ class Segment:
         """Makes what was changed since `begin` final, with one store; ``note`` tells how to go on from there."""
         self._require(Batch(batch - 1), marked=True)
         step = Step(self.step + 1)
-        self._write(_step_name(batch, step), note)
+        self._write(step_name(batch, step), note)
         self._store(Batch(batch - 1), marked=False, step=step)
         if step > 1:
-            self._folder.remove(_step_name(batch, Step(step - 1)))
+            self._folder.remove(step_name(batch, Step(step - 1)))
 
     def step_note(self, batch: Batch) -> bytes | None:
         """The note of the last closed step of ``batch``, or what `restored_at` has left for its first one."""
-        return self._read(_step_name(batch, self.step))
+        return self._read(step_name(batch, self.step))
 
     def restored_at(self, batch: Batch, note: bytes | None, backups: int) -> None:
         """Numbers backups from ``backups`` on. While restoring, with a note: ``batch`` was under way, and the contents
@@ -251,7 +257,7 @@ class Segment:
         self._require_lock()
         self._slots[header.SLOT_BACKUPS] = backups
         if note is not None:
-            self._write(_step_name(batch, NO_STEP), note)
+            self._write(step_name(batch, NO_STEP), note)
 
     @property
     def backups(self) -> int:
@@ -270,13 +276,13 @@ class Segment:
             self._require_lock()
         else:
             self._require(Batch(batch - 1), marked=True)
-        self._write(_output_name(batch, port), data)
+        self._write(output_name(batch, port), data)
 
     def kept(self, batch: Batch, port: str) -> bytes | None:
         """What the applied ``batch`` keeps for others, also while later ones are applied; None if nothing."""
         if not self._slots[header.SLOT_KEPT] <= batch <= self.version:
             raise self._unexpected(f"a version that keeps what batch {batch} has sent")
-        return self._read(_output_name(batch, port))
+        return self._read(output_name(batch, port))
 
     def spool(self, batch: Batch, name: str, data: bytes | memoryview) -> None:
         """Keeps a backup of the batch being applied until the store has it under ``name``."""
@@ -308,7 +314,7 @@ class Segment:
     def finish(self, batch: Batch, report: bytes | memoryview, covered: Batch | None = None) -> None:
         """Keeps the report, then makes ``batch`` the version with one store."""
         self._require(Batch(batch - 1), marked=True)
-        self._write(_report_name(batch), report)
+        self._write(report_name(batch), report)
         self._store(batch, marked=False)
         self._sweep(batch, covered)
 
@@ -330,7 +336,7 @@ class Segment:
         """The report kept for the applied ``batch``, also while later ones are applied."""
         if not self._slots[header.SLOT_KEPT] < batch <= self.version:
             raise self._unexpected(f"a version that keeps the report of batch {batch}")
-        data = self._read(_report_name(batch))
+        data = self._read(report_name(batch))
         if data is None:
             raise SegmentError(f"{self.directory} has lost its report of batch {batch}.", path=str(self.directory))
         return data
@@ -427,38 +433,18 @@ class Segment:
                 self._folder.remove(name)
 
 
-def kept_from(last: Batch, covered: Batch | None, before: int) -> Batch:
-    """The oldest batch whose outputs are kept after ``last`` was applied, if those from ``before`` on were so far.
-
-    A batch that is applied once more needs the feedback of the one before it.
-    """
-    return Batch(max(int(before), min(last - 1, last if covered is None else covered)))
-
-
-def is_swept(name: str, last: Batch, oldest: Batch) -> bool:
-    """Whether the file of that name is of a batch that nobody will ask for.
-
-    >>> [is_swept(name, Batch(7), Batch(5)) for name in ("report-5.", "report-6.", "out-4-rows", "out-5-rows", "note")]
-    [True, False, True, False, False]
-    >>> is_swept("out-8-rows", Batch(7), Batch(5))  # of an attempt that was taken back
-    True
-    """
-    kind = next((one for one in (_REPORT, _OUT, _STEP) if name.startswith(one)), None)
-    if kind is None:
-        return False
-    number, _, _ = name.removeprefix(kind).replace(".", "-").partition("-")
-    first, end = {_REPORT: (oldest + 1, last), _OUT: (oldest, last), _STEP: (last + 1, last + 1)}[kind]
-    return not first <= int(number) <= end
-
-
-def _clear_place(directory: Path, identity: Identity, incarnation: Incarnation, timeout_seconds: float) -> None:
+def _clear_place(
+    directory: Path, identity: Identity, incarnation: Incarnation, timeout_seconds: float, *, secondary: bool
+) -> None:
     old = Segment.open(directory)
     if old is None:
         discard(directory)
         return
     try:
-        same = old.identity == identity
-        if same and old.incarnation == incarnation and old.version != RESTORING:
+        same, found = old.identity == identity, old.found()
+        # A secondary gives way to a primary, not the other way round.
+        gives_way = found.secondary and not secondary
+        if same and old.incarnation == incarnation and old.version != RESTORING and not gives_way:
             raise SegmentError(f"{directory} was put in place by another task.", path=str(directory))
         if same and old.incarnation > incarnation:
             raise SegmentError(
@@ -472,26 +458,14 @@ def _clear_place(directory: Path, identity: Identity, incarnation: Incarnation, 
         old.close()
 
 
-def _build(directory: Path, identity: Identity, incarnation: Incarnation, version: Batch) -> None:
+def _build(directory: Path, identity: Identity, incarnation: Incarnation, version: Batch, *, secondary: bool) -> None:
     building = Path(tempfile.mkdtemp(prefix=f"{NEW}{directory.name}-", dir=directory.parent))
     try:
         meta = header.Meta.new(identity)
         (building / header.COLUMNS).mkdir(mode=0o700)
-        header.write_header(building, meta, incarnation, version)
+        header.write_header(building, meta, incarnation, version, secondary=secondary)
         header.write_meta(OpenFolder(building), meta)
         os.rename(building, directory)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
-
-
-def _report_name(batch: Batch) -> str:
-    return f"{_REPORT}{batch}."
-
-
-def _step_name(batch: Batch, step: Step) -> str:
-    return f"{_STEP}{batch}-{step}"
-
-
-def _output_name(batch: Batch, port: str) -> str:
-    return f"{_OUT}{batch}-{quote(port, safe='')}"

@@ -162,6 +162,7 @@ def _survivor(found: Present, host: str, directory: Path) -> Survivor:
         host=host,
         directory=str(directory),
         kept_from=found.kept_from,
+        secondary=found.secondary,
     )
 
 

@@ -29,6 +29,8 @@ class StateStorage(Protocol):
 
     def raise_fence(self, fence: Fence) -> None: ...
 
+    def promote(self, incarnation: Incarnation) -> None: ...
+
     def restored(self, version: Batch) -> None: ...
 
     def begin(self, batch: Batch, covered: Batch | None = None) -> None: ...
@@ -73,7 +75,9 @@ class StateAddress(Protocol):
 
     def examine(self) -> Found: ...
 
-    def create(self, identity: Identity, incarnation: Incarnation) -> AbstractContextManager[StateStorage]: ...
+    def create(
+        self, identity: Identity, incarnation: Incarnation, *, secondary: bool = False
+    ) -> AbstractContextManager[StateStorage]: ...
 
     def open(self) -> StateStorage | None: ...
 
@@ -88,6 +92,9 @@ class StateHost(Protocol):
 
     def survivors(self, config: OperatorConfig) -> list[Survivor]:
         """All states of the query on this host; those that nobody can want any more are removed on the way."""
+
+    def drop_secondary(self, config: OperatorConfig, worker: int, incarnation: Incarnation) -> None:
+        """Removes the state of a worker if it is a secondary of that incarnation: one that was promoted stays."""
 
     def release(self, config: OperatorConfig) -> None:
         """Removes all states of the query from this host."""

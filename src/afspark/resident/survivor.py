@@ -22,3 +22,5 @@ class Survivor:
     directory: str
     #: what it has reported is kept of the batches after this one
     kept_from: Batch
+    #: it follows a primary on another host
+    secondary: bool = False

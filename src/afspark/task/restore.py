@@ -36,7 +36,10 @@ def build_state(task: TaskContext, *, recover: bool) -> Restored | None:
     restored = None
     if task.finds_steps:
         _shut_out_others(task)
-    with task.address.create(task.identity, task.request.incarnation) as home, home.lock(LOCK_SECONDS):
+    with (
+        task.address.create(task.identity, task.request.incarnation, secondary=task.is_secondary) as home,
+        home.lock(LOCK_SECONDS),
+    ):
         home.raise_fence(task.request.fence)
         # A driver that died in the first batch has left no record, but perhaps backups of its steps.
         if recover or task.finds_steps:

@@ -9,6 +9,7 @@ from afspark.model.operator import Operator
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.lifecycle import Identity
 from afspark.protocol.operator_config import OperatorConfig
+from afspark.protocol.replicas import ReplicaRole
 from afspark.protocol.requests import TaskRequest
 from afspark.resident.storage import StateAddress, StateStorage
 from afspark.task.feed import Feed
@@ -58,6 +59,11 @@ class TaskContext:
             workers=self.config.workers,
             checkpoint=self.config.checkpoint,
         )
+
+    @property
+    def is_secondary(self) -> bool:
+        """Whether the task is about a replica that follows another one."""
+        return self.request.role is ReplicaRole.SECONDARY
 
     @property
     def in_steps(self) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from afspark.clock import Clock, SystemClock
-from afspark.numbers import Batch
+from afspark.numbers import Batch, Incarnation
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.resident import SegmentAddress, SegmentRoot, Survivor
@@ -64,6 +64,9 @@ class SegmentEnvironment(ABC):
         root = self._root(config)
         root.clean()
         return root.survivors(config.query_id)
+
+    def drop_secondary(self, config: OperatorConfig, worker: int, incarnation: Incarnation) -> None:
+        self.address(config, worker).drop_secondary(incarnation)
 
     def release(self, config: OperatorConfig) -> None:
         forget_injected(self._directory(config, 0).parent)

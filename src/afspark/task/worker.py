@@ -58,7 +58,14 @@ class _Task:
         self.task, self.request = task, task.request
         request = self.request
         self.wanted = Wanted(
-            task.identity, request.incarnation, request.batch, request.hint, request.fence, request.replay
+            task.identity,
+            request.incarnation,
+            request.batch,
+            request.hint,
+            request.fence,
+            replay=request.replay,
+            secondary=task.is_secondary,
+            promotes=request.promotes,
         )
         self.damaged: tuple[str, ...] = ()
         self.restored: Restored | None = None
@@ -80,6 +87,8 @@ class _Task:
             if action.refused:
                 return self._refused(action)
             home.raise_fence(self.wanted.fence)
+            if self.request.promotes:
+                home.promote(self.request.incarnation)
             self.damaged = noted_damage(home, self.request.batch)
             report = self._carry_out(action, home, self.task.panes(home))
         if self.rest is None or self.request.rest_seconds is None:
@@ -95,7 +104,8 @@ class _Task:
             # What it kept says what waited then.
             pending = self._waiting(home)
             if self.request.rest_seconds is None:
-                return replace(kept, pending=pending)
+                # A secondary that was promoted had another number then.
+                return replace(kept, pending=pending, replica=self.request.replica)
             if not kept.covers:
                 self.rest = take_at_rest(self.task, home, panes)
             return self._answer(Status.APPLIED, "at rest", pending)

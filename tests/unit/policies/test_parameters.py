@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from afspark.errors import UsageError
-from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Tolerance, UpstreamBackup
+from afspark.policies import Adaptive, Approximate, BarrierSnapshot, HotStandby, MiniBatch, Tolerance, UpstreamBackup
 
 NUMBERS: list[Any] = [np.float64(3), np.float32(3), np.int64(3), np.uint8(3), Fraction(3)]
 ODD: list[Any] = [
@@ -37,11 +37,15 @@ PARAMETERS: list[tuple[type[Tolerance], str]] = [
     *((Approximate, name) for name in ("theta", "items", "unacked", "items_seconds")),
     (MiniBatch, "unacked"),
     (UpstreamBackup, "unacked"),
+    *((HotStandby, name) for name in ("interval", "batches", "items")),
+    *((Adaptive, name) for name in ("recovery_seconds", "every", "cooldown", "theta")),
 ]
 CHOICES: list[tuple[type[Tolerance], str]] = [
     *((BarrierSnapshot, name) for name in ("asynchronous", "log_items", "recovery")),
     (MiniBatch, "log_items"),
     (UpstreamBackup, "log_items"),
+    (HotStandby, "gap"),
+    *((Adaptive, name) for name in ("gap", "costs")),
 ]
 
 
@@ -57,7 +61,8 @@ def made(policy: type[Tolerance], name: str, value: Any) -> Tolerance:
 @pytest.mark.parametrize("value", NUMBERS, ids=name_of)
 @pytest.mark.parametrize(("policy", "name"), PARAMETERS, ids=name_of)
 def test_any_kind_of_number_is_a_plain_one(policy: type[Tolerance], name: str, value: Any) -> None:
-    counts = name in ("batches", "full_every", "keep") or (policy, name) == (BarrierSnapshot, "items")
+    by_barriers = policy in (BarrierSnapshot, HotStandby)
+    counts = name in ("batches", "full_every", "keep") or (by_barriers and name == "items")
     if counts and not isinstance(value, np.integer):
         with pytest.raises(UsageError):
             made(policy, name, value)

@@ -235,11 +235,11 @@ class Rig:
     # --- hosts and their losses -----------------------------------------------------------------------------
 
     def segment_folders(self) -> dict[tuple[str, int], Path]:
-        """Resident state by operator and worker; of several the newest incarnation."""
+        """Resident state of primaries by operator and worker; of several the newest incarnation."""
         found: dict[tuple[str, int], tuple[int, Path]] = {}
         for path in self.segments.glob("*/*/*-[0-9]*"):
             present = examine(path)
-            if path.name.startswith(".") or not isinstance(present, Present):
+            if path.name.startswith(".") or not isinstance(present, Present) or present.secondary:
                 continue
             owner = (present.identity.operator, present.identity.worker)
             found[owner] = max(found.get(owner, (-1, path)), (present.incarnation, path))

@@ -1,0 +1,112 @@
+"""How long a unit would take to recover, under any scheme and at any time.
+
+StreamMine3G's tables 1 and 2, and two terms that they leave out: the time until the failure is noticed, and that of the
+promotion of a secondary. Table 1 prints active standby as "0 + t_deploy"; its text says that nothing but sending has to
+be switched on. The text is followed: promotion is what active standby takes, after detection.
+
+A step that was never measured makes an estimate unknown, which counts as too slow. Since a unit starts with active
+replication, whose secondary is deployed, wired, promoted to send and given state, each step is measured once before
+another scheme is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from afspark.control.history import UnitHistory
+from afspark.control.quantities import FailureKind, Measurement, Quantity
+from afspark.control.recovery_times import RecoveryTimes
+from afspark.control.schemes import STEPS, Protection, RecoveryStep, Scheme
+from afspark.control.situation import Situation
+
+_BULK = 0.1
+"""Transfers of at least this part of the largest one tell a throughput, smaller ones what a transfer takes at least."""
+
+
+def estimate(
+    protection: Protection,
+    situation: Situation,
+    *,
+    gap: bool = False,
+    interval: float | None = None,
+    kind: FailureKind | None = None,
+) -> RecoveryTimes:
+    """Seconds by step until the unit has applied its next batch, if its primary failed.
+
+    Now, with what came since the last checkpoint; or with ``interval`` at the worst moment if checkpoints were so many
+    seconds apart: before the next one is safe, with items coming as fast as they do in the present. ``gap``: nothing is
+    replayed. ``kind``: after a failure of this kind; None: of whatever kind is noticed last.
+    """
+    history, steps = situation.history, STEPS[protection]
+    if protection is Scheme.ACTIVE_REPLICATION:
+        # Its secondary sends already. If a batch was late nevertheless, that is what a failure costs.
+        return RecoveryTimes(promotion=history.longest(Quantity.TAKEOVER) or 0.0)
+
+    found: dict[str, float | None] = {}
+    for step in steps:
+        match step:
+            case RecoveryStep.DETECTION:
+                found[step] = situation.detection(kind)
+            case RecoveryStep.READ:
+                found[step] = _read(situation)
+            case RecoveryStep.REPLAY:
+                found[step] = replay_seconds(protection, situation, gap=gap, interval=interval)
+            case _:
+                found[step] = history.longest(Quantity(step.value))
+    return RecoveryTimes(**found)
+
+
+def _read(situation: Situation) -> float | None:
+    checkpoint = situation.history.newest(Quantity.CHECKPOINT_SIZE)
+    if not situation.stateful:
+        return 0.0
+    return None if checkpoint is None else transfer_seconds(checkpoint.amount, transfers(situation.history))
+
+
+def transfers(history: UnitHistory) -> tuple[Measurement, ...]:
+    """Checkpoints written, which there are many of and which are usually slower, and those read in recoveries."""
+    return history.of(Quantity.CHECKPOINT_WRITE) + history.of(Quantity.READ)
+
+
+def transfer_seconds(size: float, known: Sequence[Measurement]) -> float | None:
+    """Seconds for ``size`` bytes at the lowest throughput recorded, as in table 2; None if there is no record.
+
+    Small transfers (changes since the last checkpoint) would make that throughput absurdly low, because their time is
+    that of a request: the longest of them is added instead.
+
+    >>> transfer_seconds(1e8, [Measurement(0, 1.0, 1e8), Measurement(1, 2.0, 1e8), Measurement(2, 0.02, 100)])
+    2.02
+    """
+    timed = [one for one in known if one.amount > 0]
+    if not size or not timed:
+        return None if size else 0.0
+    bulk = _BULK * max(one.amount for one in timed)
+    request = max((one.seconds for one in timed if one.amount < bulk), default=0.0)
+    return request + size * max(one.seconds / one.amount for one in timed if one.amount >= bulk)
+
+
+def replay_seconds(
+    protection: Protection, situation: Situation, *, gap: bool = False, interval: float | None = None
+) -> float | None:
+    """Seconds for the items since the last checkpoint at present processing throughput; see `estimate`."""
+    if not situation.stateful or (gap and isinstance(protection, Scheme)):
+        return 0.0
+    if not situation.replayable and protection is not Scheme.HOT_STANDBY:
+        return None  # a hot standby has them in its queue
+    items = _waiting_now(situation) if interval is None else _waiting_at_worst(situation, interval)
+    throughput = situation.history.rate(Quantity.PROCESSED, situation.now)
+    if items is None or not items:
+        return items
+    return items / throughput if throughput else None
+
+
+def _waiting_now(situation: Situation) -> float | None:
+    checkpoint = situation.history.newest(Quantity.CHECKPOINT_SIZE)
+    return None if checkpoint is None else situation.history.amount_since(Quantity.RECEIVED, checkpoint.at)
+
+
+def _waiting_at_worst(situation: Situation, interval: float) -> float | None:
+    """A checkpoint covers nothing before it is safe."""
+    writing = situation.history.longest(Quantity.CHECKPOINT_WRITE)
+    rate = situation.history.peak_rate(Quantity.RECEIVED, situation.now)
+    return None if writing is None or rate is None else rate * (interval + writing)

@@ -1,0 +1,47 @@
+"""A unit at one moment: all that estimates, costs and decisions are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from afspark.control.history import UnitHistory
+from afspark.control.quantities import FailureKind
+
+
+@dataclass(frozen=True, order=True)
+class Unit:
+    """A worker of an operator, with its primary and at most one secondary: what one decision is about."""
+
+    operator: str
+    worker: int
+
+    def __str__(self) -> str:
+        return f"{self.operator}[{self.worker}]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """What is known of a unit ``now``, in seconds since 1970."""
+
+    unit: Unit
+    history: UnitHistory
+    now: float
+    #: whether it has state at all: without, there is nothing to read and nothing to replay
+    stateful: bool = True
+    #: whether what it has received can be had again from upstream
+    replayable: bool = True
+    #: by kind of failure, after how many seconds the driver finds out by itself: counts until one was measured
+    deadlines: Mapping[FailureKind, float] = field(default_factory=dict)
+
+    def detection(self, kind: FailureKind | None = None) -> float | None:
+        """Seconds until the driver knows of a failure of that kind, the most ever recorded; None: of whatever kind
+        takes longest. Unknown if one of them was never measured and has no deadline.
+        """
+        found = [self._detection(one) for one in ([kind] if kind is not None else FailureKind)]
+        known = [one for one in found if one is not None]
+        return max(known) if len(known) == len(found) else None
+
+    def _detection(self, kind: FailureKind) -> float | None:
+        recorded = self.history.longest(kind)
+        return self.deadlines.get(kind) if recorded is None else recorded

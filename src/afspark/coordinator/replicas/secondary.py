@@ -1,0 +1,117 @@
+"""What the driver knows of a worker's secondary, and what it is asked to do. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from afspark.coordinator.worker_state import DurableState, WorkerState
+from afspark.numbers import Batch, Incarnation
+from afspark.policies import KeepResident, RecoveryPlan, RestoreChain, StartEmpty
+from afspark.policies.plans import AwaitBarrier
+from afspark.protocol.lifecycle import Hint
+from afspark.protocol.replicas import ReplicaId, ReplicaRole
+from afspark.protocol.requests import TaskRequest
+from afspark.resident import Survivor
+
+#: The index of a worker's secondary among its replicas.
+SECONDARY = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Secondary:
+    """A copy of a worker's state that follows the primary of an ``incarnation`` from another host.
+
+    ``version`` is the last batch that it has applied. One that is new is built from what a durable record names.
+    """
+
+    worker: int
+    home: str
+    incarnation: Incarnation
+    version: int
+    hint: Hint
+    recovery: RecoveryPlan
+    #: the batch whose record it was built from
+    built_from: int = -1
+    #: a backup that it was built from could not be read
+    damaged: bool = False
+
+    @classmethod
+    def new(cls, member: WorkerState, home: str, durable: DurableState) -> Secondary:
+        """One that has yet to be built at ``home``, from the state that ``member`` would be given back."""
+        empty = durable.version < 0
+        return cls(
+            worker=member.worker,
+            home=home,
+            incarnation=member.incarnation,
+            version=durable.version,
+            hint=Hint.CREATE if empty else Hint.RECOVER,
+            recovery=StartEmpty() if empty else RestoreChain(chain=durable.chain, preceded=durable.previous),
+            built_from=durable.version,
+        )
+
+    @classmethod
+    def found(cls, survivor: Survivor) -> Secondary:
+        """One that a starting driver has found."""
+        return cls(
+            worker=survivor.worker,
+            home=survivor.host,
+            incarnation=survivor.incarnation,
+            version=survivor.version,
+            hint=Hint.RESUME,
+            recovery=KeepResident(),
+        )
+
+    @property
+    def id(self) -> ReplicaId:
+        return ReplicaId(self.worker, SECONDARY)
+
+    @property
+    def is_built(self) -> bool:
+        """Whether its state is there, so that it can be promoted."""
+        return self.hint is Hint.RESUME
+
+    def request(self, primary: TaskRequest) -> TaskRequest:
+        """What it is asked to do in a batch, given what the ``primary`` was asked: the same, but to write nothing."""
+        return replace(
+            primary,
+            replica=SECONDARY,
+            role=ReplicaRole.SECONDARY,
+            home=self.home,
+            incarnation=self.incarnation,
+            hint=self.hint,
+            recovery=self.recovery,
+            backup=AwaitBarrier(),
+            promotes=False,
+            # The operator is told of losses where its state counts.
+            lost=None,
+            lost_items=0,
+            spools=False,
+            replay=True,
+        )
+
+    def applied(self, batch: Batch, *, damaged: bool = False) -> Secondary:
+        """The same after it has applied ``batch``. ``damaged``: it lacks what could not be read when it was built."""
+        return replace(
+            self,
+            version=max(batch, self.version),
+            hint=Hint.RESUME,
+            recovery=KeepResident(),
+            damaged=self.damaged or damaged,
+        )
+
+    def can_follow(self, member: WorkerState, covered: Batch) -> bool:
+        """Whether it is of use to ``member``, or will be: what it lacks can be replayed, because no record covers it.
+
+        One that met damage is built anew as soon as there is another record to build it from.
+        """
+        if self.incarnation != member.incarnation or self.home == member.home:
+            return False
+        return self.version >= covered and not (self.damaged and covered > self.built_from)
+
+    def can_replace(self, member: WorkerState, covered: Batch) -> bool:
+        """Whether it can take the place of ``member``."""
+        return self.is_built and not self.damaged and self.can_follow(member, covered)
+
+    def state(self) -> DurableState:
+        """What a lost primary leaves to it: the end of that one takes nothing."""
+        return DurableState(self.version)

@@ -1,0 +1,47 @@
+"""The files that a segment keeps for others, by batch: their names, and how long they stay. Pure."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from afspark.numbers import Batch, Step
+
+_REPORT = "report-"
+_OUT = "out-"
+_STEP = "step-"
+
+
+def kept_from(last: Batch, covered: Batch | None, before: int) -> Batch:
+    """The oldest batch whose outputs are kept after ``last`` was applied, if those from ``before`` on were so far.
+
+    A batch that is applied once more needs the feedback of the one before it.
+    """
+    return Batch(max(int(before), min(last - 1, last if covered is None else covered)))
+
+
+def is_swept(name: str, last: Batch, oldest: Batch) -> bool:
+    """Whether the file of that name is of a batch that nobody will ask for.
+
+    >>> [is_swept(name, Batch(7), Batch(5)) for name in ("report-5.", "report-6.", "out-4-rows", "out-5-rows", "note")]
+    [True, False, True, False, False]
+    >>> is_swept("out-8-rows", Batch(7), Batch(5))  # of an attempt that was taken back
+    True
+    """
+    kind = next((one for one in (_REPORT, _OUT, _STEP) if name.startswith(one)), None)
+    if kind is None:
+        return False
+    number, _, _ = name.removeprefix(kind).replace(".", "-").partition("-")
+    first, end = {_REPORT: (oldest + 1, last), _OUT: (oldest, last), _STEP: (last + 1, last + 1)}[kind]
+    return not first <= int(number) <= end
+
+
+def report_name(batch: Batch) -> str:
+    return f"{_REPORT}{batch}."
+
+
+def step_name(batch: Batch, step: Step) -> str:
+    return f"{_STEP}{batch}-{step}"
+
+
+def output_name(batch: Batch, port: str) -> str:
+    return f"{_OUT}{batch}-{quote(port, safe='')}"

@@ -1,0 +1,169 @@
+"""Secondaries follow their primaries on other hosts, and take their place when those are lost."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+
+import pytest
+
+from afspark.coordinator.replicas.secondary import Secondary
+from afspark.errors import UsageError
+from afspark.policies.replication import ActiveStandby
+from afspark.protocol.lifecycle import Present
+from afspark.resident import examine
+from tests.unit.runtime.conftest import MakeRig
+from tests.unit.runtime.sparkless import Rig, die
+
+HOSTS = {"a": 4, "b": 4}
+
+
+def secondaries(rig: Rig) -> list[Secondary]:
+    return rig.driver.runs[-1].group.secondaries.members
+
+
+def homes(rig: Rig) -> dict[int, str]:
+    return rig.driver.runs[-1].homes
+
+
+def state_on(rig: Rig, host: str, worker: int) -> Present:
+    (folder,) = rig.segments.glob(f"{host}/*/operator-{worker}")
+    found = examine(folder)
+    assert isinstance(found, Present)
+    return found
+
+
+def lose_host(rig: Rig, host: str) -> None:
+    """A machine goes, and comes back empty."""
+    for folder in rig.segments.glob(f"{host}/*/*-[0-9]*"):
+        shutil.rmtree(folder)
+
+
+def check_whole(rig: Rig, truth: object) -> None:
+    assert rig.counts() == truth and rig.bound() == 0
+    assert {one.version for one in secondaries(rig)} == {rig.committed}
+    assert all(one.home != homes(rig)[one.worker] for one in secondaries(rig))
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_they_follow_on_another_host(make_rig: MakeRig, keyed: bool) -> None:
+    rig, truth = make_rig(slots=HOSTS, tolerance=ActiveStandby(batches=50), keyed=keyed)
+    rig.go()
+    assert [one.worker for one in secondaries(rig)] == [0, 1]
+    for one in secondaries(rig):
+        copy, primary = state_on(rig, one.home, one.worker), state_on(rig, homes(rig)[one.worker], one.worker)
+        assert copy.secondary and not primary.secondary
+        assert copy.version == primary.version == rig.committed
+    check_whole(rig, truth)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("lost", [(0,), (1,), (0, 1)])
+def test_one_takes_the_place_of_a_lost_primary(make_rig: MakeRig, lost: tuple[int, ...], keyed: bool) -> None:
+    rig, truth = make_rig(slots=HOSTS, tolerance=ActiveStandby(batches=50), keyed=keyed)
+    rig.go(3)
+    before = {one.worker: one.home for one in secondaries(rig)}
+    rig.lose(*lost)
+    rig.go(1)
+    assert [homes(rig)[worker] for worker in lost] == [before[worker] for worker in lost]
+    assert [entry.loss.worker for entry in rig.ledger] == list(lost)
+    for entry in rig.ledger:
+        assert entry.recovery is not None and entry.recovery.covered
+        # It had all that its primary had: nothing was read or replayed.
+        assert (entry.recovery.restored_cells, entry.recovery.replayed, entry.loss.counted) == (0, 0, False)
+    rig.go()
+    check_whole(rig, truth)
+
+
+@pytest.mark.parametrize("batches", [1, 2, 50])
+def test_hosts_lost_one_after_the_other(make_rig: MakeRig, batches: int) -> None:
+    rig, truth = make_rig(batches=10, slots=HOSTS, tolerance=ActiveStandby(batches=batches), keyed=True)
+    for host in ("a", "b", "a", "b"):
+        rig.go(2)
+        lose_host(rig, host)
+    rig.go()
+    check_whole(rig, truth)
+    assert all(entry.recovery is not None and entry.recovery.restored_cells == 0 for entry in rig.ledger)
+
+
+def test_both_copies_lost_come_back_from_the_store(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(slots=HOSTS, tolerance=ActiveStandby(batches=2), keyed=True)
+    rig.go(4)
+    for host in HOSTS:
+        lose_host(rig, host)
+    rig.go()
+    check_whole(rig, truth)
+    assert {entry.loss.worker for entry in rig.ledger} == {0, 1}
+
+
+def test_the_backups_of_one_that_was_promoted_hold_everything(make_rig: MakeRig) -> None:
+    """Also of one that was built from backups: what it writes does not build on those of the primary before it."""
+    rig, truth = make_rig(batches=10, slots=HOSTS, tolerance=ActiveStandby(batches=3), keyed=True)
+    rig.go(4)
+    for one in secondaries(rig):
+        shutil.rmtree(next(rig.segments.glob(f"{one.home}/*/operator-{one.worker}")))
+    rig.go(2)
+    (built_from,) = {one.built_from for one in secondaries(rig)}
+    assert built_from > 0
+    rig.lose()
+    rig.go(3)
+    assert rig.driver.commits.records.covered.batch > built_from
+    for host in HOSTS:
+        lose_host(rig, host)
+    rig.go()
+    check_whole(rig, truth)
+    assert sum(entry.recovery.restored_cells for entry in rig.ledger if entry.recovery) > 0
+
+
+def test_a_host_that_stays_away_is_not_waited_for(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(slots={**HOSTS, "c": 4}, tolerance=ActiveStandby(batches=50), host_grace_seconds=3600.0)
+    rig.go(2)
+    away = homes(rig)[0]
+    del rig.hosts.slots[away]
+    rig.go()
+    check_whole(rig, truth)
+    assert away not in homes(rig).values()
+
+
+def test_a_secondary_that_is_lost_is_built_anew(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(slots=HOSTS, tolerance=ActiveStandby(batches=2), keyed=True)
+    rig.go(3)
+    (one, _) = secondaries(rig)
+    for folder in rig.segments.glob(f"{one.home}/*/operator-{one.worker}"):
+        shutil.rmtree(folder)
+    rig.go()
+    check_whole(rig, truth)
+    assert rig.ledger == []
+
+
+@pytest.mark.parametrize("survives", ["a", "b"])
+def test_a_started_driver_goes_on_with_the_copy_that_is_left(make_rig: MakeRig, survives: str) -> None:
+    rig, truth = make_rig(batches=8, slots=HOSTS, tolerance=ActiveStandby(batches=50), keyed=True)
+    rig.go(1)
+    rig.drive_and_die(partial(rig.go, 3, lambda batch: die() if batch == 3 else None))
+    (lost,) = set(HOSTS) - {survives}
+    lose_host(rig, lost)
+    rig.start()
+    rig.go()
+    check_whole(rig, truth)
+    assert all(entry.recovery is not None and entry.recovery.restored_cells == 0 for entry in rig.ledger)
+
+
+def test_a_zombie_of_the_old_primary_changes_nothing(make_rig: MakeRig) -> None:
+    """Its host was away, and comes back with the state that it had."""
+    rig, truth = make_rig(batches=8, slots=HOSTS, tolerance=ActiveStandby(batches=50), keyed=True)
+    rig.go(3)
+    away = homes(rig)[0]
+    slots = rig.hosts.slots.pop(away)
+    rig.go(2)
+    rig.hosts.slots[away] = slots
+    assert not state_on(rig, away, 0).secondary
+    rig.go()
+    check_whole(rig, truth)
+    assert state_on(rig, away, 0).secondary
+
+
+def test_one_host_is_refused(make_rig: MakeRig) -> None:
+    rig, _ = make_rig(slots={"a": 8}, tolerance=ActiveStandby(batches=2))
+    with pytest.raises(UsageError, match="another host"):
+        rig.go()
