@@ -56,6 +56,12 @@ def damaged_one_promoted(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def backups_of_the_lost_primary_built_on(patch: pytest.MonkeyPatch) -> None:
+    """A promoted secondary writes what has changed since the last backup of the primary before it."""
+    real = WorkerState.promoted
+    patch.setattr(WorkerState, "promoted", lambda self: replace(real(self), restart_chain=self.restart_chain))
+
+
 def one_that_is_promoted_stays_a_secondary(patch: pytest.MonkeyPatch) -> None:
     """A promoted segment is still taken for a secondary."""
 
@@ -68,10 +74,11 @@ def one_that_is_promoted_stays_a_secondary(patch: pytest.MonkeyPatch) -> None:
 MISTAKES = [
     one_that_lacks_a_batch_promoted_as_if_it_had_it,
     damaged_one_promoted,
+    backups_of_the_lost_primary_built_on,
     one_that_is_promoted_stays_a_secondary,
 ]
 #: Seeds that noticed a mistake when schedules were drawn as they are now.
-NOTICED = {"damaged_one_promoted": 1560}
+NOTICED = {"damaged_one_promoted": 1560, "backups_of_the_lost_primary_built_on": 4700}
 
 
 @pytest.mark.parametrize("plant", MISTAKES, ids=lambda plant: plant.__name__)
