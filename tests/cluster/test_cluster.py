@@ -69,14 +69,14 @@ def test_exactly_the_workers_of_a_lost_host_recover(
 
 
 def test_a_standby_takes_the_place_of_a_lost_host(driver: Driver, place: Place) -> None:
-    """Two workers on a host each, with their secondaries on the other one. Nothing is read or replayed."""
+    """Two workers on a host each, with their secondaries on the other one, at most one batch behind."""
     truth = write_text(place.input, FILES)
     events = {"2": ["lose", HOSTS[0]]}
     answer = driver.run(place, ["active-standby", 3600], keyed=True, workers=2, events=events)
     assert answer["counts"] == truth and answer["bound"] == 0
     assert answer["homes"][-1] == [HOSTS[1]] * 2
     (entry,) = answer["ledger"]
-    assert (entry["worker"], entry["restored_cells"], entry["replayed_batches"]) == (0, 0, 0)
+    assert (entry["worker"], entry["restored_cells"]) == (0, 0) and entry["replayed_batches"] <= 1
 
 
 @pytest.mark.thorough

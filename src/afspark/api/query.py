@@ -68,6 +68,8 @@ class Query(Accounts):
         self._batch_lock = threading.Lock()
         self._batch_thread: int | None = None
         self._stopping = False
+        #: a batch was not run because the query was stopping, which Spark takes for a failure
+        self._refused = False
         self._failure: BaseException | None = None
         self._watching: threading.Thread | None = None
         self._recent: deque[BatchProgress] = deque(maxlen=RECENT)
@@ -154,7 +156,10 @@ class Query(Accounts):
         return self._engine.committed >= 0 and self._spark_query.isActive and not committed_by_spark(self._engine)
 
     def exception(self) -> BaseException | None:
-        return self._failure or self._spark_query.exception()
+        """What made the query fail; a batch that Spark began while the query was stopped is no failure."""
+        if self._failure is not None or self._refused:
+            return self._failure
+        return self._spark_query.exception()
 
     # --- ours -----------------------------------------------------------------------------------------------
 
@@ -348,6 +353,7 @@ class Query(Accounts):
 
     def _refuse_if_stopping(self) -> None:
         if self._stopping:
+            self._refused = True
             # Returning would let Spark commit a batch that nobody has applied.
             raise RuntimeError("the query is stopping")
 

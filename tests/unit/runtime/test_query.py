@@ -120,6 +120,15 @@ def test_after_the_batch_its_thread_may_ask_again() -> None:
     assert (busy.stopped, busy.ended) == (1, 1)
 
 
+def test_a_batch_that_spark_begins_while_the_query_is_stopped_is_no_failure() -> None:
+    query, busy = query_with(lambda query: None)
+    query.stop()
+    with pytest.raises(RuntimeError, match="stopping"):
+        query.run_batch(None, 0)  # type: ignore[arg-type]
+    busy.exception = lambda: StreamingQueryException("the batch was refused")  # type: ignore[method-assign,assignment]
+    assert query.exception() is None
+
+
 def test_a_stop_waits_until_spark_has_committed_the_batch_that_was_at_work(tmp_path: Path) -> None:
     """Spark writes its commit after the call: a stop in between would make it run the batch again, and leave it to the
     next start to make what the last snapshot lacks.

@@ -91,8 +91,9 @@ class Address(SegmentAddress):
     kind: type[Segment] = Segment
 
     @contextmanager
-    def create(self, identity: Identity, incarnation: int) -> Iterator[Segment]:
-        with closing(self.kind.create(self.directory, identity, incarnation, restoring=True)) as segment:
+    def create(self, identity: Identity, incarnation: int, *, secondary: bool = False) -> Iterator[Segment]:
+        made = self.kind.create(self.directory, identity, incarnation, restoring=True, secondary=secondary)
+        with closing(made) as segment:
             yield segment
 
     def open(self) -> Segment | None:

@@ -41,8 +41,8 @@ def measure(rig: Rig) -> dict[str, Any]:
 
 def page(found: dict[str, Any]) -> str:
     text = (
-        f"The topology of the section on intervals, {found['records']:,} records in batches of "
-        f"{found['batch_records']:,}. Throughput is that of all batches; the usual batch is the median one of a run, where "
+        "Six operators with two workers each and three full exchanges, the topology of Carbone et al., figure 5; "
+        f"{found['records']:,} records in batches of {found['batch_records']:,}. Throughput is that of all batches; the usual batch is the median one of a run, where "
         "neither a pause of the machine nor one of ours shows. Ratios are medians over rounds, in brackets the least and "
         "the most.\n\n"
     )

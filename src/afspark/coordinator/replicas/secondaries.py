@@ -26,6 +26,9 @@ from afspark.task.task_environment import TaskEnvironment
 
 LOG = logging.getLogger("afspark")
 
+#: How long a query that ends waits for its secondaries: a host that does not answer must not hold it up.
+CLOSING_SECONDS = 10.0
+
 
 @dataclass(frozen=True)
 class FollowedBatch:
@@ -99,9 +102,9 @@ class Secondaries:
             raise failure
 
     def close(self) -> None:
-        """Waits for the job under way: nobody follows any more."""
+        """Waits for the job under way, if that ends soon: nobody follows any more."""
         if self._job.work is not None:
-            self._job.work.wait()
+            self._job.work.wait(CLOSING_SECONDS)
         self.take_up()
         self._job = FollowJob()
 
