@@ -69,6 +69,7 @@ def found_by(seeds: Iterable[int]) -> Broken | None:
     return None
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("plant", MISTAKES, ids=lambda plant: plant.__name__)
 def test_a_mistake_is_found_in_graphs(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:

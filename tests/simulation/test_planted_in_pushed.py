@@ -262,6 +262,7 @@ def found_by(fits: Fits) -> int | None:
     return None
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("mistake", MISTAKES, ids=str)
 def test_a_planted_mistake_is_found(mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:

@@ -146,6 +146,7 @@ MISTAKES: list[Plant] = [
 ]
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("plant", MISTAKES, ids=lambda plant: plant.__name__)
 def test_a_mistake_in_replay_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:

@@ -177,6 +177,7 @@ def test_a_failing_seed_tells_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) 
         simulate(seed)
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("plant", MISTAKES, ids=lambda plant: plant.__name__)
 def test_a_planted_mistake_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:

@@ -81,6 +81,7 @@ MISTAKES = [
 NOTICED = {"damaged_one_promoted": 1560, "backups_of_the_lost_primary_built_on": 4700}
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("plant", MISTAKES, ids=lambda plant: plant.__name__)
 def test_a_planted_mistake_is_found(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:

@@ -13,6 +13,7 @@ from afspark.sources import Visits
 from tests.spark.streams import Place, affected, at, run, write_text
 
 
+@pytest.mark.thorough
 def test_grep_sends_every_matching_line_once_through_failures(spark: SparkSession, place: Place) -> None:
     write_text(place.input, 8)
     lines = [line for file in sorted(place.input.iterdir()) for line in file.read_text().splitlines()]

@@ -42,7 +42,7 @@ def warm_kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
     warm(tmp_path_factory.mktemp("warm"))
 
 
-@settings(max_examples=(settings.default or settings()).max_examples // 8)  # each takes a second
+@settings(max_examples=(settings.default or settings()).max_examples // 16)  # each takes a second
 @given(history=histories, tolerance=tolerances, keyed=st.booleans())
 @example(
     history=[("quiet", None), ("fail", FaultPhase.COMMITTED), ("driver", ("after", False)), ("lose", {0, 1})],

@@ -171,6 +171,7 @@ def test_good_items_are_counted_once_and_bad_ones_are_kept_with_their_numbers(
     assert worker.counts(report) == GOOD
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("host", [False, True], ids=["process", "host"])
 @pytest.mark.parametrize(
     ("emit", "exact"), [(False, True), (False, False), (True, True)], ids=["steps", "approximate steps", "one step"]
