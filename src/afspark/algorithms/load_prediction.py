@@ -31,9 +31,9 @@ from afspark.algorithms.load_slices import (
 )
 from afspark.algorithms.newest_slices import DAY_MINUTES, SlicesOver, move_on, newest_key, opened
 from afspark.algorithms.stream_columns import column_type
-from afspark.algorithms.sums import Summing, one_batch, summed_rows, sums_by_key
+from afspark.algorithms.sums import Groups, Summing, summed_rows, sums_by_key
 from afspark.errors import UsageError
-from afspark.model.kernels.plain_arrays import Array
+from afspark.model.kernels.plain_arrays import Array, as_array
 from afspark.model.operator import Combiner, Operator, Share, WorkerContext
 from afspark.model.states import HashTable, StateSpec
 
@@ -114,11 +114,9 @@ class LoadPrediction(Operator):
                 f"A reading has no time, or a load that is not between 0 and {self.largest:g} W.",
                 remedy="Apply LoadReadings before.",
             )
-        columns = {name: items.column(name) for name in PLUG_NAMES}
         slices = np.floor(seconds / (60 * self.shortest)).astype(np.int64)
-        columns["minute"] = pa.array(slices * self.shortest)
-        columns["load"] = pa.array(np.rint(loads * _STEPS) / _STEPS / self.unit)
-        return summed_rows(columns, "load", "readings")
+        columns = {name: items.column(name) for name in PLUG_NAMES} | {"minute": pa.array(slices * self.shortest)}
+        return summed_rows({**columns, "load": np.rint(loads * _STEPS) / _STEPS / self.unit}, "load", "readings")
 
     def begin(self, states: Mapping[str, Any], context: WorkerContext) -> None:
         self._taken: list[pa.RecordBatch] = []
@@ -147,9 +145,8 @@ class LoadPrediction(Operator):
 
     def _note_plugs(self, rows: pa.RecordBatch, plugs: Any) -> None:
         keys = packed(keys_of(PLUG, **_plugs(rows)))
-        table = pa.table({"key": keys, "minute": rows.column("minute")}).group_by("key", use_threads=False)
-        firsts = table.aggregate([("minute", "min")])
-        named, minute = firsts.column("key"), firsts.column("minute_min").to_numpy() + 1
+        groups = Groups.of(keys)
+        named, minute = keys.take(pa.array(groups.first)), groups.least(rows.column("minute").to_numpy()) + 1
         known = plugs.get(named)
         earlier = (known == 0) | (minute < known)
         plugs.put(named.filter(pa.array(earlier)), minute[earlier])
@@ -198,29 +195,35 @@ class LoadPrediction(Operator):
         made = [
             forecasts(known, over.minutes[part], over.houses[part], over.slices[part], days=self.days) for part in parts
         ]
-        return one_batch(pa.concat_tables(made))
+        return pa.RecordBatch.from_struct_array(pa.concat_tables(made).to_struct_array().combine_chunks())
 
     def results(self, shares: Sequence[Share]) -> pa.Table:
-        newest = pa.Table.from_batches([share.cells["newest"] for share in shares]).group_by("key", use_threads=False)
-        latest = newest.aggregate([("value", "max")]).sort_by("key")
-        found = opened(latest.column("key").to_numpy(), latest.column("value_max").to_numpy())
-        return forecasts(self.slices_of(shares), *found, days=self.days)
+        newest = pa.Table.from_batches([share.cells["newest"] for share in shares])
+        keys, place = np.unique(newest.column("key").to_numpy(), return_inverse=True)
+        latest = np.zeros(len(keys), np.int64)
+        np.maximum.at(latest, place, newest.column("value").to_numpy())
+        return forecasts(self.slices_of(shares), *opened(keys, latest), days=self.days)
 
     def slices_of(self, shares: Sequence[Share]) -> LoadSlices:
         """The loads in all shares together."""
-        losses = [("lost_load", "sum"), ("lost_readings", "sum")]
-        known = pa.concat_tables([_with_losses(share) for share in shares]).group_by("key", use_threads=False)
-        plugs = known.aggregate([("value", "min"), *losses])
-        named = unpacked(plugs.column("key"), PLUG)
+        known = pa.Table.from_batches([share.cells["plugs"] for share in shares])
+        groups = Groups.of(known.column("key"))
+        named = unpacked(as_array(known.column("key")).take(pa.array(groups.first)), PLUG)
         order = in_order(named)
+        # Of plugs that a worker does not know it has lost nothing.
+        sizes = [share.cells["plugs"].num_rows for share in shares]
+        lost = {
+            name: groups.sums(np.repeat([share.missing.get(name, 0.0) for share in shares], sizes))[order]
+            for name in ("load", "readings")
+        }
         sums = sums_by_key(shares, "load", "readings")
         load, readings = (sums.column(name).to_numpy() for name in ("load", "readings"))
         return LoadSlices(
             amounts=indexed(unpacked(sums.column("key"), CELL), load, readings, named[order]),
             plugs=named[order],
-            since=plugs.column("value_min").to_numpy()[order] - 1,
-            lost_load=plugs.column("lost_load_sum").to_numpy()[order],
-            lost_readings=plugs.column("lost_readings_sum").to_numpy()[order],
+            since=groups.least(known.column("value").to_numpy())[order] - 1,
+            lost_load=lost["load"],
+            lost_readings=lost["readings"],
             unit=self.unit,
             largest=self.largest,
         )
@@ -270,11 +273,3 @@ def _lengths(minutes: Sequence[int]) -> tuple[int, ...]:
 
 def _plugs(rows: pa.RecordBatch) -> dict[str, Array]:
     return {name: rows.column(name).to_numpy() for name in PLUG_NAMES}
-
-
-def _with_losses(share: Share) -> pa.Table:
-    """The plugs of a share, each with what the share can have lost: of plugs that it does not know that is nothing."""
-    plugs = pa.Table.from_batches([share.cells["plugs"]])
-    for name in ("load", "readings"):
-        plugs = plugs.append_column(f"lost_{name}", pa.array(np.full(len(plugs), share.missing.get(name, 0.0))))
-    return plugs

@@ -85,7 +85,7 @@ class Sentiment(Operator):
         parents = pc.list_parent_indices(lists)
         columns: dict[str, Any] = {
             KEYWORD: pc.list_flatten(lists).cast(pa.string()),
-            "score": pa.array(self.lexicon.scores(items.column(self.column))).take(parents),
+            "score": self.lexicon.scores(items.column(self.column))[parents.to_numpy()],
         }
         if self.by is not None:
             columns[self.by] = as_text(items.column(self.by)).take(parents)
@@ -94,7 +94,7 @@ class Sentiment(Operator):
     def results(self, shares: Sequence[Share]) -> pa.Table:
         sums = sums_by_key(shares, "texts", "score")
         # Keys of the state are bytes; a count that failures took altogether leaves no row.
-        sums = sums.filter(pc.greater(sums.column("texts"), 0)).sort_by("key")
+        sums = sums.filter(pc.greater(sums.column("texts"), 0))
         parts = pc.split_pattern(sums.column("key").cast(pa.string()), _JOINT, max_splits=1)
         names = [KEYWORD, *([self.by] if self.by else [])]
         columns = {name: pc.list_element(parts, place) for place, name in enumerate(names)}
