@@ -22,7 +22,7 @@ _IS_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 def record_source(options: RecordOptions, columns: Mapping[str, str], *, unnamed: Sequence[str] = ()) -> Source:
     """The source of these columns, each a number, a text, or ``either``: then the first record decides.
 
-    ``unnamed``: how the columns of CSV files are called whose first line holds numbers only.
+    ``unnamed``: how the columns of CSV files are called whose first line holds as many numbers.
     """
     path = options.input
     assert path is not None
@@ -35,7 +35,7 @@ def record_source(options: RecordOptions, columns: Mapping[str, str], *, unnamed
         return JsonFiles(path, numeric=numbers, categorical=texts, on_bad=options.on_bad)
     rows = _first_rows(path, options.delimiter)
     names = options.names
-    if not names and unnamed and rows and all(map(_IS_NUMBER.fullmatch, rows[0])):
+    if not names and rows and len(rows[0]) == len(unnamed) and all(map(_IS_NUMBER.fullmatch, rows[0])):
         names = tuple(unnamed)
     header, sample = (names, rows[0] if rows else []) if names else (rows[0] if rows else [], (rows[1:] or [[]])[0])
     numeric = {name for name, value in zip(header, sample, strict=False) if _IS_NUMBER.fullmatch(value)}
@@ -67,4 +67,7 @@ def _first_rows(path: str, delimiter: str) -> list[list[str]]:
     """Up to two rows of a CSV file."""
     text, _ = _beginning(path)
     lines = text.decode("utf-8-sig", errors="replace").splitlines()[:2]
-    return list(csv.reader(lines, delimiter=delimiter[:1] or ","))
+    try:
+        return list(csv.reader(lines, delimiter=delimiter[:1] or ","))
+    except csv.Error:
+        return []
