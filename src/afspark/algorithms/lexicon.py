@@ -75,7 +75,7 @@ class Lexicon:
     def fingerprint(self) -> str:
         """Tells lexicons apart."""
         if self == Lexicon():
-            return "vader"
+            return "vader 3.3.2"
         return hashlib.blake2b(repr((self.words, self.negations)).encode(), digest_size=8).hexdigest()
 
 

@@ -139,9 +139,11 @@ class LoadPrediction(Operator):
         self._note_plugs(rows, states["plugs"])
         house, minute = rows.column("house").to_numpy(), rows.column("minute").to_numpy()
         over = move_on(states["newest"], self.minutes, house, minute)
+        made = self._made(states, over) if self.sends and len(over.houses) else None
+        # Not before: slices of the day that is over may look back one day further.
         if len(over.turned):
             self._forget(states, over.turned)
-        return self._made(states, over) if self.sends and len(over.houses) else None
+        return made
 
     def _note_plugs(self, rows: pa.RecordBatch, plugs: Any) -> None:
         keys = packed(keys_of(PLUG, **_plugs(rows)))

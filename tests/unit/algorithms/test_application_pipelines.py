@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,8 +15,10 @@ from afspark import testing
 from afspark.cli.planning import MemoryLog
 from afspark.sources import Posts, SmartPlugs, Source
 from afspark.sources.generated_posts import SUBJECTS
+from tests.twins import loads_twin, sentiment_twin
+from tests.twins.loads_twin import Reading
 
-POSTS, PLUGS = Posts(4_000, seed=5, seconds=40), SmartPlugs(6_000, seed=5, houses=3, days=3)
+POSTS, PLUGS = Posts(4_000, seed=5, seconds=40), SmartPlugs(8_000, seed=5, houses=3, days=4)
 KEYWORDS = SUBJECTS[:4]
 THETA = 20
 BATCHES = 8
@@ -105,6 +109,29 @@ def exact_predictions() -> Rows:
     found = predictions(af.MiniBatch(), failing=False)
     assert len(found) > 2_000 and any(row["days"] == 2 for row in found.values())
     return found
+
+
+def test_predictions_are_those_of_the_twin(exact_predictions: Rows) -> None:
+    rows = [row for batch in batches(PLUGS) for row in batch.to_pylist() if row["property"] == 1]
+    readings = [
+        Reading(
+            row["timestamp"], row["house_id"], row["household_id"], row["plug_id"], round(row["value"] * 1024) / 1024
+        )
+        for row in rows
+    ]
+    expected = loads_twin.forecasts(readings, (30, 120), 2)
+    assert exact_predictions.keys() == expected.keys()
+    for key, one in expected.items():
+        row = exact_predictions[key]
+        assert (row["days"], row["prediction"]) == (one.days, pytest.approx(one.prediction))
+
+
+def test_windows_are_those_of_the_twin(exact_windows: Rows) -> None:
+    expected: Counter[tuple[float, str]] = Counter()
+    for row in (row for batch in batches(POSTS) for row in batch.to_pylist()):
+        for place in sentiment_twin.matches(row["text"], KEYWORDS):
+            expected.update((math.floor(row["time"]) + 1.0 + later, KEYWORDS[place]) for later in range(10))
+    assert {key: row["texts"] for key, row in exact_windows.items()} == expected
 
 
 EXACT = pytest.mark.parametrize("tolerance", [af.MiniBatch(), af.BarrierSnapshot(interval=3)], ids=lambda one: one.name)
