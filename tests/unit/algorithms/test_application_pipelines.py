@@ -21,7 +21,7 @@ from tests.twins.loads_twin import Reading
 POSTS, PLUGS = Posts(4_000, seed=5, seconds=40), SmartPlugs(8_000, seed=5, houses=3, days=4)
 KEYWORDS = SUBJECTS[:4]
 THETA = 20
-BATCHES = 8
+BATCHES = 7
 
 Rows = dict[tuple[Any, ...], dict[str, Any]]
 
