@@ -181,14 +181,13 @@ class LoadPrediction(Operator):
             keys = packed(keys_of(CELL, minutes=minutes, slice=slices, **named))
             return states["load"].get(keys), states["readings"].get(keys)
 
-        # Pushed items that never came are missing as well.
-        missing, unseen = self.context.missing, self.context.losable_items
+        missing = self.context.missing
         known = LoadSlices(
             amounts=amounts,
             plugs=plugs,
             since=cells.column("value").to_numpy()[order] - 1,
-            lost_load=np.full(len(plugs), missing.get("load", 0.0) + unseen * self.largest / self.unit),
-            lost_readings=np.full(len(plugs), missing.get("readings", 0.0) + unseen),
+            lost_load=np.full(len(plugs), missing.get("load", 0.0)),
+            lost_readings=np.full(len(plugs), missing.get("readings", 0.0)),
             unit=self.unit,
             largest=self.largest,
         )
