@@ -24,24 +24,22 @@ def record_source(options: RecordOptions, columns: Mapping[str, str], *, unnamed
 
     ``unnamed``: how the columns of CSV files are called whose first line holds as many numbers.
     """
-    path = options.input
-    assert path is not None
+    assert options.input is not None
     if options.format == PARQUET:
-        return ParquetFiles(path, columns=tuple(columns))
+        return ParquetFiles(options.input, columns=tuple(columns))
     if options.format == JSON_LINES:
-        first = first_object(*_beginning(path)) if EITHER in columns.values() else {}
-        numeric = {name for name in columns if isinstance(first.get(name), int | float)}
+        first = first_object(*_beginning(options.input)) if EITHER in columns.values() else {}
+        numeric = {name for name, value in first.items() if isinstance(value, int | float)}
         numbers, texts = _divided(columns, numeric)
-        return JsonFiles(path, numeric=numbers, categorical=texts, on_bad=options.on_bad)
-    rows = _first_rows(path, options.delimiter)
+        return JsonFiles(options.input, numeric=numbers, categorical=texts, on_bad=options.on_bad)
+    first_row, second_row = _first_rows(options.input, options.delimiter)
     names = options.names
-    if not names and rows and len(rows[0]) == len(unnamed) and all(map(_IS_NUMBER.fullmatch, rows[0])):
+    if not names and len(first_row) == len(unnamed) and all(map(_IS_NUMBER.fullmatch, first_row)):
         names = tuple(unnamed)
-    header, sample = (names, rows[0] if rows else []) if names else (rows[0] if rows else [], (rows[1:] or [[]])[0])
-    numeric = {name for name, value in zip(header, sample, strict=False) if _IS_NUMBER.fullmatch(value)}
-    numbers, texts = _divided(columns, {name.strip() for name in numeric})
+    named = zip(names, first_row, strict=False) if names else zip(first_row, second_row, strict=False)
+    numbers, texts = _divided(columns, {name.strip() for name, value in named if _IS_NUMBER.fullmatch(value)})
     return CsvFiles(
-        path,
+        options.input,
         label=None,
         numeric=numbers,
         categorical=texts,
@@ -63,11 +61,12 @@ def _beginning(path: str) -> tuple[bytes, str]:
     return lines_of(first.path, 0, min(first.size, _SAMPLE_BYTES), first.size).to_pybytes(), first.path
 
 
-def _first_rows(path: str, delimiter: str) -> list[list[str]]:
-    """Up to two rows of a CSV file."""
+def _first_rows(path: str, delimiter: str) -> tuple[list[str], list[str]]:
+    """The first two rows of a CSV file, empty where there is none."""
     text, _ = _beginning(path)
     lines = text.decode("utf-8-sig", errors="replace").splitlines()[:2]
     try:
-        return list(csv.reader(lines, delimiter=delimiter[:1] or ","))
+        rows = [*csv.reader(lines, delimiter=delimiter[:1] or ","), [], []]
     except csv.Error:
-        return []
+        rows = [[], []]
+    return rows[0], rows[1]

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from afspark.algorithms import LoadPrediction
+from afspark.algorithms.event_times import seconds_of
 from afspark.algorithms.load_slices import PLUG_NAMES
 from afspark.report.recount import merge
 from afspark.sources import Chunk, Source
@@ -33,9 +34,9 @@ def sum_loads(source: Source, chunks: Iterable[Chunk], *, operator: LoadPredicti
 
 def _sums(rows: pa.Table, operator: LoadPrediction) -> Iterable[pa.Table]:
     rows = rows.filter(pc.equal(rows.column("property").cast(pa.float64()), 1))
-    numbers = [*_IDS.values(), "timestamp", "value"]
-    rows = pa.table({name: rows.column(name).cast(pa.float64()) for name in numbers})
-    for name in numbers:
+    numbers = {name: rows.column(name).cast(pa.float64()) for name in (*_IDS.values(), "value")}
+    rows = pa.table({**numbers, "timestamp": seconds_of(rows.column("timestamp"))})
+    for name in rows.column_names:
         most = operator.largest if name == "value" else 2.0**31 * 60 if name == "timestamp" else 2.0**31 - 1
         inside = pc.and_(pc.greater_equal(rows.column(name), 0), pc.less_equal(rows.column(name), most))
         if name in _IDS.values():

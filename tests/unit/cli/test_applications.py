@@ -193,6 +193,24 @@ def test_readings_of_files_with_and_without_a_line_of_names(tmp_path: Path) -> N
         assert sum(row["total"] for row in totals if row["what"] == "readings") == 2
 
 
+def test_readings_with_texts_for_times(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    row = {
+        "timestamp": "1970-01-01T01:00:30Z",
+        "value": 8,
+        "property": 1,
+        "plug_id": 0,
+        "household_id": 0,
+        "house_id": 0,
+    }
+    path.write_text(json.dumps(row))
+    task = counted(f"run smartgrid --input {path} --format jsonl --slices 60")
+    assert {(row["slice"], row["what"]): row["total"] for row in recounted(task).to_pylist()} == {
+        (1, "load"): 8 / 256,
+        (1, "readings"): 1,
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "part"),
     [("a,b\n1,2\n", "'value'"), ("1,2,3\n", "'value'"), (",".join(COLUMNS) + "\n1,2,x,1,1,1,1\n", "'value'")],
