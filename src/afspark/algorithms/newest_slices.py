@@ -57,7 +57,8 @@ def move_on(newest: Any, lengths: Sequence[int], houses: Array, minutes: Array) 
         parts.append((np.full(len(named), length), named, np.append(slices[over], known[left])))
         new_day = (known >= 0) & (latest * length // DAY_MINUTES > known * length // DAY_MINUTES)
         turned = np.union1d(turned, present[new_day])
-    return SlicesOver(*(np.concatenate(one) for one in zip(*parts, strict=True)), turned)
+    over = [np.concatenate(one) for one in zip(*parts, strict=True)]
+    return SlicesOver(over[0], over[1], over[2], turned)
 
 
 def _pair(houses: Array, slices: Array) -> Array:

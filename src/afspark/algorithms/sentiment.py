@@ -10,7 +10,7 @@ sums do not depend on the order in which they are added.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,7 +42,6 @@ class Sentiment(Operator):
     the column ``by`` as text, ``texts``, ``score`` (their sum) and ``mean``.
     """
 
-    key: ClassVar[tuple[str, ...]] = (KEYWORD,)
     alpha = 1.0
 
     def __init__(self, *, column: str = "text", by: str | None = None, lexicon: Lexicon | None = None) -> None:
@@ -50,8 +49,13 @@ class Sentiment(Operator):
             raise UsageError(f"Results have a column {by!r} of their own.", remedy="Rename yours.", column=by)
         self.column, self.by, self.lexicon = column, by, lexicon or Lexicon()
 
+    @property
+    def key(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The keyword, and the further column: so that few keywords do not leave workers without a share."""
+        return (KEYWORD, *([self.by] if self.by else []))
+
     def states(self) -> Mapping[str, StateSpec]:
-        # With a further column the tables' keys are no values of the operator's key.
+        # A table's key has to be a single column of the operator's.
         alone = self.by is None
         return {
             "texts": HashTable(key="string", value="int64", divergence="max", operator_key=alone),
@@ -96,8 +100,7 @@ class Sentiment(Operator):
         # Keys of the state are bytes; a count that failures took altogether leaves no row.
         sums = sums.filter(pc.greater(sums.column("texts"), 0))
         parts = pc.split_pattern(sums.column("key").cast(pa.string()), _JOINT, max_splits=1)
-        names = [KEYWORD, *([self.by] if self.by else [])]
-        columns = {name: pc.list_element(parts, place) for place, name in enumerate(names)}
+        columns = {name: pc.list_element(parts, place) for place, name in enumerate(self.key)}
         texts, score = sums.column("texts"), sums.column("score")
         return pa.table(columns | {"texts": texts, "score": score, "mean": pc.divide(score, texts)})
 

@@ -141,11 +141,11 @@ def _comparison(report: RunReport) -> Sequence[tuple[str, str]]:
         compared = (
             f"{number_text(found['compared'])} with exact ones; {number_text(found['outside'])} outside their bounds"
         )
-        quality = f"{number_text(found['mean_error'])} W off, of {number_text(found['mean_load'])} W"
-        return [
-            ("rows compared", compared),
-            *([("predictions for houses", quality)] if found.get("mean_error", math.nan) >= 0 else []),
-        ]
+        facts = [("rows compared", compared)]
+        if found.get("mean_error", math.nan) >= 0:
+            quality = f"{number_text(found['mean_error'])} W off, of {number_text(found['mean_load'])} W"
+            facts.append(("predictions for houses", quality))
+        return facts
     if report.algorithm != "join":
         return []
     return [

@@ -155,7 +155,7 @@ class WordTable(NamedTuple):
 
     hashes: Array
     places: Array
-    count: int
+    words: int
 
 
 def word_hash(word: str) -> int | None:
@@ -196,8 +196,8 @@ def match_words(texts: pa.Array, table: WordTable) -> tuple[Array, Array]:
     texts = as_array(texts)
     offsets, data = byte_buffers(texts)
     # A word has a byte at least, and another one before the next; with its # it may be found twice.
-    room = min(int(offsets[-1] - offsets[0]) + len(texts), table.count * len(texts))
+    room = min(int(offsets[-1] - offsets[0]) + len(texts), table.words * len(texts))
     rows, words = np.empty(room, np.int32), np.empty(room, np.int32)
-    stamps = np.full(table.count, -1, np.int64)
+    stamps = np.full(table.words, -1, np.int64)
     count = fill_matches(offsets, data, table.hashes, table.places, stamps, rows, words)
     return rows[:count], words[:count]
