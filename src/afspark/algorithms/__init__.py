@@ -3,8 +3,13 @@
 from afspark.algorithms.features import Features
 from afspark.algorithms.grep import Grep
 from afspark.algorithms.heavy_hitters import HeavyHitters
+from afspark.algorithms.keyword_filter import KeywordFilter
+from afspark.algorithms.lexicon import Lexicon
+from afspark.algorithms.load_prediction import LoadPrediction, load_prediction
+from afspark.algorithms.load_readings import LoadReadings
 from afspark.algorithms.logistic_regression import GlobalRegression, LocalRegression, logistic_regression
 from afspark.algorithms.online_join import OnlineJoin
+from afspark.algorithms.sentiment import Sentiment, keyword_sentiment
 from afspark.algorithms.wordcount import WordCount
 
 __all__ = [
@@ -12,8 +17,15 @@ __all__ = [
     "GlobalRegression",
     "Grep",
     "HeavyHitters",
+    "KeywordFilter",
+    "Lexicon",
+    "LoadPrediction",
+    "LoadReadings",
     "LocalRegression",
     "OnlineJoin",
+    "Sentiment",
     "WordCount",
+    "keyword_sentiment",
+    "load_prediction",
     "logistic_regression",
 ]

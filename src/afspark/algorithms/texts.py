@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from afspark.algorithms.stream_columns import column_type
 from afspark.errors import UsageError
 
 _REMEDY = "Name the column that holds the text."
@@ -11,11 +12,7 @@ _REMEDY = "Name the column that holds the text."
 
 def text_column(schema: pa.Schema, column: str) -> pa.DataType:
     """The type of a column that holds text; UsageError if it does not, or is not there."""
-    if column not in schema.names:
-        raise UsageError(
-            f"There is no column {column!r}; the stream has {', '.join(schema.names)}.", remedy=_REMEDY, column=column
-        )
-    kind = schema.field(column).type
+    kind = column_type(schema, column, _REMEDY)
     if not (is_text(kind) or is_block(kind)):
         raise UsageError(f"Column {column!r} is {kind}, not text.", remedy=_REMEDY, column=column)
     return kind

@@ -68,23 +68,34 @@ def current_shares(cluster: Cluster, run: OperatorRun) -> list[Share]:
 
 def window_tables(cluster: Cluster, run: OperatorRun, batch: Batch) -> Iterator[pa.Table]:
     """For each window that ``batch`` closed, what the operator makes of the workers' shares, with the window's span."""
-    collected = cluster.run_on(run.homes, partial(kept_windows, run.residents, batch))
-    windows = {label[:3] for _, data in collected for label, _ in open_parts(data)}
-    for window, start, end in sorted(windows):
-        yield _with_span(run.node.operator.results(_window_shares(run, collected, window)), start, end)
+    kept = cluster.run_on(run.homes, partial(kept_windows, run.residents, batch))
+    collected = [(worker, _by_window(data)) for worker, data in kept]
+    for window, start, end in sorted({one for _, windows in collected for one in windows}):
+        cells = [(worker, windows.get((window, start, end), {})) for worker, windows in collected]
+        yield _with_span(run.node.operator.results(_window_shares(run, cells, window)), start, end)
 
 
-def _window_shares(run: OperatorRun, collected: list[tuple[int, bytes]], window: int) -> list[Share]:
+def _by_window(data: bytes) -> dict[tuple[int, float, float], dict[str, pa.RecordBatch]]:
+    """The cells of a worker's states, by window."""
+    windows: dict[tuple[int, float, float], dict[str, pa.RecordBatch]] = {}
+    for (window, start, end, state), cells in open_parts(data):
+        windows.setdefault((window, start, end), {})[state] = cells
+    return windows
+
+
+def _window_shares(
+    run: OperatorRun, collected: list[tuple[int, dict[str, pa.RecordBatch]]], window: int
+) -> list[Share]:
     budget = run.group.budget
     return [
         Share(
             worker=worker,
-            cells={label[3]: cells for label, cells in open_parts(data) if label[0] == window},
+            cells=cells,
             missing=with_lost_items(
                 run, worker, budget.window_missing(run.group.member(worker).counted_failures, window)
             ),
         )
-        for worker, data in collected
+        for worker, cells in collected
     ]
 
 

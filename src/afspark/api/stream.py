@@ -29,11 +29,14 @@ from afspark.sources import (
     Clicks,
     CsvFiles,
     Higgs,
+    JsonFiles,
     LibsvmFiles,
     Packets,
     ParquetFiles,
     PcapFiles,
+    Posts,
     Pushed,
+    SmartPlugs,
     Source,
     TextFiles,
     Visits,
@@ -80,9 +83,13 @@ class StreamReader:
         """Labelled rows of all files below ``path`` in the format of libsvm (``label``, ``index``, ``value``)."""
         return self.source(LibsvmFiles(path, on_bad=on_bad))
 
-    def csv(self, path: str, *, label: str = "label", **settings: Any) -> Stream:
-        """Labelled rows of all CSV files below ``path``; settings as in `CsvFiles`."""
+    def csv(self, path: str, *, label: str | None = "label", **settings: Any) -> Stream:
+        """Rows of all CSV files below ``path``, with a label unless that is None; settings as in `CsvFiles`."""
         return self.source(CsvFiles(path, label=label, **settings))
+
+    def jsonl(self, path: str, **settings: Any) -> Stream:
+        """Some fields of the objects in all files of JSON lines below ``path``; settings as in `JsonFiles`."""
+        return self.source(JsonFiles(path, **settings))
 
     def clicks(self, rows: int, seed: int = 0) -> Stream:
         """``rows`` generated clicks: ``label`` and ``features``, a list of 11 categorical values; synthetic."""
@@ -91,6 +98,14 @@ class StreamReader:
     def higgs(self, rows: int, seed: int = 0) -> Stream:
         """``rows`` generated collisions: ``label`` and ``features``, a list of 28 numbers; synthetic."""
         return self.source(Higgs(rows, seed=seed))
+
+    def posts(self, rows: int, seed: int = 0, **settings: Any) -> Stream:
+        """``rows`` generated posts (``time``, ``author``, ``text``) in a day of bursts; settings as in `Posts`."""
+        return self.source(Posts(rows, seed=seed, **settings))
+
+    def smart_plugs(self, rows: int, seed: int = 0, **settings: Any) -> Stream:
+        """``rows`` generated readings of smart plugs in days of bursts; settings as in `SmartPlugs`."""
+        return self.source(SmartPlugs(rows, seed=seed, **settings))
 
     def pushed(self, schema: pa.Schema, **settings: Any) -> Stream:
         """Items of that schema that producers push to an Arrow Flight endpoint; settings as in `Pushed`.

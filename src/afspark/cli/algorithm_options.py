@@ -7,10 +7,19 @@ from dataclasses import dataclass
 from afspark.errors import UsageError
 
 WORDCOUNT, HEAVY_HITTERS, GREP, JOIN, REGRESSION = "wordcount", "heavy-hitters", "grep", "join", "regression"
+SENTIMENT, SMARTGRID = "sentiment", "smartgrid"
 DEFAULT_BATCH_BYTES = 40_000_000
-DEFAULT_THETA = {WORDCOUNT: 10_000, HEAVY_HITTERS: 100_000, GREP: 10_000, JOIN: 10_000, REGRESSION: 10}
+DEFAULT_THETA = {
+    WORDCOUNT: 10_000,
+    HEAVY_HITTERS: 100_000,
+    GREP: 10_000,
+    JOIN: 10_000,
+    REGRESSION: 10,
+    SENTIMENT: 100,
+    SMARTGRID: 10,
+}
 CLICKS, HIGGS = "clicks", "higgs"
-LIBSVM, CSV, PARQUET = "libsvm", "csv", "parquet"
+LIBSVM, CSV, PARQUET, JSON_LINES = "libsvm", "csv", "parquet", "jsonl"
 DEFAULT_ROWS = 5_000_000
 DEFAULT_ITEMS = 1000
 _SPARSE_ONLY = ("numeric", "categorical", "positive", "delimiter", "names")

@@ -40,21 +40,26 @@ examples:
   afspark run join --input monday.pcap --with tuesday.pcap --format pcap --on dst,second --value bytes
   afspark run regression --generate clicks --rows 2000000 --kill 4 --verify
   afspark run regression --input adult.csv --label income --positive ">50K" --numeric age --categorical job,sex
+  afspark run sentiment --generate 50MB --kill 2 --verify
+  afspark run sentiment --input tweets.jsonl --format jsonl --time created --keywords spark,#flink --output moods/
+  afspark run smartgrid --generate 20MB --slices 5,60 --kill 2 --verify
+  afspark run smartgrid --input sorted.csv --slices 1,5,15,60,120 --output predictions/
 """
 
-_FILES = Option("--input", "a file, a folder with files, or a glob", "DIR")
+FILES = Option("--input", "a file, a folder with files, or a glob", "DIR")
 _COLUMN = Option("--column", "text column of Parquet (default: value)", "NAME")
-_ON_BAD = Option(
+BAD_ROWS = Option(
     "--on-bad", "rows with missing or unparsable values: count and skip them, or stop (default: skip)", kind=ON_BAD
 )
-_ONE_OF_TWO = "input (one of the first two)"
+ONE_OF_TWO = "input (one of the first two)"
 
 
-def _generated(what: str) -> Option:
+def generated(what: str) -> Option:
+    """The option that makes input."""
     return Option("--generate", f"make {what}", "SIZE", values.size)
 
 
-def _common(algorithm: str) -> tuple[Group, ...]:
+def common(algorithm: str) -> tuple[Group, ...]:
     """What all algorithms are asked."""
     return (
         Group(
@@ -115,7 +120,7 @@ def _common(algorithm: str) -> tuple[Group, ...]:
     )
 
 
-def _texts(purpose: str, algorithm: str) -> dict[str, str]:
+def texts(purpose: str, algorithm: str) -> dict[str, str]:
     """Name and help texts of an algorithm's command; its examples are those of ``run`` that name it."""
     examples = [line for line in RUN_EXAMPLES.splitlines() if f"run {algorithm}" in line]
     return {
@@ -127,34 +132,34 @@ def _texts(purpose: str, algorithm: str) -> dict[str, str]:
 
 
 _WORDCOUNT = Command(
-    **_texts("count how often each word occurs", WORDCOUNT),
+    **texts("count how often each word occurs", WORDCOUNT),
     options=CommandOptions,
     check=check,
     groups=(
         Group(
-            _ONE_OF_TWO,
+            ONE_OF_TWO,
             (
-                _FILES,
-                _generated("bytes of text of this size, like 500MB or 2GB"),
+                FILES,
+                generated("bytes of text of this size, like 500MB or 2GB"),
                 Option("--format", "format of --input (default: text)", kind=("text", "parquet")),
             ),
             one_of=2,
         ),
         Group("words", (Option("--lower", "fold ASCII capitals"), _COLUMN)),
-        *_common(WORDCOUNT),
+        *common(WORDCOUNT),
     ),
 )
 
 _HEAVY_HITTERS = Command(
-    **_texts("find keys with a large total weight", HEAVY_HITTERS),
+    **texts("find keys with a large total weight", HEAVY_HITTERS),
     options=CommandOptions,
     check=check_heavy_hitters,
     groups=(
         Group(
-            _ONE_OF_TWO,
+            ONE_OF_TWO,
             (
-                _FILES,
-                _generated("packets of 24 bytes of this size, like 500MB or 2GB"),
+                FILES,
+                generated("packets of 24 bytes of this size, like 500MB or 2GB"),
                 Option("--format", "format of --input (default: parquet)", kind=("text", "parquet", "pcap")),
             ),
             one_of=2,
@@ -172,27 +177,27 @@ _HEAVY_HITTERS = Command(
                 ),
                 Option("--rows", "rows of the sketch (default: 4)", "N", values.count),
                 Option("--columns", "counters in a row (default: 8000)", "N", values.count),
-                _ON_BAD,
+                BAD_ROWS,
             ),
         ),
-        *_common(HEAVY_HITTERS),
+        *common(HEAVY_HITTERS),
     ),
 )
 
 _GREP = Command(
-    **_texts("find the lines that hold a text or match a regular expression", GREP),
+    **texts("find the lines that hold a text or match a regular expression", GREP),
     options=GrepOptions,
     check=check,
     groups=(
         Group("", (Option("pattern", "what to look for", "PATTERN"),)),
         Group(
-            _ONE_OF_TWO,
+            ONE_OF_TWO,
             (
-                _FILES,
-                _generated("text of this size, like 500MB or 2GB; synthetic"),
+                FILES,
+                generated("text of this size, like 500MB or 2GB; synthetic"),
                 Option("--format", "format of --input (default: text)", kind=("text", "parquet")),
                 _COLUMN,
-                _ON_BAD,
+                BAD_ROWS,
             ),
             one_of=2,
         ),
@@ -204,12 +209,12 @@ _GREP = Command(
                 Option("--invert", "the lines without a match"),
             ),
         ),
-        *_common(GREP),
+        *common(GREP),
     ),
 )
 
 _JOIN = Command(
-    **_texts("estimate how many pairs of two streams agree, from samples", JOIN),
+    **texts("estimate how many pairs of two streams agree, from samples", JOIN),
     options=JoinOptions,
     check=check_join,
     groups=(
@@ -217,11 +222,11 @@ _JOIN = Command(
             "input (--input and --with, or --generate)",
             (
                 Option("--input", "left stream: a file, a folder with files, or a glob", "DIR"),
-                _generated("two streams of packets of 24 bytes, together of this size, like 500MB; synthetic"),
+                generated("two streams of packets of 24 bytes, together of this size, like 500MB; synthetic"),
                 Option("--with", "right stream", "DIR", field="other"),
                 Option("--format", "format of both (default: parquet)", kind=("parquet", "pcap")),
                 Option("--overlap", "share of hosts that generated streams share (default: 0.5)", "P", values.amount),
-                _ON_BAD,
+                BAD_ROWS,
             ),
             one_of=2,
         ),
@@ -234,19 +239,19 @@ _JOIN = Command(
                 Option("--confidence", "chance that an interval holds the truth (default: 0.95)", "P", values.amount),
             ),
         ),
-        *_common(JOIN),
+        *common(JOIN),
     ),
 )
 
 _REGRESSION = Command(
-    **_texts("learn to predict a label, online, by logistic regression", REGRESSION),
+    **texts("learn to predict a label, online, by logistic regression", REGRESSION),
     options=RegressionOptions,
     check=check_regression,
     groups=(
         Group(
-            _ONE_OF_TWO,
+            ONE_OF_TWO,
             (
-                _FILES,
+                FILES,
                 Option(
                     "--generate",
                     "make items: clicks with 11 categorical features, or collisions with 28 numbers; both synthetic",
@@ -261,7 +266,7 @@ _REGRESSION = Command(
                 Option("--categorical", "feature columns of anything, hashed", "A,B", values.names),
                 Option("--names", "columns of CSV files whose first line is a row", "A,B", values.names),
                 Option("--delimiter", "of CSV files (default: a comma)", "CHAR"),
-                _ON_BAD,
+                BAD_ROWS,
             ),
             one_of=2,
         ),
@@ -274,7 +279,7 @@ _REGRESSION = Command(
                 Option("--merge-every", "items between merges (default: every batch)", "N", values.count),
             ),
         ),
-        *_common(REGRESSION),
+        *common(REGRESSION),
         Group(
             "",
             (

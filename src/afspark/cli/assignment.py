@@ -87,7 +87,9 @@ def finished(spark: SparkSession, assignment: Assignment, display: Display, *, l
     query = assignment.start(spark)
     try:
         display.begin(label, assignment.plan.total_bytes)
-        yield TaskOutcome(query, _followed(query, display, lasting=assignment.lasting))
+        seconds = _followed(query, display, lasting=assignment.lasting)
+        assignment.task.finish(query, lasting=assignment.lasting)
+        yield TaskOutcome(query, seconds)
     finally:
         with suppress(*GONE):
             if query.isActive:

@@ -14,9 +14,12 @@ from afspark.api.query import Query
 from afspark.api.stream import StatefulStream
 from afspark.api.writer import StreamWriter
 from afspark.cli.algorithm_options import GREP, GrepOptions
+from afspark.cli.batch_files import BatchFiles
 from afspark.cli.tasks import CountedTask, Judgement, Shares
 from afspark.report.recount import count_matches
 from afspark.sources import ParquetFiles, Source, TextFiles, ZipfWords
+
+_LINES = BatchFiles("lines")
 
 
 class GrepTask(CountedTask):
@@ -31,21 +34,10 @@ class GrepTask(CountedTask):
         self.recount = partial(count_matches, source, **settings)
 
     def write(self, stateful: StatefulStream, checkpoint: str) -> StreamWriter:
-        folder = _folder(checkpoint)
-
-        def save(lines: DataFrame, batch: int) -> None:
-            # A folder for each batch: one that comes again after a crash replaces itself.
-            lines.write.mode("overwrite").parquet(f"{folder}/batch={batch}")
-
-        return stateful.writeStream.outputMode("append").foreachBatch(save)
+        return _LINES.written(stateful, checkpoint)
 
     def results(self, query: Query, checkpoint: str) -> DataFrame:
-        spark = query.results().sparkSession
-        column = self.operator.column
-        matched = self._counts(query)["matched"]
-        if not matched:
-            return spark.createDataFrame([], f"`{column}` string")
-        return spark.read.parquet(_folder(checkpoint)).drop("batch")
+        return _LINES.read(query.results().sparkSession, checkpoint, f"`{self.operator.column}` string")
 
     def told(self, query: Query) -> dict[str, Any]:
         counts = self._counts(query)
@@ -76,10 +68,6 @@ class GrepTask(CountedTask):
 
     def _counts(self, query: Query) -> dict[str, int]:
         return self.operator.results(query.shares()).to_pylist()[0]
-
-
-def _folder(checkpoint: str) -> str:
-    return f"{checkpoint}/lines"
 
 
 def grep_task(options: GrepOptions) -> GrepTask:

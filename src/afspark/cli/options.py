@@ -9,6 +9,7 @@ from afspark._version import __version__
 from afspark.cli import values
 from afspark.cli.algorithm_options import CommandOptions
 from afspark.cli.algorithm_tables import ALGORITHMS, RUN_EXAMPLES
+from afspark.cli.application_tables import APPLICATIONS
 from afspark.cli.bench_options import BENCH, BenchOptions
 from afspark.cli.option_table import SEED, SPARK, TALK, Command, Group, Option, Parser, add_parser
 from afspark.cli.send_options import SEND, STANDARD_INPUT, SendOptions
@@ -122,6 +123,7 @@ _SAVEPOINT = Command(
     ),
 )
 
+_RUN = (*ALGORITHMS, *APPLICATIONS)
 _COMMANDS = (_DEMO, _INSPECT, _SAVEPOINT, SEND, BENCH)
 
 Options = CommandOptions | DemoOptions | InspectOptions | SavepointOptions | SendOptions | BenchOptions
@@ -140,7 +142,7 @@ def parse(argv: list[str] | None) -> Options:
         rest = [text for text in rest if text not in files]
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    commands = {command.name: command for command in (*ALGORITHMS, *_COMMANDS)}
+    commands = {command.name: command for command in (*_RUN, *_COMMANDS)}
     return commands[chosen.get("algorithm", name)].made_of(chosen)
 
 
@@ -161,7 +163,7 @@ def build_parser() -> argparse.ArgumentParser:
         RUN_EXAMPLES,
     )
     algorithms = run.add_subparsers(dest="algorithm", metavar="ALGORITHM", required=True, parser_class=Parser)
-    for algorithm in ALGORITHMS:
+    for algorithm in _RUN:
         algorithm.add_to(algorithms)
     for command in _COMMANDS:
         command.add_to(commands)

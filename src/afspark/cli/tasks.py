@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +25,8 @@ from afspark.cli.algorithm_options import (
     HEAVY_HITTERS,
     JOIN,
     REGRESSION,
+    SENTIMENT,
+    SMARTGRID,
     WORDCOUNT,
     CommandOptions,
 )
@@ -81,6 +84,9 @@ class Task(ABC):
     def write(self, stateful: StatefulStream, checkpoint: str) -> StreamWriter:
         """Where the results of batches go: nowhere, if what is asked for in the end is all there is."""
         return stateful.writeStream
+
+    def finish(self, query: Query, *, lasting: bool) -> None:  # noqa: B027 - most have nothing to do then
+        """All input was processed; ``lasting``: the checkpoint stays, and a later run may go on."""
 
     def results(self, query: Query, checkpoint: str) -> DataFrame:
         """What the query has come to."""
@@ -188,33 +194,17 @@ class HeavyHittersTask(CountedTask):
 
 def task_of(options: CommandOptions) -> Task:
     """Source and operator, checked against each other; needs no Spark."""
-    task = _MAKERS[options.algorithm](options)
+    task = _maker(options.algorithm)(options)
     task.check()
     return task
 
 
-def _regression(options: CommandOptions) -> Task:
-    from afspark.cli.algorithm_options import RegressionOptions
-    from afspark.cli.regression_command import regression_task
-
-    assert isinstance(options, RegressionOptions)
-    return regression_task(options)
-
-
-def _grep(options: CommandOptions) -> Task:
-    from afspark.cli.algorithm_options import GrepOptions
-    from afspark.cli.grep_command import grep_task
-
-    assert isinstance(options, GrepOptions)
-    return grep_task(options)
-
-
-def _join(options: CommandOptions) -> Task:
-    from afspark.cli.algorithm_options import JoinOptions
-    from afspark.cli.join_command import join_task
-
-    assert isinstance(options, JoinOptions)
-    return join_task(options)
+def _maker(algorithm: str) -> Callable[[Any], Task]:
+    if algorithm in _MAKERS:
+        return _MAKERS[algorithm]
+    module, name = _ELSEWHERE[algorithm]
+    make: Callable[[Any], Task] = getattr(import_module(f"afspark.cli.{module}"), name)
+    return make
 
 
 def tolerance_of(options: CommandOptions) -> Tolerance:
@@ -279,10 +269,12 @@ def _hitters(
     )
 
 
-_MAKERS: Mapping[str, Callable[[CommandOptions], Task]] = {
-    WORDCOUNT: _word_count,
-    HEAVY_HITTERS: _heavy_hitters,
-    GREP: _grep,
-    JOIN: _join,
-    REGRESSION: _regression,
+_MAKERS: Mapping[str, Callable[[CommandOptions], Task]] = {WORDCOUNT: _word_count, HEAVY_HITTERS: _heavy_hitters}
+#: Modules that import this one, and their functions.
+_ELSEWHERE = {
+    GREP: ("grep_command", "grep_task"),
+    JOIN: ("join_command", "join_task"),
+    REGRESSION: ("regression_command", "regression_task"),
+    SENTIMENT: ("sentiment_command", "sentiment_task"),
+    SMARTGRID: ("smartgrid_command", "smartgrid_task"),
 }

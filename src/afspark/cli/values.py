@@ -77,6 +77,15 @@ def names(text: str) -> tuple[str, ...]:
     return found
 
 
+def counts(text: str) -> tuple[int, ...]:
+    """Whole numbers of at least 1 with commas between.
+
+    >>> counts("1,5,15")
+    (1, 5, 15)
+    """
+    return tuple(count(part) for part in names(text))
+
+
 def setting(text: str) -> tuple[str, str]:
     """A Spark setting.
 

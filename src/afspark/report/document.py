@@ -46,6 +46,8 @@ class RunReport:
     verify_seconds: float | None = None
     #: rows that were left out because of missing or unusable values; None: nobody counted
     skipped: int | None = None
+    #: items that came too late for their window; None: there are no windows
+    late: int | None = None
     #: of a learner: items, prediction rate, base rate, log loss, rows skipped
     learned: Mapping[str, Any] | None = None
     #: whether batches of an earlier run with the same checkpoint went before
@@ -84,6 +86,7 @@ class RunReport:
             "accuracy": dict(self.accuracy) if self.accuracy is not None else None,
             "verify_seconds": self.verify_seconds,
             "skipped": self.skipped,
+            "late": self.late,
             "learned": dict(self.learned) if self.learned is not None else None,
             "results": {"count": self.results, "top": [dict(row) for row in self.top]},
             "environment": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,9 +22,20 @@ _TITLES = {
     "grep": "Matching lines",
     "join": "Joined pairs",
     "regression": "Largest weights",
+    "sentiment": "Windows with most texts",
+    "smartgrid": "Newest predictions for houses, in watts",
 }
-_AMOUNTS = {"count", "estimate", "bound", "exact", "low", "high", "pairs", "samples", "lost"}
-_UNITS = {"wordcount": "words", "heavy-hitters": "packets", "grep": "lines", "join": "packets"}
+_AMOUNTS = {"count", "estimate", "bound", "exact", "low", "high", "pairs", "samples", "lost"} | {
+    *("texts", "score", "mean", "load", "past", "prediction")
+}
+_UNITS = {
+    "wordcount": "words",
+    "heavy-hitters": "packets",
+    "grep": "lines",
+    "join": "packets",
+    "sentiment": "texts",
+    "smartgrid": "readings",
+}
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -113,6 +125,8 @@ def _facts(report: RunReport) -> Sequence[tuple[str, str]]:
         facts.append(("precision, recall", f"{found['precision']:.4f}, {found['recall']:.4f}"))
     if report.skipped is not None:
         facts.append(("rows skipped", number_text(report.skipped)))
+    if report.late:
+        facts.append(("too late for their windows", number_text(report.late)))
     facts += _comparison(report)
     return facts
 
@@ -123,6 +137,15 @@ def _comparison(report: RunReport) -> Sequence[tuple[str, str]]:
     if report.algorithm == "grep" and found:
         same = "the same" if found["same"] else "NOT the same"
         return [("lines matched", f"{number_text(report.results)}, exactly {number_text(found['matched'])}, {same}")]
+    if "outside" in found:
+        compared = (
+            f"{number_text(found['compared'])} with exact ones; {number_text(found['outside'])} outside their bounds"
+        )
+        facts = [("rows compared", compared)]
+        if found.get("mean_error", math.nan) >= 0:
+            quality = f"{number_text(found['mean_error'])} W off, of {number_text(found['mean_load'])} W"
+            facts.append(("predictions for houses", quality))
+        return facts
     if report.algorithm != "join":
         return []
     return [

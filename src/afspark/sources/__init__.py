@@ -2,8 +2,11 @@
 
 from afspark.sources.csv_files import CsvFiles
 from afspark.sources.generated_packets import Packets
+from afspark.sources.generated_plugs import SmartPlugs
+from afspark.sources.generated_posts import Posts
 from afspark.sources.generated_visits import Visits
 from afspark.sources.generated_words import ZipfWords
+from afspark.sources.json_files import JsonFiles
 from afspark.sources.labelled_rows import Clicks, Higgs
 from afspark.sources.libsvm_files import LibsvmFiles
 from afspark.sources.parquet_files import ParquetFiles
@@ -18,6 +21,7 @@ __all__ = [
     "Clicks",
     "CsvFiles",
     "Higgs",
+    "JsonFiles",
     "LibsvmFiles",
     "LogStore",
     "Offset",
@@ -25,7 +29,9 @@ __all__ = [
     "ParquetFiles",
     "PcapFiles",
     "Planner",
+    "Posts",
     "Pushed",
+    "SmartPlugs",
     "Source",
     "TextFiles",
     "Visits",

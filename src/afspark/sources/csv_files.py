@@ -1,4 +1,4 @@
-"""CSV files of labelled rows, read by byte ranges."""
+"""CSV files, read by byte ranges."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ class CsvFiles(ChunkedFiles, kind="csv"):
     """CSV files: a folder, a file, or a glob; new files are picked up. A row is one line: values may be quoted, but not
     broken over lines. The first line of a file names its columns, unless ``names`` does.
 
-    ``numeric`` and ``categorical`` name the columns that are read, besides the ``label``; with neither, every other
-    column is numeric. Numbers are read as ``float64``, categorical values as text; so is the label if ``text_label``.
+    ``numeric`` and ``categorical`` name the columns that are read, besides the ``label`` (None: there is none); with
+    neither, every other column is numeric. Numbers are read as ``float64``, categorical values as text; so is the label
+    if ``text_label``.
     A value that is missing or cannot be parsed is null, and a row with too few or too many values has only nulls, so
     that a learner counts and skips it; with ``on_bad="stop"`` it is an InputError that names file and row.
     """
 
     path: str
-    label: str = "label"
+    label: str | None = "label"
     numeric: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     text_label: bool = False
@@ -114,7 +115,8 @@ class CsvFiles(ChunkedFiles, kind="csv"):
         numeric = self.numeric
         if not numeric and not self.categorical:
             numeric = tuple(name for name in header if name != self.label)
-        for name in (self.label, *numeric, *self.categorical):
+        labels = () if self.label is None else (self.label,)
+        for name in (*labels, *numeric, *self.categorical):
             if header.count(name) != 1:
                 problem = f"{header.count(name) or 'no'} column{'s' if header.count(name) > 1 else ''} named {name!r}"
                 remedy = f"Its first line has: {', '.join(header)[:200]}."
@@ -126,7 +128,7 @@ class CsvFiles(ChunkedFiles, kind="csv"):
         label = pa.string() if self.text_label else pa.float64()
         return pa.schema(
             [
-                (self.label, label),
+                *((name, label) for name in labels),
                 *((name, pa.float64()) for name in numeric),
                 *((name, pa.string()) for name in self.categorical),
             ]
@@ -190,5 +192,5 @@ def refuse_text(name: str, column: pa.ChunkedArray, *, label: bool) -> None:
     if len(texts) == 0 or pc.any(pc.match_substring_regex(texts, _NUMBER)).as_py():
         return
     remedy = "Say which label counts as 1." if label else "Name it as categorical, or name the numeric columns."
-    what = "Label" if label else "Feature"
-    raise UsageError(f"{what} column {name!r} is not numeric: {texts[0].as_py()!r}.", remedy=remedy, column=name)
+    what = "Label column" if label else "Column"
+    raise UsageError(f"{what} {name!r} is not numeric: {texts[0].as_py()!r}.", remedy=remedy, column=name)

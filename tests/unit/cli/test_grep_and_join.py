@@ -20,6 +20,7 @@ from afspark.cli.tasks import task_of
 from afspark.errors import UsageError
 from afspark.report.accuracy import join_truth
 from afspark.report.recount import count_matches, count_tuples, merge
+from tests.unit.cli.refusal import refused
 from tests.unit.sources.captures import Capture, ethernet, ipv4
 
 
@@ -71,10 +72,7 @@ def test_join_options() -> None:
 def test_what_makes_no_sense_is_one_line_and_status_2(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UsageError):
         task_of(options(line))
-    assert main(line.split()) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("afspark: error: ") and told.err.count("\n") == 1
+    refused(line, capsys)
 
 
 @pytest.mark.parametrize("name", ["grep", "join"])

@@ -17,6 +17,7 @@ from afspark.model.kernels.generate import (
     fill_packets,
     fill_visits,
     fill_words,
+    random_numbers,
     spell_words,
     zipf_cells,
 )
@@ -122,3 +123,10 @@ def test_visits_equal_their_definition():
             assert host[i] == mix(address) >> 32
             assert second[i] == (1000 + i) // 100
             assert size[i] == PAYLOADS[mix(counter) & 4095]
+
+
+@given(key=st.integers(0, MASK), rows=st.integers(0, 5), columns=st.integers(1, 4))
+def test_random_numbers_are_those_of_the_twin(key: int, rows: int, columns: int) -> None:
+    found = random_numbers(np.uint64(key), rows, columns)
+    assert found.ravel().tolist() == [mix(key + (place + 1) * GOLDEN & MASK) for place in range(rows * columns)]
+    assert found.shape == (rows, columns)

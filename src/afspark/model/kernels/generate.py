@@ -90,6 +90,22 @@ def block_key(seed: int, block: int) -> np.uint64:
     return np.uint64(mix_pair(np.int64(seed), np.int64(block)))
 
 
+@njit(cache=True, nogil=True)
+def fill_random(key, out):  # type: ignore[no-untyped-def]
+    """Fill ``out`` with the first random numbers of a block, 64 bits each."""
+    counter = key
+    for i in range(len(out)):
+        counter += GOLDEN
+        out[i] = mix(counter)
+
+
+def random_numbers(key: np.uint64, rows: int, columns: int) -> Array:
+    """A matrix of random numbers of 64 bits, the same for a key every time."""
+    out = np.empty(rows * columns, np.uint64)
+    fill_random(key, out)
+    return out.reshape(rows, columns)
+
+
 @njit(cache=True, nogil=True, inline="always")
 def draw_rank(random, cells):  # type: ignore[no-untyped-def]
     """A rank from 64 random bits and an alias table."""
