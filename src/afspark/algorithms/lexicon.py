@@ -34,7 +34,7 @@ class Lexicon:
     marks, emoticons, idioms) is left out. So scores lie in [-1, 1], and they are rounded to multiples of 1/1024.
 
     >>> good, bad = Lexicon().scores(pa.array(["A great day, really good!", "not good at all"]))
-    >>> good > 0.5, bad < 0
+    >>> bool(good > 0.5), bool(bad < 0)
     (True, True)
     """
 
