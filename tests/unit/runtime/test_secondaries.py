@@ -149,6 +149,19 @@ def test_a_started_driver_goes_on_with_the_copy_that_is_left(make_rig: MakeRig, 
     assert all(entry.recovery is not None and entry.recovery.restored_cells == 0 for entry in rig.ledger)
 
 
+def test_nobody_follows_while_a_host_for_a_secondary_is_missing(make_rig: MakeRig) -> None:
+    """Every task of a stage reads a share of the input for all: those of some workers alone would lack the rest."""
+    rig, truth = make_rig(batches=8, slots={"a": 1, "b": 3}, tolerance=ActiveStandby(batches=50), keyed=True)
+    rig.go(2)
+    away = rig.hosts.slots.pop("a")
+    rig.go(2)
+    rig.hosts.slots["a"] = away
+    rig.go(1)
+    rig.lose()
+    rig.go()
+    check_whole(rig, truth)
+
+
 def test_a_zombie_of_the_old_primary_changes_nothing(make_rig: MakeRig) -> None:
     """Its host was away, and comes back with the state that it had."""
     rig, truth = make_rig(batches=8, slots=HOSTS, tolerance=ActiveStandby(batches=50), keyed=True)

@@ -128,6 +128,9 @@ class Secondaries:
         for batch, known in sorted(self._batches.items()):
             for run in followed:
                 members = found[run.name]
+                if len(members) < run.node.workers:
+                    # Each of a stage's tasks also sends its share of the input to the others.
+                    continue
                 if all(one.version >= batch for one in members) or any(one.version < batch - 1 for one in members):
                     # Those who lack a batch that nobody remembers are built anew from a newer record.
                     continue
