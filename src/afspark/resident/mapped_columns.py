@@ -150,7 +150,8 @@ class MappedColumns:
     def _mapping(self, name: str, wanted: int, *, made: bool) -> tuple[int, Array]:
         path = f"{self._folder.path}/{name}"
         with nullcontext() if made else self._changing():
-            file = self._folder.open(name, os.O_RDWR | os.O_CREAT)
+            # One that was there and is gone has been removed by somebody: it must not come back empty.
+            file = self._folder.open(name, os.O_RDWR | (0 if made else os.O_CREAT))
             try:
                 inode, size = reserve(file, path, wanted)
                 return inode, map_file(file, size, SHARED, path)
