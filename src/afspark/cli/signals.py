@@ -11,6 +11,19 @@ from types import FrameType
 Handler = Callable[[int, FrameType | None], None]
 
 
+class StopSignal(KeyboardInterrupt):
+    """A stop that no query has heard of: there was none, or it had ended."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.signal = number
+
+
+def stop_at_once(number: int, frame: FrameType | None) -> None:
+    """Ends whatever goes on, with all that it would leave behind."""
+    raise StopSignal(number)
+
+
 @contextmanager
 def heeding_stops(handler: Handler) -> Iterator[None]:
     """Ctrl-C and SIGTERM go to ``handler`` in the block; only a main thread can take signals."""
