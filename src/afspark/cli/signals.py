@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ class StopSignal(KeyboardInterrupt):
 
 def stop_at_once(number: int, frame: FrameType | None) -> None:
     """Ends whatever goes on, with all that it would leave behind."""
+    # py4j would tell with a trace which call was cut short.
+    logging.disable(logging.CRITICAL)
     raise StopSignal(number)
 
 

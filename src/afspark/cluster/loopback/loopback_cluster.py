@@ -15,9 +15,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from afspark.cluster.loopback.host_processes import executors_of
-from afspark.cluster.loopback.loopback_hosts import MASTER, SESSION, python_paths
+from afspark.cluster.loopback.loopback_hosts import MASTER, SESSION, STATE, python_paths
 from afspark.cluster.spark.java import find_java_home
 from afspark.errors import UsageError, from_json
+from afspark.resident.segment_root import BASE_VARIABLE, default_base
 
 START_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
@@ -67,7 +68,7 @@ class LoopbackCluster:
         self._supervisor = subprocess.Popen(
             [
                 *(sys.executable, "-m", "afspark.cluster.loopback.host_supervisor"),
-                *(str(self.folder), str(self.slots)),
+                *(str(self.folder), str(self.slots), str(default_base().absolute()), BASE_VARIABLE),
             ],
             env=os.environ | {"JAVA_HOME": str(java), "PYTHONPATH": python_paths()},
             stdin=subprocess.PIPE,
@@ -111,6 +112,10 @@ class LoopbackCluster:
     def session(self, host: str) -> int:
         """The session that all processes of a host belong to."""
         return int((self.folder / host / SESSION).read_text())
+
+    def state_of(self, host: str) -> Path:
+        """The folder with the resident state of a host."""
+        return Path((self.folder / host / STATE).read_text())
 
     def executors(self, host: str) -> list[int]:
         """Process ids of the executors on a host."""

@@ -13,18 +13,17 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-
-import pyspark
 
 from afspark.cluster.loopback.host_processes import end_session
 from afspark.errors import UsageError
-from afspark.resident.segment_root import BASE_VARIABLE, default_base
 
 MASTER = "127.0.0.1"
 #: The file in a host's folder that names its session.
 SESSION = "session"
-_SPARK = Path(pyspark.__file__).parent
+#: The one that names the folder with its resident state.
+STATE = "state"
 # Whoever starts hosts ends them. This is for the case that it is killed itself; not every system has the tool.
 _END_WITH_PARENT = ("setpriv", "--pdeathsig", "SIGKILL")
 #: Daemons that live for minutes must not spend them on compiling for hours.
@@ -59,12 +58,14 @@ class Daemon:
 class LoopbackHosts:
     """A master and hosts with ``slots`` task slots each. Logs and scratch files are in ``folder``.
 
-    The resident state of a host is in a folder of its own below the place for resident state of this machine, so that
-    it goes with the host, and no other one finds it.
+    The resident state of a host is in a folder of its own below ``base``, so that it goes with the host, and no other
+    one finds it; ``base_variable`` is the environment variable that tells its tasks.
     """
 
     folder: Path
     slots: int
+    base: Path
+    base_variable: str
     url: str = ""
     _daemons: dict[str, Daemon] = field(default_factory=dict)
     _states: Path | None = None
@@ -108,10 +109,9 @@ class LoopbackHosts:
     def state_of(self, host: str) -> Path:
         """The folder with the resident state of a host."""
         if self._states is None:
-            base = default_base()
-            base.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.base.mkdir(parents=True, exist_ok=True, mode=0o700)
             # A folder that begins with a dot holds no state of the host that this machine itself is.
-            self._states = Path(tempfile.mkdtemp(prefix=".hosts-", dir=base))
+            self._states = Path(tempfile.mkdtemp(prefix=".hosts-", dir=self.base))
         return self._states / host
 
     def stop(self) -> None:
@@ -120,7 +120,7 @@ class LoopbackHosts:
             self.kill(name)
         if self._states is not None:
             shutil.rmtree(self._states, ignore_errors=True)
-            _remove_if_empty(self._states.parent)
+            _remove_if_empty(self.base)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _spawn(self, host: str, command: Sequence[str]) -> None:
@@ -130,7 +130,7 @@ class LoopbackHosts:
         setpriv = _END_WITH_PARENT if shutil.which(_END_WITH_PARENT[0]) else ()
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [*setpriv, str(_SPARK / "bin" / "spark-class"), *command],
+                [*setpriv, str(spark_home() / "bin" / "spark-class"), *command],
                 env=os.environ | self._environment(host, scratch),
                 cwd=scratch,
                 stdin=subprocess.DEVNULL,
@@ -140,6 +140,7 @@ class LoopbackHosts:
             )
         self._daemons[host] = Daemon(process, log)
         (scratch / SESSION).write_text(str(process.pid))
+        (scratch / STATE).write_text(str(self.state_of(host)))
 
     def _environment(self, host: str, scratch: Path) -> dict[str, str]:
         """What a daemon, its executors and their Python processes need to know; JAVA_HOME is known by now."""
@@ -150,7 +151,7 @@ class LoopbackHosts:
             # JVMs that are killed leave their temporary files behind.
             "JAVA_TOOL_OPTIONS": f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {java}".strip(),
             "TMPDIR": str(temporary),
-            "SPARK_HOME": str(_SPARK),
+            "SPARK_HOME": str(spark_home()),
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": python_paths(),
             "SPARK_LOCAL_IP": host,
@@ -160,8 +161,15 @@ class LoopbackHosts:
             "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=-1",
             "SPARK_DAEMON_JAVA_OPTS": os.environ.get("SPARK_SUBMIT_OPTS") or _DAEMON_OPTIONS,
             "SPARK_DAEMON_MEMORY": _DAEMON_MEMORY,
-            BASE_VARIABLE: str(self.state_of(host)),
+            self.base_variable: str(self.state_of(host)),
         }
+
+
+def spark_home() -> Path:
+    """The folder of the Spark that comes with PySpark, which this process need not import."""
+    found = find_spec("pyspark")
+    assert found is not None and found.origin is not None
+    return Path(found.origin).parent
 
 
 def python_paths() -> str:
