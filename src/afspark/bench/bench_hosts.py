@@ -14,6 +14,9 @@ from pyspark.sql import SparkSession
 from afspark.cluster.loopback.loopback_cluster import LoopbackCluster, host_names
 from afspark.cluster.spark.anchors import slots_by_host
 
+#: How long a host may take to get an executor.
+EXECUTOR_SECONDS = 120.0
+
 
 @dataclass(frozen=True)
 class BenchHosts:
@@ -27,13 +30,21 @@ class BenchHosts:
         return self.cluster.state_of(host)
 
     def complete(self) -> None:
-        """Starts hosts that are away, and waits for executors on all of them."""
-        for host in self.cluster.hosts:
-            self.cluster.start(host)
-        for host in self.cluster.hosts:
-            self.cluster.await_ready(host)
-        while set(self.cluster.hosts) - slots_by_host(self.spark.sparkContext).keys():
-            time.sleep(0.2)
+        """Starts hosts that are away, and waits for executors on all of them; one that gets none is started anew."""
+        while True:
+            for host in self.cluster.hosts:
+                self.cluster.start(host)
+            for host in self.cluster.hosts:
+                self.cluster.await_ready(host)
+            deadline = time.monotonic() + EXECUTOR_SECONDS
+            while missing := set(self.cluster.hosts) - slots_by_host(self.spark.sparkContext).keys():
+                if time.monotonic() >= deadline:
+                    break
+                time.sleep(0.2)
+            if not missing:
+                return
+            for host in missing:
+                self.cluster.kill(host)
 
 
 @contextmanager
