@@ -13,14 +13,16 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.machines import HOSTS, Machines, environment
+from afspark.cluster.loopback.loopback_cluster import LoopbackCluster
+from afspark.cluster.loopback.loopback_hosts import python_paths
+from tests.cluster.machines import FOLDER_VARIABLE, HOSTS, ROOT
 from tests.spark.streams import Place
 
 
 class Driver:
     """A driver process that carries out requests."""
 
-    def __init__(self, machines: Machines, log: Path) -> None:
+    def __init__(self, machines: LoopbackCluster, log: Path) -> None:
         self.machines, self.log = machines, log
         self._process: subprocess.Popen[str] | None = None
 
@@ -49,7 +51,7 @@ class Driver:
             with self.log.open("ab") as log:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "tests.cluster.driver", self.machines.url],
-                    env=environment() | {"SPARK_LOCAL_IP": "127.0.0.1"},
+                    env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": python_paths()},
                     cwd=self.log.parent,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -61,27 +63,30 @@ class Driver:
 
 
 @pytest.fixture(scope="session")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
-    started = Machines(tmp_path_factory.mktemp("cluster"))
-    try:
-        started.start()
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackCluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    os.environ[FOLDER_VARIABLE] = str(folder)
+    # Python processes of executors import from the tests as well.
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(os.pathsep.join(paths).split(os.pathsep)))
+    with LoopbackCluster(HOSTS, slots=2, folder=folder) as started:
         yield started
-    finally:
-        started.stop()
 
 
 @pytest.fixture(scope="session")
-def _driver(machines: Machines) -> Iterator[Driver]:
-    driver = Driver(machines, machines.folder / "driver.log")
+def _driver(machines: LoopbackCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    driver = Driver(machines, tmp_path_factory.mktemp("driver") / "log")
     yield driver
     driver.stop()
 
 
 @pytest.fixture
-def driver(_driver: Driver, machines: Machines) -> Driver:
+def driver(_driver: Driver, machines: LoopbackCluster) -> Driver:
     """A driver on a cluster that is complete again."""
     for host in HOSTS:
-        machines.revive(host)
+        machines.start(host)
+    for host in HOSTS:
+        machines.await_ready(host)
     return _driver
 
 

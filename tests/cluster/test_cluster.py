@@ -17,9 +17,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from afspark.cluster.loopback.loopback_cluster import LoopbackCluster
 from afspark.push.producer.producer import Producer
 from tests.cluster.conftest import Driver
-from tests.cluster.machines import HOSTS, Machines, executors
+from tests.cluster.machines import HOSTS, executors
 from tests.cluster.snapshot_runs import APPLIED, weight
 from tests.spark.stages import write_events
 from tests.spark.streams import Place, worst, write_text
@@ -82,12 +83,11 @@ def test_a_standby_takes_the_place_of_a_lost_host(driver: Driver, place: Place) 
 @pytest.mark.thorough
 @pytest.mark.parametrize("tolerance", [["minibatch"], ["approximate", THETA]], ids=["minibatch", "approximate"])
 def test_workers_of_a_host_that_never_comes_back_move(
-    driver: Driver, machines: Machines, place: Place, tolerance: list[object]
+    driver: Driver, machines: LoopbackCluster, place: Place, tolerance: list[object]
 ) -> None:
     truth = write_text(place.input, FILES)
-    group = str(machines.group(HOSTS[1]))
+    group = str(machines.session(HOSTS[1]))
     answer = driver.run(place, tolerance, grace=2, events={"1": ["gone", group]})
-    machines.forget(HOSTS[1])
     assert {entry["worker"] for entry in answer["ledger"]} == {1, 3}
     assert answer["homes"][-1] == [HOSTS[0]] * 4
     assert worst(truth, answer["counts"]) <= answer["bound"] <= (0 if tolerance == ["minibatch"] else THETA)
@@ -286,12 +286,12 @@ def test_snapshots_and_a_host_lost_in_an_upload(driver: Driver, place: Place, ca
 
 @either
 def test_snapshots_and_a_driver_killed_before_its_record_and_a_host(
-    driver: Driver, machines: Machines, place: Place, calm: Calm, keyed: bool
+    driver: Driver, machines: LoopbackCluster, place: Place, calm: Calm, keyed: bool
 ) -> None:
     expected = calm(keyed)
     write_text(place.input, 4 * SNAPSHOT_BATCHES)
     assert driver.run(place, snapshots=True, keyed=keyed, die_before_record=4) == {}
-    machines.end(HOSTS[1])
+    machines.kill(HOSTS[1])
     shutil.rmtree(place.segments / HOSTS[1])
     committed = max(int(one.name) for one in (place.checkpoint / "commits").iterdir() if one.name.isdigit())
     covered = max(int(one.name.split("-")[0]) for one in place.checkpoint.glob("afspark/epochs/*/records/*"))

@@ -47,6 +47,7 @@ class Accounts:
         ``internal``: of a node that the runtime has put in front of operators to take pushed items. ``taken``: the most
         that it can have taken from each state, infinite if no bound covers it. ``recovery_seconds``: how long the lost
         worker took to load its backups (``restore_seconds``) and to apply batches again (``replay_seconds``).
+        ``gap_seconds``: from the declared loss, ``at``, to the end of the batch with which it was back, on ``host``.
         """
         internal = {node.name for node in self._engine.pipeline.nodes if node.internal}
         return [
@@ -69,6 +70,8 @@ class Accounts:
                 "restored_cells": entry.recovery.restored_cells if entry.recovery else None,
                 "replayed_batches": entry.recovery.replayed if entry.recovery else None,
                 "replay_seconds": entry.recovery.replay_seconds if entry.recovery else None,
+                "gap_seconds": entry.recovery.gap_seconds if entry.recovery else None,
+                "host": entry.recovery.host if entry.recovery else None,
                 "damaged": list(entry.recovery.damaged) if entry.recovery else [],
                 "differed": entry.recovery.differed if entry.recovery else False,
                 "covered": entry.covered,

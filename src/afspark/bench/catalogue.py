@@ -20,6 +20,7 @@ NAMES = (
     "snapshot-intervals",
     "snapshot-parallelism",
     "snapshot-recovery",
+    "replicas",
     "thresholds",
     "heavy-hitters",
     "join",

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 import afspark as af
+from afspark.bench.bench_hosts import BenchHosts, started_hosts
 from afspark.bench.bench_inputs import packet_files, text_files
 from afspark.bench.kept_rounds import KeptRounds
+from afspark.cli.host_options import spark_settings
 from afspark.cli.quiet import hush_python, jvm_output
 
 #: Parquet files of about 40 MB, like the text files.
@@ -53,31 +56,41 @@ class Rig:
 
     @cached_property
     def spark(self) -> SparkSession:
-        return self._session(2)
+        return self._session("local[2]")
 
     @contextmanager
     def slots(self, slots: int) -> Iterator[SparkSession]:
         """A session with so many slots; `spark` is another one afterwards."""
-        if "spark" in vars(self):
-            self.spark.stop()
-            del vars(self)["spark"]
-        spark = self._session(slots)
+        self._stop()
+        spark = self._session(f"local[{slots}]")
         try:
             yield spark
         finally:
             spark.stop()
+
+    @contextmanager
+    def on_hosts(self, count: int, *, slots: int) -> Iterator[BenchHosts]:
+        """So many hosts on this machine with a session; `spark` is another one afterwards."""
+        self._stop()
+        with started_hosts(count, slots=slots, session=partial(self._session, config=spark_settings())) as hosts:
+            yield hosts
 
     def kept(self, name: str, **settings: Any) -> KeptRounds:
         """What an earlier run of the experiment ``name`` has measured before it was cut off, with these settings."""
         path = None if self.keep is None else self.keep / f"{name}.rounds"
         return KeptRounds(path, {"records": self.records, **settings})
 
-    def _session(self, slots: int) -> SparkSession:
-        config = {"spark.ui.enabled": "false", "spark.driver.memory": DRIVER_MEMORY}
+    def _stop(self) -> None:
+        if "spark" in vars(self):
+            self.spark.stop()
+            del vars(self)["spark"]
+
+    def _session(self, master: str, config: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
+        config = {"spark.ui.enabled": "false", "spark.driver.memory": DRIVER_MEMORY, **config}
         if self.log is not None:
             hush_python()
         with jvm_output(self.log):
-            return af.session(f"local[{slots}]", app_name="afspark bench", config=config)
+            return af.session(master, app_name="afspark bench", config=config)
 
     @cached_property
     def text(self) -> Path:

@@ -22,6 +22,7 @@ CLICKS, HIGGS = "clicks", "higgs"
 LIBSVM, CSV, PARQUET, JSON_LINES = "libsvm", "csv", "parquet", "jsonl"
 DEFAULT_ROWS = 5_000_000
 DEFAULT_ITEMS = 1000
+MOST_HOSTS = 200
 _SPARSE_ONLY = ("numeric", "categorical", "positive", "delimiter", "names")
 
 
@@ -53,6 +54,11 @@ class CommandOptions:
     kill: int = 0
     seed: int = 1
     verify: bool = False
+    #: hosts of a cluster on this machine for the length of the run; None: none is started
+    hosts: int | None = None
+    host_slots: int | None = None
+    #: seconds for which a killed host is off
+    away: float | None = None
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
     checkpoint: str | None = None
@@ -109,6 +115,7 @@ class RegressionOptions(CommandOptions):
 
 def check(options: CommandOptions) -> None:
     """Raises UsageError for options that do not go together for any algorithm."""
+    _check_hosts(options)
     if options.generate is not None and options.format is not None:
         raise UsageError("--format says how files are read.", remedy="Leave it out with --generate.")
     if options.interval is not None and options.tolerance not in ("snapshot", "active-standby"):
@@ -119,6 +126,19 @@ def check(options: CommandOptions) -> None:
     if options.theta is not None and options.tolerance != "approximate":
         raise UsageError(
             f"--theta has no meaning with --tolerance {options.tolerance}.", remedy="Use --tolerance approximate."
+        )
+
+
+def _check_hosts(options: CommandOptions) -> None:
+    if options.hosts is None:
+        for name, given in (("--host-slots", options.host_slots), ("--away", options.away)):
+            if given is not None:
+                raise UsageError(f"{name} is about the hosts of --hosts.", remedy="Leave it out, or use --hosts 2.")
+    elif options.hosts > MOST_HOSTS:
+        raise UsageError(f"{options.hosts} hosts are too many.", remedy=f"Use --hosts {MOST_HOSTS} or fewer.")
+    elif options.master is not None or "spark.master" in dict(options.conf):
+        raise UsageError(
+            "--hosts starts a cluster of its own, and --master names another one.", remedy="Leave out one of them."
         )
 
 

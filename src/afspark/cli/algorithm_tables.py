@@ -31,6 +31,7 @@ RUN_EXAMPLES = """\
 examples:
   afspark run wordcount --input books/ --lower --top 20
   afspark run wordcount --generate 1GB --tolerance approximate --theta 10000 --kill 4 --verify
+  afspark run wordcount --generate 1GB --tolerance active-standby --hosts 3 --kill 2 --verify
   afspark run heavy-hitters --generate 500MB --json run.json
   afspark run heavy-hitters --input flows/ --keys src,dst --weight bytes --threshold 1e9 --output heavy/
   afspark run heavy-hitters --input captures/ --format pcap --keys dst --weight bytes --threshold 1e7
@@ -90,7 +91,13 @@ def common(algorithm: str) -> tuple[Group, ...]:
                 Option("--checkpoint", "where backups go and a later run goes on (default: temporary)", "DIR"),
                 Option("--savepoint", "start from this savepoint; needs a new, empty --checkpoint", "DIR"),
                 Option("--takeover", "go on with a checkpoint that another run uses; that one has to stop"),
-                Option("--kill", "let K system failures happen (default: 0)", "K", values.count_or_zero),
+                Option(
+                    "--kill",
+                    "let K system failures happen; with --hosts each kills a host, with all that runs and is in memory "
+                    "there (default: 0)",
+                    "K",
+                    values.count_or_zero,
+                ),
             ),
         ),
         Group(
@@ -105,6 +112,25 @@ def common(algorithm: str) -> tuple[Group, ...]:
                 ),
                 SEED,
                 *SPARK,
+            ),
+        ),
+        Group(
+            "hosts on this machine",
+            (
+                Option(
+                    "--hosts",
+                    "run on a Spark cluster of so many hosts, 127.0.0.2 and those after it, which is there for as long "
+                    "as the run",
+                    "N",
+                    values.count,
+                ),
+                Option(
+                    "--host-slots",
+                    "task slots of each host (default: as many as --workers)",
+                    "N",
+                    values.count,
+                ),
+                Option("--away", "seconds until a killed host is started again (default: 3)", "S", values.amount),
             ),
         ),
         Group(

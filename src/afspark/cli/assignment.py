@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,13 +81,26 @@ class TaskOutcome:
         return replace(report, **extras)
 
 
+#: What goes on beside a query while its batches run.
+Companion = Callable[[Query], AbstractContextManager[None]]
+UNDISTURBED: Companion = lambda query: nullcontext()  # noqa: E731
+
+
 @contextmanager
-def finished(spark: SparkSession, assignment: Assignment, display: Display, *, label: str) -> Iterator[TaskOutcome]:
+def finished(
+    spark: SparkSession,
+    assignment: Assignment,
+    display: Display,
+    *,
+    label: str,
+    beside: Companion = UNDISTURBED,
+) -> Iterator[TaskOutcome]:
     """Runs the assignment to its end; results can be asked for in the block, the state goes after it."""
     query = assignment.start(spark)
     try:
         display.begin(label, assignment.plan.total_bytes)
-        seconds = _followed(query, display, lasting=assignment.lasting)
+        with beside(query):
+            seconds = _followed(query, display, lasting=assignment.lasting)
         assignment.task.finish(query, lasting=assignment.lasting)
         yield TaskOutcome(query, seconds)
     finally:

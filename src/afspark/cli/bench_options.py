@@ -20,6 +20,7 @@ experiments:
   snapshots       barrier snapshots: cost by interval, by parallelism, recovery (in hours; goes on
                   where it was cut off; --records 2e7 for a shorter one)
   snapshot-cost   the part of it that is soon measured: asynchronous ones every 3 and 0.5 s
+  replicas        what secondaries take, and recovery after real failures, on hosts of this machine
   slow-store      approximate against none on a store of 100 MB/s and 20 ms
   rate            how fast pushed items are taken and acknowledged
   profile, state, upkeep

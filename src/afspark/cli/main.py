@@ -15,6 +15,7 @@ from afspark.cli.bench_options import BenchOptions
 from afspark.cli.failures import CUT_SHORT, GOES_ON, one_line, own_error
 from afspark.cli.options import DemoOptions, InspectOptions, SavepointOptions, parse
 from afspark.cli.send_options import SendOptions
+from afspark.cli.signals import StopSignal
 from afspark.errors import AfsparkError
 
 
@@ -67,9 +68,9 @@ def _guarded(options: CommandOptions | DemoOptions | InspectOptions | SavepointO
             then = f"{CUT_SHORT} {then}"
         print(f"afspark: stopped after {stop.batches} batches. {then}", file=sys.stderr)
         return 128 + stop.signal
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print("afspark: stopped.", file=sys.stderr)
-        return 128 + signal.SIGINT
+        return 128 + (stop.signal if isinstance(stop, StopSignal) else signal.SIGINT)
     except Exception as error:  # noqa: BLE001 (the last stop: whatever it is becomes a line and a status)
         return _fail(error, debug=options.debug)
 

@@ -28,6 +28,8 @@ class RunFolders:
         self.lasting = checkpoint is not None
         self.checkpoint = checkpoint or self.fresh("checkpoint")
         self.log = self._folder / "spark.log"
+        #: for the scratch files of hosts that a run starts
+        self.hosts = self._folder / "hosts"
 
     def fresh(self, name: str) -> str:
         """A temporary folder for another checkpoint."""

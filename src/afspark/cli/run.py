@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import asdict
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from afspark.api.query import Query
 from afspark.cli.algorithm_options import CommandOptions
-from afspark.cli.assignment import Assignment, TaskOutcome, finished
+from afspark.cli.assignment import UNDISTURBED, Assignment, TaskOutcome, finished
+from afspark.cli.host_killer import HostKiller
+from afspark.cli.host_options import slots_of_hosts, spark_settings
+from afspark.cli.host_run import HostRun, pace_of
 from afspark.cli.places import RunFolders, check_checkpoint, check_file, check_output, check_savepoint
 from afspark.cli.planning import plan
 from afspark.cli.progressbar import display_for
@@ -30,10 +36,13 @@ def run(options: CommandOptions) -> int:
         check_output(options.output)
     task = task_of(options)
     found = plan(*task.sources, workers=options.workers, batch_bytes=options.batch_size, kills=options.kill)
-    faults = FaultPlan.seeded(
-        options.kill, batches=found.batches, seed=options.seed, name=f"{options.kill}-{options.seed}"
-    )
     tolerance = tolerance_of(options)
+    faults, hosts = FaultPlan(), None
+    if options.hosts is None:
+        name = f"{options.kill}-{options.seed}"
+        faults = FaultPlan.seeded(options.kill, batches=found.batches, seed=options.seed, name=name)
+    else:
+        hosts = HostRun.planned(options, slots=slots_of_hosts(options, tolerance), batches=found.batches)
     if options.checkpoint is not None:
         check_checkpoint(options.checkpoint)
     if options.savepoint is not None:
@@ -50,7 +59,7 @@ def run(options: CommandOptions) -> int:
             takeover=options.takeover,
             savepoint=options.savepoint,
         )
-        report = _run(options, assignment, workspace)
+        report = _run(options, assignment, workspace, hosts)
     if options.json is not None:
         save_json(options.json, report.to_json())
     if not options.quiet:
@@ -58,18 +67,33 @@ def run(options: CommandOptions) -> int:
     return 0
 
 
-def _run(options: CommandOptions, assignment: Assignment, workspace: RunFolders) -> RunReport:
-    _say(options, "Starting Spark …")
+def _run(options: CommandOptions, assignment: Assignment, workspace: RunFolders, hosts: HostRun | None) -> RunReport:
     log = None if options.debug else workspace.log
-    with (
-        spark_session(options.master, options.conf, workers=options.workers, log=log) as spark,
-        display_for(quiet=options.quiet) as display,
-        finished(spark, assignment, display, label=options.algorithm) as outcome,
-    ):
+    with ExitStack() as stack:
+        if hosts is None:
+            _say(options, "Starting Spark …")
+            started = spark_session(options.master, options.conf, workers=options.workers, log=log)
+        else:
+            _say(options, f"Starting Spark on {len(hosts.names)} hosts …")
+            cluster = stack.enter_context(hosts.started(workspace.hosts))
+            settings = spark_settings()
+            started = spark_session(cluster.url, options.conf, workers=options.workers, log=log, defaults=settings)
+        spark = stack.enter_context(started)
+        display = stack.enter_context(display_for(quiet=options.quiet))
+        beside, killer = UNDISTURBED, None
+        if hosts is not None:
+            killer = stack.enter_context(hosts.killer(cluster, spark, say=display.note))
+            beside = partial(_among_failures, killer)
+        outcome = stack.enter_context(finished(spark, assignment, display, label=options.algorithm, beside=beside))
         display.close()
         if not outcome.query.totals.batches:
             _say(options, "The checkpoint has seen all of this input already; these are its results.")
-        return _report(spark, options, assignment, outcome)
+        report = _report(spark, options, assignment, outcome)
+        return report if hosts is None or killer is None else replace(report, hosts=hosts.told(killer, report.ledger))
+
+
+def _among_failures(killer: HostKiller, query: Query) -> AbstractContextManager[None]:
+    return killer.watching(partial(pace_of, query))
 
 
 def _report(spark: SparkSession, options: CommandOptions, assignment: Assignment, outcome: TaskOutcome) -> RunReport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -9,6 +10,21 @@ from contextlib import contextmanager
 from types import FrameType
 
 Handler = Callable[[int, FrameType | None], None]
+
+
+class StopSignal(KeyboardInterrupt):
+    """A stop that no query has heard of: there was none, or it had ended."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.signal = number
+
+
+def stop_at_once(number: int, frame: FrameType | None) -> None:
+    """Ends whatever goes on, with all that it would leave behind."""
+    # py4j would tell with a trace which call was cut short.
+    logging.disable(logging.CRITICAL)
+    raise StopSignal(number)
 
 
 @contextmanager

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
@@ -21,14 +22,20 @@ GONE = (ConnectionError, Py4JNetworkError)
 
 @contextmanager
 def spark_session(
-    master: str | None, conf: tuple[tuple[str, str], ...], *, workers: int, log: Path | None
+    master: str | None,
+    conf: tuple[tuple[str, str], ...],
+    *,
+    workers: int,
+    log: Path | None,
+    defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[SparkSession]:
     """A session for the block; one that was there before is used and left alone.
 
-    Without ``master`` this machine is used, with a task slot for every worker. Spark's output goes to
-    ``log``, or to the terminal without one. UsageError if Spark cannot start.
+    Without ``master`` this machine is used, with a task slot for every worker. ``defaults`` are settings that
+    ``conf`` may replace. Spark's output goes to ``log``, or to the terminal without one. UsageError if Spark cannot
+    start.
     """
-    config = {"spark.ui.enabled": "false"} | dict(conf)
+    config = {"spark.ui.enabled": "false"} | dict(defaults) | dict(conf)
     check_conf(config)
     running = SparkSession.getActiveSession() is not None
     if log is not None:

@@ -50,6 +50,8 @@ class RunReport:
     late: int | None = None
     #: of a learner: items, prediction rate, base rate, log loss, rows skipped
     learned: Mapping[str, Any] | None = None
+    #: a cluster on this machine that was started for the run: hosts, slots, away seconds, failures wanted, and kills
+    hosts: Mapping[str, Any] | None = None
     #: whether batches of an earlier run with the same checkpoint went before
     resumed: bool = False
     cores: int = field(default_factory=lambda: os.cpu_count() or 1)
@@ -88,6 +90,7 @@ class RunReport:
             "skipped": self.skipped,
             "late": self.late,
             "learned": dict(self.learned) if self.learned is not None else None,
+            "hosts": dict(self.hosts) if self.hosts is not None else None,
             "results": {"count": self.results, "top": [dict(row) for row in self.top]},
             "environment": {
                 "python": platform.python_version(),

@@ -52,6 +52,8 @@ def summary(report: RunReport) -> RenderableType:
         parts.insert(0, results_table(report))
     if report.ledger:
         parts.append(losses_table(report))
+    if report.hosts is not None and (report.hosts["kills"] or report.hosts["wanted"]):
+        parts.append(kills_table(report.hosts))
     return Group(*parts)
 
 
@@ -98,6 +100,31 @@ def losses_table(report: RunReport) -> RenderableType:
     if len(report.ledger) > _SHOWN_LOSSES:
         table.caption = f"… and {len(report.ledger) - _SHOWN_LOSSES} more; --json lists them all"
     return titled(f"Recoveries ({len(report.ledger)})", table)
+
+
+def kills_table(hosts: Mapping[str, Any]) -> RenderableType:
+    """The hosts that were killed, and how long their workers were away, from the kill on."""
+    table = plain_table()
+    for name in ("after", "batches\ndone", "host", "back\nafter", "workers\nlost", "secondaries\npromoted"):
+        table.add_column(name, justify="right")
+    for name in ("loss declared\nafter", "recovered\nafter"):
+        table.add_column(name, justify="right")
+    for kill in hosts["kills"]:
+        losses = kill["losses"]
+        table.add_row(
+            seconds_text(kill["after_seconds"]),
+            str(kill["batches"]),
+            kill["host"],
+            seconds_text(kill["away_seconds"]),
+            str(len(losses)),
+            str(sum(loss["promoted"] for loss in losses)),
+            seconds_text(max((loss["detection_seconds"] for loss in losses), default=None)),
+            seconds_text(max((loss["recovered_seconds"] or 0.0 for loss in losses), default=None)),
+        )
+    done = len(hosts["kills"])
+    if done < hosts["wanted"]:
+        table.caption = "the stream was over before the others; a larger input leaves hosts time to come back"
+    return titled(f"Killed hosts ({done}{'' if done == hosts['wanted'] else ' of {}'.format(hosts['wanted'])})", table)
 
 
 def _facts(report: RunReport) -> Sequence[tuple[str, str]]:
