@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -114,4 +114,13 @@ def executors(host: str) -> list[int]:
             continue
         if any(argument.endswith(b"ExecutorBackend") for argument in arguments) and host.encode() in arguments:
             found.append(int(entry.parent.name))
+    return found
+
+
+def with_children(pids: Iterable[int]) -> list[int]:
+    """The processes and all that they have started, directly or not."""
+    found = list(pids)
+    for pid in found:
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            found += map(int, task.read_text().split())
     return found

@@ -28,7 +28,7 @@ REMEMBERED_ANSWERS = 200
 REMEMBERED_FAILURES = 100
 
 
-class FailureKind(StrEnum):
+class Absence(StrEnum):
     """How an executor is missed."""
 
     SILENT = "silent"
@@ -41,7 +41,7 @@ class HostFailure:
 
     host: str
     executor: str
-    kind: FailureKind
+    kind: Absence
     #: its last sign of life: what happened to it happened after that
     heard: float
     #: when the driver knew
@@ -113,7 +113,7 @@ class Liveness:
             one = self._executors.pop(name)
             self._empty.setdefault(one.host, now)
             if not one.silent:
-                found.append(HostFailure(one.host, name, FailureKind.GONE, one.heard, now))
+                found.append(HostFailure(one.host, name, Absence.GONE, one.heard, now))
         for name, host in listed.items():
             self._executors.setdefault(name, _Executor(host, now))
         for host in listed.values():
@@ -121,7 +121,7 @@ class Liveness:
         for name, one in self._executors.items():
             if not one.silent and self._owes(one, now) > self.deadline:
                 one.silent = True
-                found.append(HostFailure(one.host, name, FailureKind.SILENT, one.heard, now))
+                found.append(HostFailure(one.host, name, Absence.SILENT, one.heard, now))
         self._failures += found
         return found
 
@@ -192,12 +192,14 @@ class Liveness:
         return 0.0 if one.asked is None else now - one.asked
 
 
-@dataclass(frozen=True)
+@dataclass
 class StageUnderWay:
     """A stage that runs. ``hosts``: where its tasks belong, and where what they read is kept."""
 
     tag: str
     hosts: frozenset[str]
+    #: whether the driver waits for it no longer
+    is_cancelled: bool = False
 
     def waits_for(self, missing: Collection[str]) -> bool:
         """Whether it cannot end without one of these hosts."""

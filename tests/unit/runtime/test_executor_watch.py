@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from afspark.cluster.liveness import ASK_SECONDS, FailureKind, Patience
+from afspark.cluster.liveness import ASK_SECONDS, Absence, Patience
 from afspark.cluster.spark.executor_watch import IDLE_SECONDS, ExecutorWatch
 
 PATIENCE = Patience(silent=1.0, gone=0.0, removal=5.0)
@@ -96,17 +96,18 @@ def test_a_stage_on_a_frozen_host_is_cancelled_and_others_are_not() -> None:
         watched.go(2)
         watched.executors.frozen.add("1")
         watched.go(2)
-        assert set(watched.executors.cancelled) == {frozen} != {healthy}
+        assert set(watched.executors.cancelled) == {frozen.tag}
+        assert frozen.is_cancelled and not healthy.is_cancelled
     assert watched.watch.missing_hosts() == {"b"} and watched.executors.withheld == {"1"}
 
 
 def test_a_stage_that_reads_what_a_frozen_executor_keeps_is_cancelled() -> None:
     watched = Watched()
     with watched.watch.stage({"a"}) as reader, watched.watch.stage({"a"}):
-        watched.executors.used = {reader: frozenset({"0", "1"})}
+        watched.executors.used = {reader.tag: frozenset({"0", "1"})}
         watched.executors.frozen.add("1")
         watched.go(2)
-        assert set(watched.executors.cancelled) == {reader}
+        assert set(watched.executors.cancelled) == {reader.tag}
 
 
 def test_a_stage_on_a_host_whose_executor_died_is_cancelled() -> None:
@@ -115,9 +116,9 @@ def test_a_stage_on_a_host_whose_executor_died_is_cancelled() -> None:
         watched.go(1)
         del watched.executors.known["1"]
         watched.go(ASK_SECONDS)
-        assert watched.executors.cancelled == [stage]
+        assert watched.executors.cancelled == [stage.tag]
     (failure,) = watched.watch.failures()
-    assert (failure.host, failure.kind) == ("b", FailureKind.GONE)
+    assert (failure.host, failure.kind) == ("b", Absence.GONE)
 
 
 def test_a_host_that_answers_again_is_given_tasks_again() -> None:

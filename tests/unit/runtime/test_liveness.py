@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from afspark.cluster.liveness import ASK_SECONDS, FailureKind, Liveness, Patience, StageUnderWay
+from afspark.cluster.liveness import ASK_SECONDS, Absence, Liveness, Patience, StageUnderWay
 
 HOSTS = {"0": "a", "1": "b", "2": "b"}
 PATIENCE = Patience(silent=1.0, gone=2.0, removal=10.0)
@@ -33,7 +33,7 @@ class Driver:
                 self.due[name] = self.now + self.slow.get(name, 0.01)
 
     @property
-    def kinds(self) -> list[tuple[str, FailureKind]]:
+    def kinds(self) -> list[tuple[str, Absence]]:
         return [(failure.executor, failure.kind) for failure in self.liveness.failures()]
 
 
@@ -48,14 +48,14 @@ def test_one_that_owes_an_answer_is_silent_until_it_answers() -> None:
     driver.go(5)
     frozen_at = driver.now
     driver.frozen = {"1"}
-    driver.go(1)
+    driver.go(0.8)
     assert driver.liveness.silent_executors() == set(), "its time is not over"
-    driver.go(0.75)
+    driver.go(0.8)
     assert driver.liveness.silent_executors() == {"1"}
     # The other executor of that host answers; the host's state may be held up all the same.
     assert driver.liveness.missing_hosts() == driver.liveness.given_up_hosts(driver.now) == {"b"}
     (failure,) = driver.liveness.failures()
-    assert (failure.host, failure.executor, failure.kind) == ("b", "1", FailureKind.SILENT)
+    assert (failure.host, failure.executor, failure.kind) == ("b", "1", Absence.SILENT)
     assert failure.heard <= frozen_at < failure.noticed <= frozen_at + 1.0 + 2 * ASK_SECONDS
     driver.frozen = set()
     driver.go(0.5)
@@ -74,7 +74,7 @@ def test_one_that_stays_silent_is_removed_once() -> None:
     driver.liveness.removed("0")
     assert driver.liveness.to_remove(driver.now) == []
     driver.go(1, {"1": "b", "2": "b"})
-    assert driver.kinds == [("0", FailureKind.SILENT)], "the same failure is told once"
+    assert driver.kinds == [("0", Absence.SILENT)], "the same failure is told once"
     assert driver.liveness.missing_hosts() == {"a"}
     driver.go(1, {"1": "b", "2": "b", "3": "a"})
     assert driver.liveness.missing_hosts() == set()
@@ -84,7 +84,7 @@ def test_a_host_without_an_executor_is_given_up_after_a_while() -> None:
     driver = Driver()
     driver.go(1)
     driver.go(1, {"0": "a", "2": "b"})
-    assert driver.kinds == [("1", FailureKind.GONE)] and driver.liveness.missing_hosts() == set()
+    assert driver.kinds == [("1", Absence.GONE)] and driver.liveness.missing_hosts() == set()
     driver.go(1, {"0": "a"})
     assert driver.liveness.missing_hosts() == {"b"} and driver.liveness.given_up_hosts(driver.now) == set()
     driver.go(2, {"0": "a"})

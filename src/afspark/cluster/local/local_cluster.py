@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 
 from afspark.clock import Clock, SystemClock
 from afspark.cluster.cluster import HostTask, StageFailed
-from afspark.cluster.liveness import FailureKind, HostFailure
+from afspark.cluster.liveness import Absence, HostFailure
 from afspark.cluster.local.local_environment import LocalEnvironment
 from afspark.cluster.local.local_frame import LocalFrame
 from afspark.cluster.local.map_outputs import MapOutputs
@@ -110,7 +110,7 @@ class LocalCluster:
 
     def failures(self) -> Sequence[HostFailure]:
         now = self.clock.monotonic()
-        return [HostFailure(host, host, FailureKind.SILENT, now, now) for host in sorted(self.silent)]
+        return [HostFailure(host, host, Absence.SILENT, now, now) for host in sorted(self.silent)]
 
     def in_background(self, job: Callable[[], None]) -> BackgroundWrite:
         return DoneAtOnce(job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -82,14 +82,14 @@ class ExecutorWatch:
         self._liveness.patience = patience
 
     @contextmanager
-    def stage(self, hosts: Collection[str]) -> Iterator[str]:
-        """Within it, jobs with the tag that it gives are cancelled as soon as they wait for an executor in vain."""
+    def stage(self, hosts: Iterable[str]) -> Iterator[StageUnderWay]:
+        """Within it, jobs with the tag of what it gives are cancelled as soon as they wait for an executor in vain."""
         stage = StageUnderWay(f"afspark-stage-{next(_NUMBERS)}", frozenset(hosts))
         with self._lock:
             self._stages[stage.tag] = stage
         self.wake()
         try:
-            yield stage.tag
+            yield stage
         finally:
             with self._lock:
                 del self._stages[stage.tag]
@@ -165,6 +165,7 @@ class ExecutorWatch:
         self._withhold(silent)
         for stage in stages:
             if stage.waits_for(given_up) or silent & self._used(stage, silent):
+                stage.is_cancelled = True
                 self._executors.cancel(stage.tag)
         for name in to_remove:
             self._executors.replace(name, f"it has not answered for {self.patience.removal:g} s")

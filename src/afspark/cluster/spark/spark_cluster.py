@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -25,6 +25,9 @@ from afspark.protocol.requests import TaskRequest
 from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.task.backup_writes import BackgroundWrite, ThreadedJob
 from afspark.task.stage_inputs import StageInput, UserCode, hosts_of
+
+#: Spark's name for whether a cancelled job interrupts its tasks.
+INTERRUPTS = "spark.job.interruptOnCancel"
 
 
 class SparkCluster:
@@ -64,14 +67,28 @@ class SparkCluster:
     ) -> list[TaskReport]:
         context = self.session.sparkContext
         try:
-            if self.watch is None:
-                return run_stage(context, self.environment, config, work, requests, inputs)
-            with self.watch.stage(hosts_of(requests, inputs)) as tag, tagged(context, tag):
+            with self.guarded(hosts_of(requests, inputs)):
                 return run_stage(context, self.environment, config, work, requests, inputs)
         except Py4JJavaError as error:
             if self.stopped:
                 raise
             raise StageFailed(str(error)) from error
+
+    @contextmanager
+    def guarded(self, hosts: Iterable[str]) -> Iterator[None]:
+        """Within it, jobs of this thread end with `StageFailed` as soon as they wait in vain for one of ``hosts``, or
+        for any other that a task of theirs was given to.
+        """
+        if self.watch is None:
+            yield
+            return
+        with self.watch.stage(hosts) as stage, tagged(self.session.sparkContext, stage.tag):
+            try:
+                yield
+            except Exception as error:
+                if stage.is_cancelled:
+                    raise StageFailed(f"{', '.join(sorted(self.watch.missing_hosts()))} does not answer") from error
+                raise
 
     def run_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
         return anchor(self.session.sparkContext, hosts).flatMap(partial(task, self.environment)).collect()
@@ -80,8 +97,12 @@ class SparkCluster:
 @contextmanager
 def tagged(context: SparkContext, tag: str) -> Iterator[None]:
     """Within it, jobs of this thread have the tag. The group by which Spark stops a query stays theirs."""
+    interrupts = context.getLocalProperty(INTERRUPTS)
     context.addJobTag(tag)
+    # A task that waits for what a frozen host keeps would otherwise take a slot of a healthy one for minutes.
+    context.setLocalProperty(INTERRUPTS, "true")
     try:
         yield
     finally:
+        context.setLocalProperty(INTERRUPTS, interrupts)  # type: ignore[arg-type]
         context.removeJobTag(tag)
