@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,13 @@ from afspark.cluster.spark.spark_host import executor_pid
 from afspark.protocol.fault_plan import FaultPlan
 from afspark.store import RecordLog
 from tests.cluster import snapshot_runs
-from tests.cluster.machines import executors
+from tests.cluster.machines import executors, with_children
 from tests.cluster.snapshot_runs import carry_out_snapshots
 from tests.spark import stages
 from tests.spark.streams import Place, counts, words
+
+#: How long a host is frozen that wakes up again.
+NAP_SECONDS = 5.0
 
 # What this module defines travels to the executors with the tasks.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
@@ -99,6 +103,27 @@ def lose(place: Place, host: str) -> None:
     shutil.rmtree(place.segments / host)
 
 
+def _signal(host: str, number: signal.Signals) -> None:
+    for pid in with_children(executors(host)):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def freeze(place: Place, host: str) -> None:
+    """Nothing of the host's executors runs: neither the JVM nor its Python processes."""
+    _signal(host, signal.SIGSTOP)
+
+
+def thaw(place: Place, host: str) -> None:
+    _signal(host, signal.SIGCONT)
+
+
+def nap(place: Place, host: str) -> None:
+    """The host is frozen until the driver has noticed, and a while longer."""
+    freeze(place, host)
+    threading.Timer(NAP_SECONDS, thaw, (place, host)).start()
+
+
 def gone(place: Place, group: str) -> None:
     """The host never comes back."""
     os.killpg(int(group), signal.SIGKILL)
@@ -135,7 +160,7 @@ def die_after_record(place: Place, batch: str) -> None:
 
 
 EVENTS: dict[str, Callable[[Place, str], None]] = {
-    event.__name__: event for event in (kill, lose, gone, occupy, mark, die_after_record)
+    event.__name__: event for event in (kill, lose, freeze, thaw, nap, gone, occupy, mark, die_after_record)
 }
 POLICIES = {
     "none": af.Nothing,
@@ -169,6 +194,8 @@ def carry_out(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
         if "failures" in request
         else None,
     )
+    if "silent" in request:
+        writer = writer.option("silentSeconds", request["silent"])
     query = writer.option("hostGraceSeconds", request.get("grace", 30)).foreachBatch(deliver).start()
     query.awaitTermination()
     return {
@@ -178,6 +205,7 @@ def carry_out(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
         "homes": homes,
         "batches": query.totals.batches,
         "tries": query.lastProgress["tries"] if query.lastProgress else None,
+        "failures": [[failure.host, failure.kind] for failure in query._cluster.failures()],
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from afspark.cluster.loopback.host_processes import executors_of
@@ -18,3 +19,12 @@ FOLDER_VARIABLE = "AFSPARK_TEST_CLUSTER"
 def executors(host: str) -> list[int]:
     """Process ids of the executors on a host of the tests' cluster, and of no other one on this machine."""
     return executors_of(int(Path(os.environ[FOLDER_VARIABLE], host, SESSION).read_text()))
+
+
+def with_children(pids: Iterable[int]) -> list[int]:
+    """The processes and all that they have started, directly or not."""
+    found = list(pids)
+    for pid in found:
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            found += map(int, task.read_text().split())
+    return found

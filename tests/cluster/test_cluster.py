@@ -80,6 +80,27 @@ def test_a_standby_takes_the_place_of_a_lost_host(driver: Driver, place: Place) 
     assert (entry["worker"], entry["restored_cells"]) == (0, 0) and entry["replayed_batches"] <= 1
 
 
+def test_a_standby_takes_the_place_of_a_frozen_host(driver: Driver, place: Place) -> None:
+    """The driver finds out by itself: Spark would wait two minutes for a sign of life. The host wakes up later."""
+    truth = write_text(place.input, FILES)
+    events = {"1": ["freeze", HOSTS[0]], "3": ["thaw", HOSTS[0]]}
+    answer = driver.run(place, ["active-standby", 3600], keyed=True, workers=2, events=events)
+    assert answer["counts"] == truth and answer["bound"] == 0
+    assert answer["homes"][1] == list(HOSTS) and answer["homes"][2] == answer["homes"][3] == [HOSTS[1]] * 2
+    assert answer["failures"][0] == [HOSTS[0], "silent"]
+    (entry,) = answer["ledger"]
+    assert (entry["worker"], entry["restored_cells"]) == (0, 0) and entry["replayed_batches"] <= 1
+
+
+def test_a_host_that_was_frozen_for_a_while_has_lost_nothing(driver: Driver, place: Place) -> None:
+    """The batch is tried again when it answers; tasks of the first try that wake up do no harm."""
+    truth = write_text(place.input, FILES)
+    answer = driver.run(place, ["approximate", THETA], keyed=True, silent=1, grace=120, events={"1": ["nap", HOSTS[0]]})
+    assert answer["counts"] == truth and answer["bound"] == 0 and answer["ledger"] == []
+    assert answer["homes"] == [HOMES] * BATCHES
+    assert answer["failures"][0] == [HOSTS[0], "silent"]
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("tolerance", [["minibatch"], ["approximate", THETA]], ids=["minibatch", "approximate"])
 def test_workers_of_a_host_that_never_comes_back_move(

@@ -360,9 +360,10 @@ class Query(Accounts):
     def _hand_on(self, batch: Batch) -> None:
         for outlet in self._outlets:
             run = self._engine.run_of(outlet.operator)
-            frame = self._output(outlet, run, batch)
-            if frame is not None:
-                outlet.deliver(with_bounds(frame, run) if outlet.bounds else frame, batch)
+            with self._cluster.guarded(run.homes.values()):
+                frame = self._output(outlet, run, batch)
+                if frame is not None:
+                    outlet.deliver(with_bounds(frame, run) if outlet.bounds else frame, batch)
 
     def _output(self, outlet: Outlet, run: OperatorRun, batch: Batch) -> DataFrame | None:
         if outlet.mode == "update":

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from afspark.api.assembly import assemble
 from afspark.api.query import Deliver, Outlet, Query
 from afspark.api.stream import StatefulStream
+from afspark.cluster.liveness import Patience
 from afspark.cluster.spark.anchors import registered_slots
 from afspark.cluster.spark.offset_source import FORMAT, OffsetSource
 from afspark.cluster.spark.past_frames import SparkPastFrames
@@ -42,6 +43,7 @@ OWN_OPTIONS = {
     "batchBytes",
     "segments",
     "hostGraceSeconds",
+    "silentSeconds",
     "leaseSeconds",
     "storeWaitSeconds",
     "bounds",
@@ -88,12 +90,13 @@ class StreamWriter:
     def option(self, key: str, value: object) -> StreamWriter:
         """Capitals in names do not matter, as with Spark's own options.
 
-        ``checkpointLocation``, ``batchBytes``, ``segments``, ``hostGraceSeconds``, ``leaseSeconds`` (how long a
-        driver on another machine may be silent before it counts as dead), ``storeWaitSeconds`` (how long the
-        checkpoint's place may be gone before the query stops), ``bounds`` (a column with the bound realised so
-        far), ``quarantineBytes`` (of bad items, for each operator), ``maxReplaySeconds`` (of processing that a
-        lost worker may have to repeat; 0: every batch waits for the store), ``savepoint`` (where a savepoint is from
-        which the query starts; its checkpoint has to be empty), or one for the sink.
+        ``checkpointLocation``, ``batchBytes``, ``segments``, ``hostGraceSeconds``, ``silentSeconds`` (how long an
+        executor may owe an answer before its host counts as away), ``leaseSeconds`` (how long a driver on another
+        machine may be silent before it counts as dead), ``storeWaitSeconds`` (how long the checkpoint's place may be
+        gone before the query stops), ``bounds`` (a column with the bound realised so far), ``quarantineBytes`` (of bad
+        items, for each operator), ``maxReplaySeconds`` (of processing that a lost worker may have to repeat; 0: every
+        batch waits for the store), ``savepoint`` (where a savepoint is from which the query starts; its checkpoint has
+        to be empty), or one for the sink.
         """
         text = str(value).lower() if isinstance(value, bool) else str(value)
         return replace(self, options={**self.options, _OWN_BY_LOWER.get(key.lower(), key): text})
@@ -141,7 +144,8 @@ class StreamWriter:
             start_from_savepoint(open_store(first.options["savepoint"]), checkpoint, pipeline)
         identity = claim(checkpoint.below(FOLDER), pipeline.fingerprint(), pipeline.settings())
         outlets = [outlet for writer in writers if (outlet := writer._outlet()) is not None]
-        cluster = SparkCluster(spark)
+        standby = any(node.tolerance.has_secondaries for node in pipeline.nodes)
+        cluster = SparkCluster(spark, Patience.of(standby=standby, silent=options.silent_seconds))
         past = next((SparkPastFrames(one.frame, checkpoint) for one in pipeline.frames.values()), None)
         engine = Coordinator(cluster, pipeline, options, identity, checkpoint, past)
         engine.check_hosts()
@@ -192,6 +196,7 @@ class StreamWriter:
             "batch_bytes": ("batchBytes", int),
             "segments": ("segments", str),
             "host_grace_seconds": ("hostGraceSeconds", float),
+            "silent_seconds": ("silentSeconds", float),
             "lease_seconds": ("leaseSeconds", float),
             "store_wait_seconds": ("storeWaitSeconds", float),
             "quarantine_bytes": ("quarantineBytes", int),

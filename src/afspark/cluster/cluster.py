@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from afspark.clock import Clock
+from afspark.cluster.liveness import HostFailure
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
@@ -19,7 +20,9 @@ HostTask = Callable[[TaskEnvironment, int], Iterable[Any]]
 
 
 class StageFailed(Exception):
-    """A task of a stage died each time it was tried; nothing is known of the workers of that stage."""
+    """A task of a stage died each time it was tried, or its host does not answer; nothing is known of the workers of
+    that stage.
+    """
 
 
 class Cluster(Protocol):
@@ -41,7 +44,10 @@ class Cluster(Protocol):
         """Whether it will never run anything again."""
 
     def slots_by_host(self) -> dict[str, int]:
-        """Task slots of every host that lives."""
+        """Task slots of every host that lives, and answers."""
+
+    def failures(self) -> Sequence[HostFailure]:
+        """The last executors that were missed, oldest first: since when, and when the driver knew."""
 
     def in_background(self, job: Callable[[], None]) -> BackgroundWrite:
         """Begins a job of the driver that writes something, while the driver goes on."""
@@ -52,7 +58,7 @@ class Cluster(Protocol):
         """Brings the items of all inputs to the workers of one operator, which carry out their requests.
 
         The reports of those that were heard of. A task may run several times, and elsewhere than at the worker's
-        home; `StageFailed` if one never came to its end.
+        home; `StageFailed` if one never came to its end, or waited for a host that does not answer.
         """
 
     def run_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:

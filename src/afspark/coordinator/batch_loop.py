@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from afspark.cluster.cluster import Cluster
+from afspark.cluster.cluster import Cluster, StageFailed
 from afspark.cluster.remade_frame import PastFrames
 from afspark.coordinator.bad_items_noted import note_bad
 from afspark.coordinator.batch_input import BatchFrame, BatchInput
@@ -324,7 +324,7 @@ class Coordinator:
     ) -> tuple[int, list[LedgerEntry]]:
         """Applies and delivers; the number of tries, and the recoveries that are complete with it.
 
-        A failed delivery is tried again only if a worker turns out to be lost.
+        A failed delivery is tried again only if a worker turns out to be lost, or its host does not answer.
         """
         recovered: list[LedgerEntry] = []
         while True:
@@ -336,8 +336,8 @@ class Coordinator:
             started = watch.lap("stages", started)
             try:
                 deliver(batch)
-            except Exception:
-                if not self._stages.lacks(self.runs, batch):
+            except Exception as error:
+                if not isinstance(error, StageFailed) and not self._stages.lacks(self.runs, batch):
                     raise
                 continue
             watch.lap("sinks", started)

@@ -24,6 +24,8 @@ class RunOptions:
     segments: str | None = None
     #: how long a home without executor may stay away before its workers count as lost
     host_grace_seconds: float = 20.0
+    #: how long an executor may owe an answer before its host counts as away; None: as its tolerances need
+    silent_seconds: float | None = None
     faults: FaultPlan = field(default_factory=FaultPlan)
     #: makes the backup store as slow as a remote one, for experiments
     throttle: Throttle | None = None
@@ -43,6 +45,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         least_0 = {
             "hostGraceSeconds": self.host_grace_seconds,
+            "silentSeconds": self.silent_seconds or 0.0,
             "leaseSeconds": self.lease_seconds,
             "storeWaitSeconds": self.store_wait_seconds,
             "maxReplaySeconds": self.max_replay_seconds,

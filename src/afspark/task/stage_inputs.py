@@ -12,6 +12,7 @@ from afspark.numbers import Batch
 from afspark.protocol.lane_ticket import LaneTicket
 from afspark.protocol.parcels import Parcel
 from afspark.protocol.ports import ALL, feedback_for, items_for
+from afspark.protocol.requests import TaskRequest
 from afspark.resident.residents import Residents
 from afspark.sources import Chunk, Source
 from afspark.task.ingest import IncomingPackets, Ingest
@@ -108,6 +109,12 @@ def split_inputs(inputs: Iterable[StageInput], *, keyed: bool) -> tuple[tuple[Di
             case _:
                 sent.append(one)
     return tuple(direct), sent
+
+
+def hosts_of(requests: Iterable[TaskRequest], inputs: Iterable[StageInput]) -> set[str]:
+    """The hosts without which a stage cannot end: those of its workers, and of those whose outputs they are brought."""
+    kept = (home for one in inputs if isinstance(one, OutputInput) for home in one.homes.values())
+    return {*(request.home for request in requests), *kept}
 
 
 Addressed = tuple[int, Parcel]

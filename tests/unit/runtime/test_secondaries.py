@@ -180,3 +180,20 @@ def test_one_host_is_refused(make_rig: MakeRig) -> None:
     rig, _ = make_rig(slots={"a": 8}, tolerance=ActiveStandby(batches=2))
     with pytest.raises(UsageError, match="another host"):
         rig.go()
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_one_takes_the_place_of_a_primary_whose_host_is_silent(make_rig: MakeRig, keyed: bool) -> None:
+    """Its host is there as far as anybody knows; a stage that would wait for it is not begun, nor is the host."""
+    tolerance = ActiveStandby(batches=50)
+    rig, truth = make_rig(batches=8, slots=HOSTS, tolerance=tolerance, keyed=keyed, host_grace_seconds=3600.0)
+    rig.go(3)
+    silent = homes(rig)[0]
+    rig.hosts.silent.add(silent)
+    rig.go(2)
+    assert silent not in homes(rig).values()
+    assert [failure.host for failure in rig.hosts.failures()] == [silent]
+    rig.hosts.silent.clear()
+    rig.go()
+    check_whole(rig, truth)
+    assert all(entry.recovery is not None and entry.recovery.restored_cells == 0 for entry in rig.ledger)

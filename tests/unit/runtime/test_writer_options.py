@@ -45,7 +45,15 @@ def test_bounds_are_wanted_or_not(given: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["host_grace_seconds", "lease_seconds", "store_wait_seconds", "max_replay_seconds", "quarantine_bytes"]
+    "option",
+    [
+        "host_grace_seconds",
+        "silent_seconds",
+        "lease_seconds",
+        "store_wait_seconds",
+        "max_replay_seconds",
+        "quarantine_bytes",
+    ],
 )
 @pytest.mark.parametrize("value", [-1, math.nan])
 def test_times_and_sizes_are_not_below_zero(option: str, value: float) -> None:

@@ -16,6 +16,7 @@ from pyspark import cloudpickle
 
 from afspark.clock import Clock, SystemClock
 from afspark.cluster.cluster import HostTask, StageFailed
+from afspark.cluster.liveness import Absence, HostFailure
 from afspark.cluster.local.local_environment import LocalEnvironment
 from afspark.cluster.local.local_frame import LocalFrame
 from afspark.cluster.local.map_outputs import MapOutputs
@@ -39,6 +40,7 @@ from afspark.task.stage_inputs import (
     SourceInput,
     StageInput,
     UserCode,
+    hosts_of,
     split_inputs,
 )
 from afspark.task.task_environment import TaskEnvironment
@@ -79,6 +81,8 @@ class LocalCluster:
         self, slots: Mapping[str, int], *, processes: Processes = in_process, clock: Clock | None = None
     ) -> None:
         self.slots = dict(slots)
+        #: hosts that do not answer, though nobody has said that they are gone
+        self.silent: set[str] = set()
         self.clock: Clock = clock or SystemClock()
         self.receiver_environment = ReceiverEnvironment()
         #: called before each try of a task, in the driver: (kind of job, number of the task, number of the try)
@@ -102,7 +106,11 @@ class LocalCluster:
     # --- what the coordinator asks --------------------------------------------------------------------------
 
     def slots_by_host(self) -> dict[str, int]:
-        return dict(self.slots)
+        return {host: number for host, number in self.slots.items() if host not in self.silent}
+
+    def failures(self) -> Sequence[HostFailure]:
+        now = self.clock.monotonic()
+        return [HostFailure(host, host, Absence.SILENT, now, now) for host in sorted(self.silent)]
 
     def in_background(self, job: Callable[[], None]) -> BackgroundWrite:
         return DoneAtOnce(job)
@@ -113,6 +121,8 @@ class LocalCluster:
     def run_stage(
         self, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], inputs: Sequence[StageInput]
     ) -> list[TaskReport]:
+        if silent := self.silent & hosts_of(requests, inputs):
+            raise StageFailed(f"{', '.join(sorted(silent))} does not answer")
         direct, sent = split_inputs(inputs, keyed=work.keyed)
         senders = [sender for one in sent for sender in _senders(config, work, requests, one)]
         homes = {number: home for number, (home, _) in enumerate(senders)}
@@ -160,7 +170,8 @@ class LocalCluster:
 
     def _host(self, job: LocalJob, number: int) -> str:
         host = self.astray.pop((job.kind, number), job.homes[number])
-        return host if host in self.slots else min(self.slots)
+        answering = self.slots_by_host()
+        return host if host in answering else min(answering)
 
 
 def _senders(

@@ -44,6 +44,11 @@ SETTINGS = (
         "1.0",
         "Workers are placed when all hosts have registered, or the first host would get all of them.",
     ),
+    Setting(
+        "spark.shuffle.io.retryWait",
+        "1s",
+        "What a dead executor has sent is read again after 3 s, not 15: Spark tries three times before it gives up.",
+    ),
     Setting("spark.speculation", "false", "A speculative copy of a task would touch resident state."),
     Setting(
         "spark.sql.streaming.noDataMicroBatches.enabled",

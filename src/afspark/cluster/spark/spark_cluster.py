@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from afspark.clock import SystemClock
 from afspark.cluster.cluster import HostTask, StageFailed
-from afspark.cluster.spark.anchors import anchor, driver_host, slots_by_host
+from afspark.cluster.liveness import HostFailure, Patience
+from afspark.cluster.spark.anchors import anchor, cluster, driver_host, slots_by_host
+from afspark.cluster.spark.executor_watch import ExecutorWatch
+from afspark.cluster.spark.executors import Executors
 from afspark.cluster.spark.spark_environment import SparkEnvironment
 from afspark.cluster.spark.stages import run_stage
 from afspark.protocol.operator_config import OperatorConfig
@@ -19,18 +24,27 @@ from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.task.backup_writes import BackgroundWrite, ThreadedJob
-from afspark.task.stage_inputs import StageInput, UserCode
+from afspark.task.stage_inputs import StageInput, UserCode, hosts_of
+
+#: Spark's name for whether a cancelled job interrupts its tasks.
+INTERRUPTS = "spark.job.interruptOnCancel"
 
 
 class SparkCluster:
-    """The cluster of a Spark session. ``environment``: what its tasks find where they run."""
+    """The cluster of a Spark session. ``environment``: what its tasks find where they run; ``watch``: who answers,
+    None where tasks run in the driver.
+    """
 
-    def __init__(self, session: SparkSession) -> None:
+    def __init__(self, session: SparkSession, patience: Patience | None = None) -> None:
         self.session = session
         self.clock = SystemClock()
         self.receiver_environment = ReceiverEnvironment()
         self.driver_host = driver_host(session.sparkContext)
         self.environment = SparkEnvironment(driver_host=self.driver_host)
+        context = session.sparkContext
+        self.watch: ExecutorWatch | None = None
+        if not cluster(context).local:
+            self.watch = ExecutorWatch(Executors(context), self.clock, patience or Patience())
 
     @property
     def stopped(self) -> bool:
@@ -38,7 +52,12 @@ class SparkCluster:
         return context._jsc is None or bool(context._jsc.sc().isStopped())
 
     def slots_by_host(self) -> dict[str, int]:
-        return slots_by_host(self.session.sparkContext)
+        missing = self.watch.missing_hosts() if self.watch is not None else frozenset()
+        slots = slots_by_host(self.session.sparkContext)
+        return {host: number for host, number in slots.items() if host not in missing}
+
+    def failures(self) -> Sequence[HostFailure]:
+        return self.watch.failures() if self.watch is not None else ()
 
     def in_background(self, job: Callable[[], None]) -> BackgroundWrite:
         return ThreadedJob(job)
@@ -46,12 +65,44 @@ class SparkCluster:
     def run_stage(
         self, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], inputs: Sequence[StageInput]
     ) -> list[TaskReport]:
+        context = self.session.sparkContext
         try:
-            return run_stage(self.session.sparkContext, self.environment, config, work, requests, inputs)
+            with self.guarded(hosts_of(requests, inputs)):
+                return run_stage(context, self.environment, config, work, requests, inputs)
         except Py4JJavaError as error:
             if self.stopped:
                 raise
             raise StageFailed(str(error)) from error
 
+    @contextmanager
+    def guarded(self, hosts: Iterable[str]) -> Iterator[None]:
+        """Within it, jobs of this thread end with `StageFailed` as soon as they wait in vain for one of ``hosts``, or
+        for any other that a task of theirs was given to.
+        """
+        if self.watch is None:
+            yield
+            return
+        with self.watch.stage(hosts) as stage, tagged(self.session.sparkContext, stage.tag):
+            try:
+                yield
+            except Exception as error:
+                if stage.is_cancelled:
+                    raise StageFailed(f"{', '.join(sorted(self.watch.missing_hosts()))} does not answer") from error
+                raise
+
     def run_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
         return anchor(self.session.sparkContext, hosts).flatMap(partial(task, self.environment)).collect()
+
+
+@contextmanager
+def tagged(context: SparkContext, tag: str) -> Iterator[None]:
+    """Within it, jobs of this thread have the tag. The group by which Spark stops a query stays theirs."""
+    interrupts = context.getLocalProperty(INTERRUPTS)
+    context.addJobTag(tag)
+    # A task that waits for what a frozen host keeps would otherwise take a slot of a healthy one for minutes.
+    context.setLocalProperty(INTERRUPTS, "true")
+    try:
+        yield
+    finally:
+        context.setLocalProperty(INTERRUPTS, interrupts)  # type: ignore[arg-type]
+        context.removeJobTag(tag)

@@ -1,0 +1,195 @@
+"""Watches the executors of a query, and ends stages that wait for one that does not answer."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from py4j.protocol import Py4JError
+
+from afspark.clock import Clock
+from afspark.cluster.liveness import ASK_SECONDS, HostFailure, Liveness, Patience, StageUnderWay
+
+LOG = logging.getLogger("afspark")
+
+#: A watch that nobody has asked anything for so long ends; the next stage begins another one.
+IDLE_SECONDS = 30.0
+
+_NUMBERS = itertools.count()
+
+
+#: Begins to do something, and goes on meanwhile.
+Start = Callable[[Callable[[], None]], None]
+
+
+def in_a_thread(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name="afspark-executor-watch", daemon=True).start()
+
+
+class AskedQuestion(Protocol):
+    """What an executor was asked."""
+
+    @property
+    def is_answered(self) -> bool: ...
+
+
+class AskedExecutors(Protocol):
+    """What a watch needs of Spark: `executors.Executors`."""
+
+    @property
+    def is_stopped(self) -> bool: ...
+
+    def hosts(self) -> dict[str, str]: ...
+
+    def ask(self, executor: str) -> AskedQuestion | None: ...
+
+    def forget(self, executor: str) -> None: ...
+
+    def withhold_tasks(self, executor: str) -> None: ...
+
+    def give_tasks(self, executor: str) -> None: ...
+
+    def replace(self, executor: str, why: str) -> None: ...
+
+    def used_by(self, tag: str) -> frozenset[str]: ...
+
+    def cancel(self, tag: str) -> None: ...
+
+
+class ExecutorWatch:
+    """A thread that asks all executors for signs of life while stages run, and for a while after."""
+
+    def __init__(self, executors: AskedExecutors, clock: Clock, patience: Patience, start: Start = in_a_thread) -> None:
+        self._executors, self._clock = executors, clock
+        self._liveness = Liveness(patience)
+        self._questions: dict[str, AskedQuestion] = {}
+        self._withheld: set[str] = set()
+        self._stages: dict[str, StageUnderWay] = {}
+        self._lock = threading.Lock()
+        self._start, self._runs = start, False
+        self._asked = clock.monotonic()
+
+    @property
+    def patience(self) -> Patience:
+        return self._liveness.patience
+
+    @patience.setter
+    def patience(self, patience: Patience) -> None:
+        self._liveness.patience = patience
+
+    @contextmanager
+    def stage(self, hosts: Iterable[str]) -> Iterator[StageUnderWay]:
+        """Within it, jobs with the tag of what it gives are cancelled as soon as they wait for an executor in vain."""
+        stage = StageUnderWay(f"afspark-stage-{next(_NUMBERS)}", frozenset(hosts))
+        with self._lock:
+            self._stages[stage.tag] = stage
+        self.wake()
+        try:
+            yield stage
+        finally:
+            with self._lock:
+                del self._stages[stage.tag]
+
+    def missing_hosts(self) -> frozenset[str]:
+        """Hosts where nothing should be begun, whatever Spark says of them."""
+        self.wake()
+        with self._lock:
+            return self._liveness.missing_hosts()
+
+    def failures(self) -> tuple[HostFailure, ...]:
+        with self._lock:
+            return self._liveness.failures()
+
+    def wake(self) -> None:
+        """Somebody needs to know: the watch goes on for a while."""
+        with self._lock:
+            self._asked = self._clock.monotonic()
+            if not self._runs:
+                self._runs = True
+                self._start(self._run)
+
+    def _run(self) -> None:
+        try:
+            while not self._is_over():
+                self.look()
+                self._clock.sleep(ASK_SECONDS)
+        except (Py4JError, OSError):
+            # The driver's JVM ends with the session, and whoever needs it hears of that.
+            if not self._has_ended():
+                LOG.warning("Executors are no longer watched: one that is frozen is given up by Spark alone.")
+                raise
+
+    def _has_ended(self) -> bool:
+        try:
+            return self._executors.is_stopped
+        except (Py4JError, OSError):
+            return True
+
+    def _is_over(self) -> bool:
+        with self._lock:
+            is_needed = self._stages or self._withheld or self._clock.monotonic() - self._asked <= IDLE_SECONDS
+            if not is_needed or self._executors.is_stopped:
+                self._runs = False
+                # What was known is out of date when another thread begins.
+                self._liveness.pause()
+                self._questions.clear()
+                return True
+            return False
+
+    def look(self) -> None:
+        """One round: hears answers, asks again, and acts on who is missing."""
+        hosts = self._executors.hosts()
+        answered = [name for name, question in self._questions.items() if question.is_answered]
+        now = self._clock.monotonic()
+        with self._lock:
+            for name in answered:
+                del self._questions[name]
+                self._liveness.answered(name, now)
+            found = self._liveness.look(hosts, now)
+            to_ask, to_remove = self._liveness.to_ask(), self._liveness.to_remove(now)
+            silent = self._liveness.silent_executors()
+            given_up = self._liveness.given_up_hosts(now)
+            stages = list(self._stages.values())
+        for failure in found:
+            LOG.warning(
+                "The executor %s on %s is %s: nothing was heard of it for %.1f s.",
+                failure.executor,
+                failure.host,
+                failure.kind,
+                failure.noticed - failure.heard,
+            )
+        self._withhold(silent)
+        for stage in stages:
+            if stage.waits_for(given_up) or silent & self._used(stage, silent):
+                stage.is_cancelled = True
+                self._executors.cancel(stage.tag)
+        for name in to_remove:
+            self._executors.replace(name, f"it has not answered for {self.patience.removal:g} s")
+            with self._lock:
+                self._liveness.removed(name)
+        self._ask(to_ask)
+
+    def _used(self, stage: StageUnderWay, silent: Collection[str]) -> frozenset[str]:
+        return self._executors.used_by(stage.tag) if silent else frozenset()
+
+    def _withhold(self, silent: frozenset[str]) -> None:
+        for name in silent - self._withheld:
+            self._executors.withhold_tasks(name)
+        for name in self._withheld - silent:
+            self._executors.give_tasks(name)
+        self._withheld = set(silent)
+
+    def _ask(self, names: Collection[str]) -> None:
+        for name in self._questions.keys() - self._executors.hosts().keys():
+            del self._questions[name]
+            self._executors.forget(name)
+        for name in names:
+            question = self._executors.ask(name)
+            if question is not None:
+                with self._lock:
+                    self._liveness.asked(name, self._clock.monotonic())
+                self._questions[name] = question

@@ -1,0 +1,161 @@
+"""What a watch has Spark do about executors that do not answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from afspark.cluster.liveness import ASK_SECONDS, Absence, Patience
+from afspark.cluster.spark.executor_watch import IDLE_SECONDS, ExecutorWatch
+
+PATIENCE = Patience(silent=1.0, gone=0.0, removal=5.0)
+
+
+class SteppedClock:
+    """Time passes only when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@dataclass
+class FakeQuestion:
+    executors: FakeExecutors
+    executor: str
+
+    @property
+    def is_answered(self) -> bool:
+        return self.executor not in self.executors.frozen
+
+
+@dataclass
+class FakeExecutors:
+    """Executors that answer at once unless they are frozen; what was done to them."""
+
+    known: dict[str, str] = field(default_factory=lambda: {"0": "a", "1": "b", "2": "c"})
+    frozen: set[str] = field(default_factory=set)
+    withheld: set[str] = field(default_factory=set)
+    replaced: list[str] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    used: dict[str, frozenset[str]] = field(default_factory=dict)
+    is_stopped: bool = False
+
+    def hosts(self) -> dict[str, str]:
+        return dict(self.known)
+
+    def ask(self, executor: str) -> FakeQuestion:
+        return FakeQuestion(self, executor)
+
+    def forget(self, executor: str) -> None: ...
+
+    def withhold_tasks(self, executor: str) -> None:
+        self.withheld.add(executor)
+
+    def give_tasks(self, executor: str) -> None:
+        self.withheld.remove(executor)
+
+    def replace(self, executor: str, why: str) -> None:
+        self.replaced.append(executor)
+        del self.known[executor]
+
+    def used_by(self, tag: str) -> frozenset[str]:
+        return self.used.get(tag, frozenset())
+
+    def cancel(self, tag: str) -> None:
+        self.cancelled.append(tag)
+
+
+class Watched:
+    """A watch whose rounds a test takes itself."""
+
+    def __init__(self) -> None:
+        self.clock, self.executors = SteppedClock(), FakeExecutors()
+        self.begun = 0
+        self.watch = ExecutorWatch(self.executors, self.clock, PATIENCE, start=self._begin)
+
+    def _begin(self, work: object) -> None:
+        self.begun += 1
+
+    def go(self, seconds: float) -> None:
+        for _ in range(round(seconds / ASK_SECONDS)):
+            self.watch.look()
+            self.clock.sleep(ASK_SECONDS)
+
+
+def test_a_stage_on_a_frozen_host_is_cancelled_and_others_are_not() -> None:
+    watched = Watched()
+    with watched.watch.stage({"a", "b"}) as frozen, watched.watch.stage({"a", "c"}) as healthy:
+        watched.go(2)
+        watched.executors.frozen.add("1")
+        watched.go(2)
+        assert set(watched.executors.cancelled) == {frozen.tag}
+        assert frozen.is_cancelled and not healthy.is_cancelled
+    assert watched.watch.missing_hosts() == {"b"} and watched.executors.withheld == {"1"}
+
+
+def test_a_stage_that_reads_what_a_frozen_executor_keeps_is_cancelled() -> None:
+    watched = Watched()
+    with watched.watch.stage({"a"}) as reader, watched.watch.stage({"a"}):
+        watched.executors.used = {reader.tag: frozenset({"0", "1"})}
+        watched.executors.frozen.add("1")
+        watched.go(2)
+        assert set(watched.executors.cancelled) == {reader.tag}
+
+
+def test_a_stage_on_a_host_whose_executor_died_is_cancelled() -> None:
+    watched = Watched()
+    with watched.watch.stage({"a", "b"}) as stage:
+        watched.go(1)
+        del watched.executors.known["1"]
+        watched.go(ASK_SECONDS)
+        assert watched.executors.cancelled == [stage.tag]
+    (failure,) = watched.watch.failures()
+    assert (failure.host, failure.kind) == ("b", Absence.GONE)
+
+
+def test_a_host_that_answers_again_is_given_tasks_again() -> None:
+    watched = Watched()
+    watched.executors.frozen.add("1")
+    watched.go(3)
+    assert watched.executors.withheld == {"1"}
+    watched.executors.frozen.clear()
+    watched.go(1)
+    assert watched.executors.withheld == set() and watched.watch.missing_hosts() == set()
+    assert watched.executors.replaced == []
+
+
+def test_an_executor_that_stays_silent_is_replaced_once() -> None:
+    watched = Watched()
+    watched.executors.frozen.add("1")
+    watched.go(10)
+    assert watched.executors.replaced == ["1"] and watched.watch.missing_hosts() == {"b"}
+    watched.executors.known["3"] = "b"
+    watched.go(1)
+    assert watched.watch.missing_hosts() == set()
+
+
+def test_a_stage_that_has_ended_is_not_cancelled() -> None:
+    watched = Watched()
+    with watched.watch.stage({"b"}):
+        watched.go(1)
+    watched.executors.frozen.add("1")
+    watched.go(3)
+    assert watched.executors.cancelled == []
+
+
+def test_nobody_is_watched_for_longer_than_anybody_cares() -> None:
+    watched = Watched()
+    with watched.watch.stage({"a"}):
+        assert watched.begun == 1
+    watched.watch._run()  # the thread: it ends by itself
+    assert watched.clock.now >= 1000.0 + IDLE_SECONDS
+    with watched.watch.stage({"a"}):
+        assert watched.begun == 2
