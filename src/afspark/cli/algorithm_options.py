@@ -22,6 +22,8 @@ CLICKS, HIGGS = "clicks", "higgs"
 LIBSVM, CSV, PARQUET, JSON_LINES = "libsvm", "csv", "parquet", "jsonl"
 DEFAULT_ROWS = 5_000_000
 DEFAULT_ITEMS = 1000
+DEFAULT_RECOVERY_SECONDS = 5
+DEFAULT_COSTS = "cpu=1,memory=0,network=1,hosts=10"
 _SPARSE_ONLY = ("numeric", "categorical", "positive", "delimiter", "names")
 
 
@@ -60,6 +62,9 @@ class CommandOptions:
     takeover: bool = False
     #: seconds between two snapshots
     interval: float | None = None
+    #: within how many seconds a worker has to recover, and what resources cost
+    recovery_seconds: float | None = None
+    costs: tuple[tuple[str, float], ...] | None = None
     output: str | None = None
     json: str | None = None
     quiet: bool = False
@@ -116,10 +121,16 @@ def check(options: CommandOptions) -> None:
             f"--interval has no meaning with --tolerance {options.tolerance}.",
             remedy="Use --tolerance snapshot or active-standby.",
         )
-    if options.theta is not None and options.tolerance != "approximate":
+    if options.theta is not None and options.tolerance not in ("approximate", "adaptive"):
         raise UsageError(
-            f"--theta has no meaning with --tolerance {options.tolerance}.", remedy="Use --tolerance approximate."
+            f"--theta has no meaning with --tolerance {options.tolerance}.",
+            remedy="Use --tolerance approximate or adaptive.",
         )
+    for name, given in (("--recovery-seconds", options.recovery_seconds), ("--costs", options.costs)):
+        if given is not None and options.tolerance != "adaptive":
+            raise UsageError(
+                f"{name} has no meaning with --tolerance {options.tolerance}.", remedy="Use --tolerance adaptive."
+            )
 
 
 def check_heavy_hitters(options: CommandOptions) -> None:
