@@ -33,8 +33,10 @@ _NAMES = {
     "model.windows": ("Decaying", "Hopping", "Punctuation", "Sliding", "Window"),
     "policies": (
         "ActiveStandby",
+        "Adaptive",
         "Approximate",
         "BarrierSnapshot",
+        "Costs",
         "MiniBatch",
         "Nothing",
         "Tolerance",

@@ -27,15 +27,27 @@ from afspark.errors import AfsparkError
 from afspark.model.operator import Combiner, Operator, Outbox, Share, Transform, WorkerContext
 from afspark.model.states import HashTable, Matrix, Numeric, Own, OwnState, Set, State, StateSpec, Vector
 from afspark.model.windows import Decaying, Hopping, Punctuation, Sliding, Window
-from afspark.policies import ActiveStandby, Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance, UpstreamBackup
+from afspark.policies import (
+    ActiveStandby,
+    Adaptive,
+    Approximate,
+    BarrierSnapshot,
+    Costs,
+    MiniBatch,
+    Nothing,
+    Tolerance,
+    UpstreamBackup,
+)
 from afspark.push.producer.producer import Producer
 
 __all__ = [
     "ActiveStandby",
+    "Adaptive",
     "AfsparkError",
     "Approximate",
     "BarrierSnapshot",
     "Combiner",
+    "Costs",
     "Decaying",
     "Features",
     "GlobalRegression",

@@ -48,6 +48,8 @@ class Accounts:
         that it can have taken from each state, infinite if no bound covers it. ``recovery_seconds``: how long the lost
         worker took to load its backups (``restore_seconds``) and to apply batches again (``replay_seconds``).
         ``gap_seconds``: from the declared loss, ``at``, to the end of the batch with which it was back, on ``host``.
+        ``steps``: seconds from the failure (of the kind ``failure``) to the first batch applied, by steps and together
+        (``seconds``), beside what was ``estimated`` before; None for what nobody can tell.
         """
         internal = {node.name for node in self._engine.pipeline.nodes if node.internal}
         return [
@@ -72,12 +74,32 @@ class Accounts:
                 "replay_seconds": entry.recovery.replay_seconds if entry.recovery else None,
                 "gap_seconds": entry.recovery.gap_seconds if entry.recovery else None,
                 "host": entry.recovery.host if entry.recovery else None,
+                "steps": _steps(entry, "measured"),
+                "estimated": _steps(entry, "estimated"),
+                "failure": entry.recovery.account.get("kind") if entry.recovery else None,
                 "damaged": list(entry.recovery.damaged) if entry.recovery else [],
                 "differed": entry.recovery.differed if entry.recovery else False,
                 "covered": entry.covered,
             }
             for entry in self._engine.ledger.entries()
         ]
+
+    def estimates(self, operator: str | None = None) -> list[dict[str, Any]]:
+        """How long each worker of an operator would take to recover from a failure, under all schemes.
+
+        Of each worker what is ``in_force``, the ``limit`` of `Adaptive` (None under another tolerance), and
+        ``candidates``: ``seconds`` from the failure to the next batch applied (None if a step is ``unknown``), the
+        steps of that (``estimate``), and what the scheme costs beyond the primary. With `Adaptive` as the controller
+        sees them, at the worst moment between two checkpoints ``interval`` seconds apart; otherwise as of now.
+        Empty before the first batch.
+        """
+        return self._engine.control.estimates(self._engine.operator(operator)) if self._engine.runs else []
+
+    def decisions(self) -> list[dict[str, Any]]:
+        """What the controller has changed, oldest first, over all drivers of the query: when (``at``), of which worker,
+        ``from`` and ``to`` which scheme, the ``candidates`` with estimate and cost, and the ``reason`` in words.
+        """
+        return self._engine.control.decisions()
 
     def snapshots(self) -> list[dict[str, Any]]:
         """The newest snapshots, oldest first, over all drivers of the query; empty if none had `BarrierSnapshot`.
@@ -108,6 +130,12 @@ class Accounts:
     def bad_items(self, operator: str | None = None) -> list[dict[str, Any]]:
         """Items that operators could not take and that are kept in quarantine, oldest first; default: of all."""
         return [asdict(item) for item in self._engine.quarantine.items(operator)]
+
+
+def _steps(entry: LedgerEntry, which: str) -> dict[str, float | None] | None:
+    """The seconds of a recovery by steps, as they were measured or estimated; None if nobody has timed it."""
+    account = entry.recovery.account if entry.recovery else {}
+    return dict(account[which]) if account else None
 
 
 def _taken(entry: LedgerEntry) -> dict[str, float]:

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from afspark.api.savepoints import FoundSavepoint, found_savepoints
+from afspark.coordinator.adapting.control_loop import decisions_of
 from afspark.coordinator.offsets import newest_of
 from afspark.coordinator.recovery.upstream import changes_what_is_sent
 from afspark.coordinator.savepoint_copying import origin_of
@@ -34,6 +35,7 @@ from afspark.store import (
     chain_to_restore,
     open_store,
 )
+from afspark.store.control_log import ControlLog
 from afspark.store.epochs import History, read_history
 from afspark.store.identity import require_identity
 from afspark.store.itemlosses import ItemLosses
@@ -125,6 +127,8 @@ class Inspection:
     #: savepoints that the checkpoint keeps under a name, and the one that it was begun from
     savepoints: tuple[FoundSavepoint, ...] = ()
     started_from: str | None = None
+    #: what the controller has changed, oldest first, as `Query.decisions` tells it
+    decisions: tuple[Mapping[str, Any], ...] = ()
     verified: bool = False
     damaged: tuple[Damage, ...] = field(default=())
     #: what is kept in quarantine, if it was asked for
@@ -181,6 +185,7 @@ def inspect(
     operators: Mapping[str, Any] = identity.settings.get("operators", {})
     base = _base(segments)
     residents = _residents(base, identity.query_id, operators, record, cells) if base else {}
+    control, unread = ControlLog(store).read()
     quarantine = Quarantine(store)
     bad_items = quarantine.items() if bad else []
     return Inspection(
@@ -203,8 +208,9 @@ def inspect(
         snapshots=record.snapshots if record else (),
         savepoints=tuple(found_savepoints(checkpoint)),
         started_from=origin_of(checkpoint),
+        decisions=tuple(one.to_json() for one in decisions_of(control)),
         verified=verify,
-        damaged=(*damaged, *ledger.damaged, *item_losses.damaged, *quarantine.damaged),
+        damaged=(*damaged, *ledger.damaged, *item_losses.damaged, *quarantine.damaged, *unread),
         bad_items=tuple(bad_items),
     )
 

@@ -23,6 +23,8 @@ LIBSVM, CSV, PARQUET, JSON_LINES = "libsvm", "csv", "parquet", "jsonl"
 DEFAULT_ROWS = 5_000_000
 DEFAULT_ITEMS = 1000
 MOST_HOSTS = 200
+DEFAULT_RECOVERY_SECONDS = 5
+DEFAULT_COSTS = "cpu=1,memory=0,network=1,hosts=10"
 _SPARSE_ONLY = ("numeric", "categorical", "positive", "delimiter", "names")
 
 
@@ -66,6 +68,9 @@ class CommandOptions:
     takeover: bool = False
     #: seconds between two snapshots
     interval: float | None = None
+    #: within how many seconds a worker has to recover, and what resources cost
+    recovery_seconds: float | None = None
+    costs: tuple[tuple[str, float], ...] | None = None
     output: str | None = None
     json: str | None = None
     quiet: bool = False
@@ -123,10 +128,16 @@ def check(options: CommandOptions) -> None:
             f"--interval has no meaning with --tolerance {options.tolerance}.",
             remedy="Use --tolerance snapshot or active-standby.",
         )
-    if options.theta is not None and options.tolerance != "approximate":
+    if options.theta is not None and options.tolerance not in ("approximate", "adaptive"):
         raise UsageError(
-            f"--theta has no meaning with --tolerance {options.tolerance}.", remedy="Use --tolerance approximate."
+            f"--theta has no meaning with --tolerance {options.tolerance}.",
+            remedy="Use --tolerance approximate or adaptive.",
         )
+    for name, given in (("--recovery-seconds", options.recovery_seconds), ("--costs", options.costs)):
+        if given is not None and options.tolerance != "adaptive":
+            raise UsageError(
+                f"{name} has no meaning with --tolerance {options.tolerance}.", remedy="Use --tolerance adaptive."
+            )
 
 
 def _check_hosts(options: CommandOptions) -> None:

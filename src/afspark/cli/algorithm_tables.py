@@ -6,6 +6,8 @@ from afspark.cli import values
 from afspark.cli.algorithm_options import (
     CLICKS,
     CSV,
+    DEFAULT_COSTS,
+    DEFAULT_RECOVERY_SECONDS,
     DEFAULT_ROWS,
     DEFAULT_THETA,
     GREP,
@@ -32,6 +34,7 @@ examples:
   afspark run wordcount --input books/ --lower --top 20
   afspark run wordcount --generate 1GB --tolerance approximate --theta 10000 --kill 4 --verify
   afspark run wordcount --generate 1GB --tolerance active-standby --hosts 3 --kill 2 --verify
+  afspark run wordcount --generate 1GB --tolerance adaptive --recovery-seconds 2 --hosts 2 --kill 1
   afspark run heavy-hitters --generate 500MB --json run.json
   afspark run heavy-hitters --input flows/ --keys src,dst --weight bytes --threshold 1e9 --output heavy/
   afspark run heavy-hitters --input captures/ --format pcap --keys dst --weight bytes --threshold 1e7
@@ -71,8 +74,22 @@ def common(algorithm: str) -> tuple[Group, ...]:
                     "none: no backups; approximate: error of at most --theta; minibatch: exact; "
                     "upstream: exact, and pushed items stay with their sender until then; "
                     "snapshot: exact, snapshots --interval seconds apart and replay; active-standby: the same, and a "
-                    "second copy of every worker on another host takes its place (default: approximate)",
-                    kind=("none", "approximate", "minibatch", "upstream", "snapshot", "active-standby"),
+                    "second copy of every worker on another host takes its place; adaptive: exact, and back within "
+                    "--recovery-seconds, by the cheapest scheme that can, needs two hosts (default: approximate)",
+                    kind=("none", "approximate", "minibatch", "upstream", "snapshot", "active-standby", "adaptive"),
+                ),
+                Option(
+                    "--recovery-seconds",
+                    "with --tolerance adaptive: how long a worker may take from a failure until it has applied its "
+                    f"next batch (default: {DEFAULT_RECOVERY_SECONDS})",
+                    "S",
+                    values.positive_amount,
+                ),
+                Option(
+                    "--costs",
+                    f"with --tolerance adaptive: what resources cost, relatively (default: {DEFAULT_COSTS})",
+                    "NAME=N,…",
+                    values.costs,
                 ),
                 Option(
                     "--interval",
@@ -84,7 +101,7 @@ def common(algorithm: str) -> tuple[Group, ...]:
                 Option(
                     "--theta",
                     "error that all failures together may cause with --tolerance approximate "
-                    f"(default: {DEFAULT_THETA[algorithm]})",
+                    f"(default: {DEFAULT_THETA[algorithm]}), or adaptive (default: none)",
                     "N",
                     values.amount,
                 ),

@@ -20,6 +20,7 @@ from afspark.api.query import Query
 from afspark.api.stream import StatefulStream, Stream
 from afspark.api.writer import StreamWriter
 from afspark.cli.algorithm_options import (
+    DEFAULT_RECOVERY_SECONDS,
     DEFAULT_THETA,
     GREP,
     HEAVY_HITTERS,
@@ -34,7 +35,17 @@ from afspark.cli.planning import Plan
 from afspark.cli.verify import recount
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Share
-from afspark.policies import ActiveStandby, Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance, UpstreamBackup
+from afspark.policies import (
+    ActiveStandby,
+    Adaptive,
+    Approximate,
+    BarrierSnapshot,
+    Costs,
+    MiniBatch,
+    Nothing,
+    Tolerance,
+    UpstreamBackup,
+)
 from afspark.report.accuracy import hitter_errors, word_errors
 from afspark.report.recount import count_words, sum_weights
 from afspark.sources import Chunk, Packets, ParquetFiles, PcapFiles, Source, TextFiles, ZipfWords
@@ -218,6 +229,9 @@ def tolerance_of(options: CommandOptions) -> Tolerance:
         return BarrierSnapshot(interval=options.interval)
     if options.tolerance == "active-standby":
         return ActiveStandby(interval=options.interval)
+    if options.tolerance == "adaptive":
+        limit = DEFAULT_RECOVERY_SECONDS if options.recovery_seconds is None else options.recovery_seconds
+        return Adaptive(recovery_seconds=limit, costs=Costs(**dict(options.costs or ())), theta=options.theta)
     theta = DEFAULT_THETA[options.algorithm] if options.theta is None else options.theta
     return Approximate(theta, items=options.items)
 

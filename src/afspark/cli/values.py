@@ -18,6 +18,8 @@ _UNITS = {
 }
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zA-Z]*)\s*")
 _LARGEST = 2**62
+COSTS = ("cpu", "memory", "network", "hosts")
+"""The resources that cost something."""
 
 
 def size(text: str) -> int:
@@ -84,6 +86,23 @@ def counts(text: str) -> tuple[int, ...]:
     (1, 5, 15)
     """
     return tuple(count(part) for part in names(text))
+
+
+def costs(text: str) -> tuple[tuple[str, float], ...]:
+    """What resources cost, as pairs of name and weight.
+
+    >>> costs("cpu=2, hosts=0")
+    (('cpu', 2), ('hosts', 0))
+    """
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, mark, value = (one.strip() for one in part.partition("="))
+        if not mark or name in found:
+            raise ArgumentTypeError(f"{text!r} must be different costs with commas between, like cpu=1,hosts=10")
+        if name not in COSTS:
+            raise ArgumentTypeError(f"unknown cost {name!r}; there are {', '.join(COSTS)}")
+        found[name] = amount(value)
+    return tuple(found.items())
 
 
 def setting(text: str) -> tuple[str, str]:

@@ -6,10 +6,20 @@ from afspark.control.costs import Resources, resources
 from afspark.control.decisions import Decision, InForce
 from afspark.control.estimates import estimate
 from afspark.control.history import UnitHistory
+from afspark.control.looks import Controller
 from afspark.control.measured_recovery import MeasuredRecovery
 from afspark.control.quantities import FailureKind, Measurement, Quantity
 from afspark.control.recovery_times import RecoveryTimes
-from afspark.control.schemes import STEPS, SWITCHES, Protection, RecoveryStep, Scheme, Switches, Unreplicated
+from afspark.control.schemes import (
+    STEPS,
+    SWITCHES,
+    Protection,
+    RecoveryStep,
+    Scheme,
+    Switches,
+    Unreplicated,
+    protection_under,
+)
 from afspark.control.situation import Situation, Unit
 from afspark.control.transitions import TRANSITIONS, SchemeAction, actions
 
@@ -18,6 +28,7 @@ __all__ = [
     "SWITCHES",
     "TRANSITIONS",
     "Candidate",
+    "Controller",
     "Decision",
     "FailureKind",
     "InForce",
@@ -38,5 +49,6 @@ __all__ = [
     "actions",
     "decide",
     "estimate",
+    "protection_under",
     "resources",
 ]

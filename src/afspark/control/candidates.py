@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from afspark.control.costs import RARELY, Resources, resources
-from afspark.control.estimates import estimate, replay_seconds
-from afspark.control.quantities import Quantity
+from afspark.control.estimates import estimate, replay_seconds, seconds_until_safe
 from afspark.control.recovery_times import RecoveryTimes
 from afspark.control.schemes import STEPS, Protection, RecoveryStep, Scheme, Unreplicated
+from afspark.control.schemes import protection as protection_of
 from afspark.control.situation import Situation
 from afspark.policies import Adaptive
 
@@ -52,6 +52,17 @@ class Candidate:
             "resources": self.resources.to_json(),
             "cost": self.cost,
         }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Candidate:
+        """The candidate `to_json` described; KeyError, TypeError or ValueError for anything else."""
+        return cls(
+            protection=protection_of(found["protection"]),
+            interval=found["interval"],
+            estimate=RecoveryTimes.from_json(found["estimate"]),
+            resources=Resources(**found["resources"]),
+            cost=found["cost"],
+        )
 
 
 def offered(adaptive: Adaptive, situation: Situation) -> Iterator[Protection]:
@@ -113,5 +124,5 @@ def intervals(protection: Protection, adaptive: Adaptive, situation: Situation) 
         return (RARELY,)
     if adaptive.gap and isinstance(protection, Scheme):
         return (GAP_INTERVAL,)
-    writing = situation.history.longest(Quantity.CHECKPOINT_WRITE) or 0.0
+    writing = seconds_until_safe(situation.history) or 0.0
     return tuple(one for one in INTERVALS if one >= writing) or INTERVALS[:1]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from afspark.control.candidates import Candidate
-from afspark.control.schemes import Protection
+from afspark.control.schemes import Protection, protection
 from afspark.control.situation import Unit
 
 
@@ -17,6 +18,13 @@ class InForce:
     protection: Protection
     interval: float | None
     since: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"protection": str(self.protection)}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> InForce:
+        return cls(protection=protection(found["protection"]), interval=found["interval"], since=found["since"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +46,11 @@ class Decision:
         return kept is None or (kept.protection, kept.interval) != (self.chosen.protection, self.chosen.interval)
 
     @property
+    def in_time(self) -> bool:
+        """Whether anything recovers within the limit."""
+        return any(one.seconds <= self.limit for one in self.candidates)
+
+    @property
     def in_force(self) -> InForce:
         """What is in force once it is carried out."""
         if self.before is not None and not self.changes:
@@ -49,6 +62,7 @@ class Decision:
             "at": self.at,
             "operator": self.unit.operator,
             "worker": self.unit.worker,
+            "before": None if self.before is None else self.before.to_json(),
             "from": None if self.before is None else str(self.before.protection),
             "to": str(self.chosen.protection),
             "interval": self.chosen.interval,
@@ -57,3 +71,18 @@ class Decision:
             "reason": self.reason,
             "candidates": [one.to_json() | {"verdict": one.verdict(self.limit)} for one in self.candidates],
         }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Decision:
+        """The decision `to_json` described; KeyError, TypeError or ValueError for anything else."""
+        candidates = tuple(map(Candidate.from_json, found["candidates"]))
+        chosen = (protection(found["to"]), found["interval"])
+        return cls(
+            at=float(found["at"]),
+            unit=Unit(found["operator"], found["worker"]),
+            before=None if found["before"] is None else InForce.from_json(found["before"]),
+            chosen=next(one for one in candidates if (one.protection, one.interval) == chosen),
+            candidates=candidates,
+            limit=float(found["limit"]),
+            reason=str(found["reason"]),
+        )

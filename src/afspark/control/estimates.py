@@ -1,12 +1,12 @@
 """How long a unit would take to recover, under any scheme and at any time.
 
-StreamMine3G's tables 1 and 2, and two terms that they leave out: the time until the failure is noticed, and that of the
-promotion of a secondary. Table 1 prints active standby as "0 + t_deploy"; its text says that nothing but sending has to
-be switched on. The text is followed: promotion is what active standby takes, after detection.
+StreamMine3G's tables 1 and 2, and three terms that they leave out: the time until the failure is noticed, the time that
+a host is given to come back where nobody can take its place, and that of the promotion of a secondary. Table 1 prints
+active standby as "0 + t_deploy"; its text says that nothing but sending has to be switched on. The text is followed:
+promotion is what active standby takes, after detection.
 
-A step that was never measured makes an estimate unknown, which counts as too slow. Since a unit starts with active
-replication, whose secondary is deployed, wired, promoted to send and given state, each step is measured once before
-another scheme is looked at.
+A step that was never measured counts with what batches without a failure tell of it (`Situation.expected`): every batch
+wires its workers anew. Where nothing is told the estimate is unknown, which counts as too slow.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def estimate(
             case RecoveryStep.REPLAY:
                 found[step] = replay_seconds(protection, situation, gap=gap, interval=interval)
             case _:
-                found[step] = history.longest(Quantity(step.value))
+                found[step] = situation.step(Quantity(step.value))
     return RecoveryTimes(**found)
 
 
@@ -100,13 +100,21 @@ def replay_seconds(
     return items / throughput if throughput else None
 
 
+def seconds_until_safe(history: UnitHistory) -> float | None:
+    """The longest that a checkpoint took from its capture until a recovery could count on it; None: there was none."""
+    safe = history.longest(Quantity.CHECKPOINT_SAFE)
+    return history.longest(Quantity.CHECKPOINT_WRITE) if safe is None else safe
+
+
 def _waiting_now(situation: Situation) -> float | None:
+    if situation.waiting is not None:
+        return situation.waiting
     checkpoint = situation.history.newest(Quantity.CHECKPOINT_SIZE)
     return None if checkpoint is None else situation.history.amount_since(Quantity.RECEIVED, checkpoint.at)
 
 
 def _waiting_at_worst(situation: Situation, interval: float) -> float | None:
     """A checkpoint covers nothing before it is safe."""
-    writing = situation.history.longest(Quantity.CHECKPOINT_WRITE)
+    writing = seconds_until_safe(situation.history)
     rate = situation.history.peak_rate(Quantity.RECEIVED, situation.now)
     return None if writing is None or rate is None else rate * (interval + writing)

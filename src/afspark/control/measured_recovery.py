@@ -44,6 +44,7 @@ class MeasuredRecovery:
         if found.read and self.bytes_read:
             history = history.add(Quantity.READ, at=at, seconds=found.read, amount=self.bytes_read)
         taken = {
+            Quantity.WAIT: found.wait,
             Quantity.PROMOTION: found.promotion,
             Quantity.DEPLOY: found.deploy,
             Quantity.WIRE_SEND: found.wire_send,

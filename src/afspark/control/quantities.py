@@ -13,8 +13,10 @@ class Quantity(StrEnum):
     #: bytes that a restore would read, as of a checkpoint, shipped or stored; the time is that of its capture, and it
     #: is recorded once it is safe
     CHECKPOINT_SIZE = "checkpoint_size"
-    #: bytes that a checkpoint wrote, and seconds until they were safe, with making them
+    #: bytes that checkpoints wrote, and seconds that the store took for them
     CHECKPOINT_WRITE = "checkpoint_write"
+    #: bytes of a checkpoint, and seconds from its capture until a recovery could count on it
+    CHECKPOINT_SAFE = "checkpoint_safe"
     #: seconds of CPU that making a checkpoint took
     CHECKPOINT_CPU = "checkpoint_cpu"
     #: bytes of code and static data that a deployed replica takes
@@ -28,6 +30,7 @@ class Quantity(StrEnum):
     #: seconds of CPU (the amount) that the primary took within so many seconds
     CPU = "cpu"
     #: seconds that steps took, in recoveries, transitions and moves
+    WAIT = "wait"
     PROMOTION = "promotion"
     DEPLOY = "deploy"
     WIRE_SEND = "wire_send"
@@ -45,6 +48,7 @@ class Quantity(StrEnum):
 
 _OF_CLUSTER = frozenset(
     {
+        Quantity.WAIT,
         Quantity.PROMOTION,
         Quantity.DEPLOY,
         Quantity.WIRE_SEND,

@@ -14,6 +14,7 @@ class RecoveryTimes:
     """Seconds by `RecoveryStep`: 0 for a step that is not needed, None for one that nobody can tell."""
 
     detection: float | None = 0.0
+    wait: float | None = 0.0
     promotion: float | None = 0.0
     deploy: float | None = 0.0
     read: float | None = 0.0
@@ -36,8 +37,8 @@ class RecoveryTimes:
         inf
         """
         wiring = (self.wire_send, self.wire_receive)
-        found = (self.detection, self.promotion, self.deploy, self.read, max(wiring, key=_known), self.replay)
-        return math.fsum(map(_known, found))
+        steps = (self.detection, self.wait, self.promotion, self.deploy, self.read, self.replay)
+        return math.fsum(map(_known, (*steps, max(wiring, key=_known))))
 
     def to_json(self) -> dict[str, Any]:
         """The steps; and their sum, which is None if it is not known."""

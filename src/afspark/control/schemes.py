@@ -13,12 +13,14 @@ from enum import StrEnum
 from afspark.policies import (
     ActiveReplication,
     ActiveStandby,
+    Adaptive,
     Approximate,
     BarrierSnapshot,
     ColdStandby,
     Deployed,
     HotStandby,
     PassiveReplication,
+    Tolerance,
 )
 
 
@@ -46,6 +48,23 @@ Protection = Scheme | Unreplicated
 def protection(name: str) -> Protection:
     """The protection that a tolerance of that name gives; ValueError for any other name."""
     return Unreplicated(name) if name in list(Unreplicated) else Scheme(name)
+
+
+def protection_under(tolerance: Tolerance) -> Protection:
+    """The protection that recovers as a worker under ``tolerance`` does.
+
+    Where every batch is backed up, that is a snapshot with nothing to replay; where nothing is, there is nothing to
+    read.
+
+    >>> from afspark.policies import MiniBatch
+    >>> protection_under(ActiveStandby()), protection_under(MiniBatch())
+    (<Scheme.ACTIVE_STANDBY: 'active-standby'>, <Unreplicated.BARRIER_SNAPSHOT: 'snapshot'>)
+    """
+    if isinstance(tolerance, Adaptive):
+        tolerance = tolerance.first
+    if tolerance.name in {*Scheme, *Unreplicated}:
+        return protection(tolerance.name)
+    return Unreplicated.BARRIER_SNAPSHOT if tolerance.exact else Unreplicated.APPROXIMATE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +127,7 @@ class RecoveryStep(StrEnum):
     """A part of the time from a failure to the next batch that the unit has applied."""
 
     DETECTION = "detection"  # the driver finds out
+    WAIT = "wait"  # a host may come back with its state: it is given time, unless a secondary is there
     PROMOTION = "promotion"  # the secondary becomes the primary: it processes and sends
     DEPLOY = "deploy"  # a replica is loaded, and its static data built
     READ = "read"  # the last checkpoint comes from the store
@@ -129,9 +149,27 @@ STEPS: Mapping[Protection, tuple[RecoveryStep, ...]] = {
     ),
     Scheme.COLD_STANDBY: (RecoveryStep.DETECTION, RecoveryStep.PROMOTION, *_REWIRE),
     Scheme.DEPLOYED: (RecoveryStep.DETECTION, RecoveryStep.PROMOTION, RecoveryStep.READ, *_REWIRE),
-    Scheme.PASSIVE_REPLICATION: (RecoveryStep.DETECTION, RecoveryStep.DEPLOY, RecoveryStep.READ, *_REWIRE),
-    # Executors are up, and a worker that is restored on one of them is a task like any other.
-    Unreplicated.BARRIER_SNAPSHOT: (RecoveryStep.DETECTION, RecoveryStep.READ, RecoveryStep.REPLAY),
-    Unreplicated.APPROXIMATE: (RecoveryStep.DETECTION, RecoveryStep.READ),
+    Scheme.PASSIVE_REPLICATION: (
+        RecoveryStep.DETECTION,
+        RecoveryStep.WAIT,
+        RecoveryStep.DEPLOY,
+        RecoveryStep.READ,
+        *_REWIRE,
+    ),
+    # Executors are up, and a worker that is restored on one of them is a task like any other, in a stage that brings it
+    # its items.
+    Unreplicated.BARRIER_SNAPSHOT: (
+        RecoveryStep.DETECTION,
+        RecoveryStep.WAIT,
+        RecoveryStep.READ,
+        RecoveryStep.WIRE_RECEIVE,
+        RecoveryStep.REPLAY,
+    ),
+    Unreplicated.APPROXIMATE: (
+        RecoveryStep.DETECTION,
+        RecoveryStep.WAIT,
+        RecoveryStep.READ,
+        RecoveryStep.WIRE_RECEIVE,
+    ),
 }
 """In the order in which they are taken; both kinds of wiring at once."""

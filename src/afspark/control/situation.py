@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from afspark.control.history import UnitHistory
-from afspark.control.quantities import FailureKind
+from afspark.control.quantities import FailureKind, Quantity
 
 
 @dataclass(frozen=True, order=True)
@@ -31,8 +31,12 @@ class Situation:
     stateful: bool = True
     #: whether what it has received can be had again from upstream
     replayable: bool = True
+    #: items that it has received since the last checkpoint that is safe, where they were counted
+    waiting: float | None = None
     #: by kind of failure, after how many seconds the driver finds out by itself: counts until one was measured
     deadlines: Mapping[FailureKind, float] = field(default_factory=dict)
+    #: seconds of steps, as batches without a failure tell them: count until one was measured
+    expected: Mapping[Quantity, float] = field(default_factory=dict)
 
     def detection(self, kind: FailureKind | None = None) -> float | None:
         """Seconds until the driver knows of a failure of that kind, the most ever recorded; None: of whatever kind
@@ -41,6 +45,11 @@ class Situation:
         found = [self._detection(one) for one in ([kind] if kind is not None else FailureKind)]
         known = [one for one in found if one is not None]
         return max(known) if len(known) == len(found) else None
+
+    def step(self, what: Quantity) -> float | None:
+        """Seconds that a step takes, the most ever recorded; else what is expected."""
+        recorded = self.history.longest(what)
+        return self.expected.get(what) if recorded is None else recorded
 
     def _detection(self, kind: FailureKind) -> float | None:
         recorded = self.history.longest(kind)

@@ -17,6 +17,7 @@ from typing import Any
 
 from afspark.cluster.cluster import Cluster, StageFailed
 from afspark.cluster.remade_frame import PastFrames
+from afspark.coordinator.adapting.control_loop import control_loop
 from afspark.coordinator.bad_items_noted import note_bad
 from afspark.coordinator.batch_input import BatchFrame, BatchInput
 from afspark.coordinator.batch_progress import BatchProgress, summarise
@@ -25,7 +26,7 @@ from afspark.coordinator.committer import Committer
 from afspark.coordinator.configuring import operator_config
 from afspark.coordinator.ending import ending_batch, intended, is_intended, refuse_if_rewound, refuse_if_unfinished
 from afspark.coordinator.injected_failures import fail_workers
-from afspark.coordinator.offsets import has_offsets, newest_of, time_of_batch
+from afspark.coordinator.offsets import newest_of, time_of_batch
 from afspark.coordinator.operator_inputs import OperatorInputs
 from afspark.coordinator.operator_run import OperatorRun, link
 from afspark.coordinator.receivers.receivers import Receivers
@@ -38,6 +39,7 @@ from afspark.coordinator.replicas.secondary_group import check_hosts
 from afspark.coordinator.run_options import RunOptions
 from afspark.coordinator.stage_runner import StageRunner
 from afspark.coordinator.told_bounds import operator_record
+from afspark.coordinator.unrecorded_batches import first_to_replay, passed_over
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.coordinator.worker_state import Covered
 from afspark.errors import CheckpointError, UsageError
@@ -114,6 +116,7 @@ class Coordinator:
         )
         effects = EffectLog(self.store) if pipeline.replayable and not self.retained.active else None
         self.commits = Committer(cluster, self.log, self._stages, pace, effects)
+        self.control = control_loop(cluster, pipeline, self.store, grace_seconds=options.host_grace_seconds)
         self.runs: list[OperatorRun] = []
         #: an earlier start has begun a batch; Spark may run that one again
         self.resumed = newest_of(checkpoint, "offsets") is not None
@@ -253,6 +256,7 @@ class Coordinator:
         self._secondaries.forget(self.commits.records.covered.batch)
         self._let_go(batch)
         watch.lap("record", committing)
+        self.control.batch_ended(batch, recovered, self.commits.records, recording=watch.seconds["record"])
         for run in self.runs:
             run.end_batch()
         self._committed = batch
@@ -358,6 +362,7 @@ class Coordinator:
         """Ends the receivers and the lease: no batch follows, or another driver will run it."""
         self._secondaries.close()
         self.commits.close()
+        self.control.close()
         self.receivers.close()
         self.lease.release()
 
@@ -371,8 +376,8 @@ class Coordinator:
         refuse_if_rewound(self.store, batch)
         self.check_hosts()
         record = self.log.open_epoch(batch - 1)
-        first = self._first_to_replay(batch, record)
-        passed_over = self._passed_over(first, record)
+        first = first_to_replay(self.checkpoint, self.pipeline, self.log, batch, record)
+        missing = passed_over(self.pipeline, self.log, first, record)
         # What cannot be replayed is missing from the state that a lost worker is given, and was declared so.
         self.commits.cover(Covered(Batch(first - 1), record))
         self.commits.snapshots.restore(record)
@@ -385,8 +390,8 @@ class Coordinator:
         for run in runs:
             run.restore(operators.get(run.name))
             run.begin_batch(0.0)
-            run.group.gather(first, record, passed_over, newest=batch)
-            declare_unread_records(self.ledger, run, batch, passed_over)
+            run.group.gather(first, record, missing, newest=batch)
+            declare_unread_records(self.ledger, run, batch, missing)
         if record is not None:
             self.items, self.bytes = record.items, record.bytes
             self.told = record.end is StreamEnd.TOLD
@@ -394,6 +399,7 @@ class Coordinator:
             self.commits.recall(record, first, done)
         self.runs = self.commits.runs = runs
         link(runs, self.pipeline)
+        self.control.open(runs, self.log.epoch)
         for run in runs:
             # A batch that runs again finds its own once more.
             run.gaps = self.item_losses.by_batch_and_worker(run.name, before=batch)
@@ -403,16 +409,6 @@ class Coordinator:
         self._hear_of_receivers()
         for name, run in self._drained():
             declare_damaged_log(self.ledger, run, batch, self.receivers.damaged(name))
-
-    def _first_to_replay(self, batch: Batch, record: CommitRecord | None) -> Batch:
-        """The first batch that the records found do not cover, if all since then can be applied once more."""
-        first = Batch(0 if record is None else record.batch + 1)
-        if first >= batch or not self.pipeline.replayable or not has_offsets(self.checkpoint, first, batch):
-            return batch
-        if self.log.damaged:
-            unread = ", ".join(damage.name for damage in self.log.damaged)
-            LOG.warning("%s cannot be read: batches from %d on are replayed.", unread, first)
-        return first
 
     def _make_run(self, node: Node) -> OperatorRun:
         config = operator_config(
@@ -435,12 +431,6 @@ class Coordinator:
         group.replays, group.before_loss = self.pipeline.replayable, self.commits.before_loss
         group.cover(self.commits.records.covered)
         return OperatorRun(node, group)
-
-    def _passed_over(self, batch: Batch, record: CommitRecord | None) -> list[str]:
-        """What is missing between the record found and the batch before ``batch``."""
-        if not self.pipeline.keeps_records or (record.batch if record else -1) >= batch - 1:
-            return []
-        return [damage.name for damage in self.log.damaged] or [f"record of batch {batch - 1}"]
 
     def _commit(self, batch: Batch, *, ending: bool) -> None:
         if not self.pipeline.keeps_records:

@@ -44,6 +44,8 @@ class OperatorRun:
     #: by lane, how many items failures of its receivers can have taken; infinite where no number limits it
     receivers: dict[int, float] = field(default_factory=dict)
     bad_so_far: BadTally = field(default_factory=BadTally)
+    #: how long its last stage took, as the driver saw it
+    stage_seconds: float = 0.0
 
     @property
     def name(self) -> str:

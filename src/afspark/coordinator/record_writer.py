@@ -36,9 +36,12 @@ class RecordWriter:
         self._cluster, self._log, self._snapshots, self._kept = cluster, log, snapshots, kept
         self._check, self._effects = check, effects
         self.covered = Covered()
+        #: since when, in seconds since 1970
+        self.covered_at = 0.0
         self._under_way: tuple[CommitRecord, BackgroundWrite] | None = None
         self._offered: list[CommitRecord] = []
         self._pending: frozenset[str] = frozenset()
+        self._durable_at = 0.0
 
     @property
     def newest(self) -> CommitRecord | None:
@@ -119,7 +122,7 @@ class RecordWriter:
         return self._snapshots.recording(record, self._cluster.clock.time())
 
     def _ended(self, record: CommitRecord) -> None:
-        self.covered = Covered.by(record)
+        self.covered, self.covered_at = Covered.by(record), self._durable_at
         self._snapshots.complete(record.batch)
 
     def _job(self, record: CommitRecord) -> Callable[[], None]:
@@ -133,6 +136,7 @@ class RecordWriter:
             self._effects.write(record.batch, record.epoch, done)
             self._effects.prune(self._log.oldest)
         self._log.write(record)
+        self._durable_at = self._cluster.clock.time()
         if self._kept is None:
             self._log.prune()
         else:

@@ -101,6 +101,7 @@ class StageRunner:
 
     def _look_after(self, run: OperatorRun, batch: Batch) -> list[TaskReport] | None:
         """One try to give every worker of an operator a state, wherever it stands; None if one has none yet."""
+        run.group.recoveries.timings.begin(batch)
         if run.config.could_step:
             self._shut_out(run, batch)
         run.group.await_hosts(batch)
@@ -112,6 +113,7 @@ class StageRunner:
         self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, given: BatchInput, *, past: bool
     ) -> bool:
         """One try of one operator's stage; True if all of its workers have applied the batch."""
+        run.group.recoveries.timings.begin(batch)
         run.group.await_hosts(batch)
         if not self._catch_up(runs, batch):
             return False
@@ -221,10 +223,12 @@ class StageRunner:
         self, run: OperatorRun, requests: Sequence[TaskRequest], inputs: Sequence[StageInput] = ()
     ) -> dict[ReplicaId, TaskReport]:
         """The workers' reports; none at all if the stage failed, which the cluster has tried to prevent by retries."""
+        started = self._cluster.clock.monotonic()
         try:
             found = self._cluster.run_stage(run.config, run.work, requests, inputs)
         except StageFailed:
             return {}
+        run.stage_seconds = self._cluster.clock.monotonic() - started
         self._last = {report.replica_id: report for report in found}
         exact = run.group.restores_exactly
         for request in requests:

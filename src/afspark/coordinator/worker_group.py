@@ -12,6 +12,7 @@ from afspark.coordinator.placement import spread
 from afspark.coordinator.recovery.discovery import RecordedWorkers, find_survivors, restore_workers
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.recovery.recoveries import Recoveries
+from afspark.coordinator.recovery.recovery_timings import RecoveryTimings
 from afspark.coordinator.recovery.verdicts import Verdict, judge
 from afspark.coordinator.replicas.secondary_group import SecondaryGroup
 from afspark.coordinator.worker_state import Covered, DurableState, WorkerState
@@ -50,7 +51,8 @@ class WorkerGroup:
         #: what the batch at work means for windows and punctuation
         self.batch_time = BatchTime()
         self.punctuation_plan: PunctuationPlan = ()
-        self.recoveries = Recoveries(config, budget, ledger)
+        timings = RecoveryTimings(config.operator_name, cluster.clock, cluster.slots_by_host)
+        self.recoveries = Recoveries(config, budget, ledger, timings)
         self._fence = fence
         #: whether a worker has to replay anything of what this driver has found done
         self.lacks_batches = False
@@ -127,6 +129,8 @@ class WorkerGroup:
         """Waits for homes without executor; where none comes back, the workers are declared lost."""
         deadline = self.cluster.clock.monotonic() + self.host_grace_seconds
         while away := [member for member in self.members if member.home not in (slots := self.cluster.slots_by_host())]:
+            for member in away:
+                self.recoveries.timings.away(member.worker)
             if self.cluster.clock.monotonic() >= deadline:
                 for member in away:
                     self._declare(member, batch, f"host {member.home} is gone")
@@ -297,7 +301,15 @@ class WorkerGroup:
         self.lacks_batches = True
         slots = self.cluster.slots_by_host()
         secondary = self.secondaries.replacement(member, self.covered.batch, batch, slots)
-        declare = partial(self.recoveries.declare, member, batch, cause, batch_time=self._time_of_loss, trace=trace)
+        declare = partial(
+            self.recoveries.declare,
+            member,
+            batch,
+            cause,
+            batch_time=self._time_of_loss,
+            trace=trace,
+            failed=not goes_back,
+        )
         if secondary is None or goes_back:
             home = self._home_after(member, slots)
             self._members[member.worker] = declare(home=home, durable=self._durable(member))

@@ -12,6 +12,7 @@ from afspark.model.effect_digest import EffectDigest
 from afspark.model.windows import PaneReport
 from afspark.protocol.losses import LossEvidence
 from afspark.protocol.replicas import ReplicaId
+from afspark.protocol.task_work import TaskWork
 from afspark.store import ObjectRef
 from afspark.store.itemlosses import Gap
 from afspark.store.quarantine import BadBatch
@@ -30,10 +31,13 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Restored:
-    """A state that the task has restored from backups: how long that took, and how many cells it has."""
+    """A state that the task has restored from backups: how long that took, how many cells it has, and how many bytes
+    were read.
+    """
 
     seconds: float
     cells: int
+    bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +81,7 @@ class TaskReport:
     panes: PaneReport | None = None
     #: how long each part of the task took; for people, nothing is concluded from it
     seconds: Mapping[str, float] = field(default_factory=dict)
+    work: TaskWork = field(default_factory=TaskWork)
     #: set by the task that has restored the state
     restored: Restored | None = None
     #: objects that were passed over when the state was restored, told until its first batch is complete
@@ -114,6 +119,7 @@ class TaskReport:
             "backups": [ref.to_json() for ref in self.backups],
             "gaps": [vars(gap) for gap in self.gaps],
             "restored": vars(self.restored) if self.restored else None,
+            "work": self.work.to_json(),
             "panes": self.panes.to_json() if self.panes else None,
             "bad": [bad.to_json() for bad in self.bad],
             "effects": {label: digest.to_json() for label, digest in self.effects.items()},
@@ -129,6 +135,7 @@ class TaskReport:
                 "pending": tuple(data["pending"]),
                 "gaps": tuple(Gap(**gap) for gap in data["gaps"]),
                 "restored": Restored(**data["restored"]) if data["restored"] else None,
+                "work": TaskWork(**data.get("work", {})),
                 "backups": tuple(ObjectRef(*ref) for ref in data["backups"]),
                 "panes": PaneReport.from_json(data["panes"]) if data["panes"] else None,
                 "bad": tuple(BadBatch.from_json(bad) for bad in data["bad"]),

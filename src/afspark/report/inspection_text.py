@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from afspark.api.inspection import Inspection, OperatorInspection, Resident, WorkerInspection
+from afspark.report.control_text import decisions_table, recoveries_table
 from afspark.report.snapshots_text import savepoints_table, snapshot_text, snapshots_table
 from afspark.report.summary import plain_table, text_cell, titled
 from afspark.report.wording import bytes_text, number_text, seconds_text
@@ -33,6 +34,10 @@ def inspection(found: Inspection, operators: Sequence[OperatorInspection]) -> Re
         parts.append(savepoints_table(found.savepoints))
     if found.ledger:
         parts.append(_ledger(found))
+        recoveries = recoveries_table(found.ledger)
+        parts += [recoveries] if recoveries is not None else []
+    if found.decisions:
+        parts.append(decisions_table(found.decisions))
     if found.bad_items:
         parts.append(_quarantine(found))
     if found.damaged:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,11 +62,20 @@ def next_spooled(waiting: Sequence[Spooled], batch: Batch, name: str) -> Spooled
     return Spooled(batch, sum(one.batch == batch for one in waiting), name)
 
 
+@dataclass(frozen=True)
+class Uploaded:
+    """How many bytes have reached the store, in how many seconds of writing."""
+
+    bytes: int
+    seconds: float
+
+
 class Uploads:
     """The uploads of this process: at most one for each folder, by a thread of its own."""
 
     def __init__(self) -> None:
         self._running: dict[Path, threading.Thread] = {}
+        self._uploaded: dict[Path, Uploaded] = {}
         self._changing = threading.Lock()
 
     def start(self, directory: Path, store: Store) -> None:
@@ -76,11 +86,20 @@ class Uploads:
                 self._running[directory] = thread
                 thread.start()
 
+    def taken(self, directory: Path) -> Uploaded | None:
+        """What has been written of a folder by threads since this was asked last."""
+        with self._changing:
+            return self._uploaded.pop(directory, None)
+
     def _upload(self, directory: Path, store: Store) -> None:
         try:
             while True:
-                upload(directory, store)
+                began, written = time.monotonic(), upload(directory, store)
                 with self._changing:
+                    if written:
+                        before = self._uploaded.get(directory, Uploaded(0, 0.0))
+                        seconds = before.seconds + time.monotonic() - began
+                        self._uploaded[directory] = Uploaded(before.bytes + written, seconds)
                     if not _waiting(directory):
                         self._running.pop(directory, None)
                         return
@@ -90,12 +109,13 @@ class Uploads:
                 self._running.pop(directory, None)
 
 
-def upload(directory: Path, store: Store) -> None:
-    """Writes all that waits in ``directory`` to the store. Raises what the store has refused it with."""
+def upload(directory: Path, store: Store) -> int:
+    """Writes all that waits in ``directory`` to the store; how many bytes. Raises what the store refused it with."""
     try:
         folder = OpenFolder(directory)
     except FileNotFoundError:
-        return
+        return 0
+    written = 0
     lock = folder.open(_LOCK, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -104,9 +124,11 @@ def upload(directory: Path, store: Store) -> None:
             if data is not None:
                 store.put(one.name, data)
                 folder.remove(one.file)
+                written += len(data)
     finally:
         os.close(lock)
         folder.close()
+    return written
 
 
 def _waiting(directory: Path) -> bool:

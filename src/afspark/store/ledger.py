@@ -98,6 +98,8 @@ class Recovery:
     replay_seconds: float = 0.0
     #: a replayed batch has done something else than the first time
     differed: bool = False
+    #: from the failure to the first batch applied, by steps, beside what was estimated; empty: nobody has timed it
+    account: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Recovery:

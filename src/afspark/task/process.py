@@ -14,6 +14,7 @@ from afspark.protocol.lifecycle import MOST_STEPS
 from afspark.protocol.parcels import Packet, digest_of, pack_packets, pack_schema
 from afspark.protocol.ports import ROWS, WINDOWS
 from afspark.protocol.reports import Restored, Status, TaskReport
+from afspark.protocol.task_work import TaskWork
 from afspark.resident.storage import StateStorage
 from afspark.task.backup import BackupTask
 from afspark.task.backup_numbers import leave
@@ -62,7 +63,8 @@ class BatchApplication:
                 steps.admit_damage(home)
                 output = self._processed()
                 started = clock.lap("process", started)
-                durable = self.backup.back_up(home, panes, output)
+                with clock.counting_cpu("backup"):
+                    durable = self.backup.back_up(home, panes, output)
                 emitted = self._keep(output)
                 written = steps.writes.wait(0.0 if more else None)
             except BaseException:
@@ -145,6 +147,19 @@ class BatchApplication:
             return {}
         return effects_of(self.feed.items, self.panes, output.kept)
 
+    def _work(self, output: Output) -> TaskWork:
+        clock, request = self.task.clock, self.request
+        uploaded = self.task.environment.uploaded(self.config, request.worker) if request.covered is not None else None
+        return TaskWork(
+            seconds=clock.seconds.get("process", 0.0),
+            cpu=clock.cpu_seconds,
+            sent=sum(len(data) for data in output.kept.values()),
+            backup_cpu=clock.cpu.get("backup", 0.0),
+            backup_seconds=clock.seconds.get("backup", 0.0),
+            uploaded=uploaded.bytes if uploaded else 0,
+            upload_seconds=uploaded.seconds if uploaded else 0.0,
+        )
+
     def _report(self, output: Output, *, emitted: int, durable: bool) -> TaskReport:
         feed = self.feed
         return TaskReport(
@@ -172,6 +187,7 @@ class BatchApplication:
             emitted=emitted,
             panes=output.panes,
             seconds=self.task.clock.seconds,
+            work=self._work(output),
             # What cannot be brought again is gone like a backup that cannot be read.
             damaged=(*self.steps.damaged, *(gap.described for gap in feed.unsent)),
             restored=self.restored,

@@ -44,8 +44,8 @@ def build_state(task: TaskContext, *, recover: bool) -> Restored | None:
         # A driver that died in the first batch has left no record, but perhaps backups of its steps.
         if recover or task.finds_steps:
             task.probe(FaultPhase.RECOVERING)
-            cells = _restore(task, home, *_chains(task.request.recovery))
-            restored = Restored(task.clock.start() - started, cells)
+            cells, size = _restore(task, home, *_chains(task.request.recovery))
+            restored = Restored(task.clock.start() - started, cells, size)
         home.restored(Batch(task.request.batch - 1))
     task.clock.lap("recovery" if recover else "creation", started)
     return restored
@@ -77,8 +77,8 @@ def _(plan: RestoreChain) -> tuple[Chain, Chain]:
     return plan.chain, plan.preceded
 
 
-def _restore(task: TaskContext, home: StateStorage, chain: Chain, previous: Chain) -> int:
-    """Loads a chain of backups, and what steps of the batch have added to it; returns the number of cells."""
+def _restore(task: TaskContext, home: StateStorage, chain: Chain, previous: Chain) -> tuple[int, int]:
+    """Loads a chain of backups, and what steps of the batch have added to it; the number of cells, and of bytes."""
     request = task.request
     rotten: tuple[str, ...] = ()
     if task.finds_steps:
@@ -98,4 +98,4 @@ def _restore(task: TaskContext, home: StateStorage, chain: Chain, previous: Chai
     damaged = [*(damage.name for damage in loaded.damaged), *rotten]
     if damaged:
         note_damage(home, request.batch, damaged)
-    return cells
+    return cells, sum(ref.bytes for ref in loaded.used)

@@ -16,7 +16,7 @@ from afspark.numbers import Batch, Incarnation
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.resident import SegmentAddress, SegmentRoot, Survivor
-from afspark.resident.spool import upload, uploads
+from afspark.resident.spool import Uploaded, upload, uploads
 from afspark.resident.storage import StateHost
 from afspark.store import Store
 from afspark.task.backup_writes import BackgroundWrite, threaded_write
@@ -40,6 +40,9 @@ class TaskEnvironment(StateHost, Protocol):
 
     def upload(self, config: OperatorConfig, worker: int) -> None:
         """Writes what is spooled beside the worker's state before it returns."""
+
+    def uploaded(self, config: OperatorConfig, worker: int) -> Uploaded | None:
+        """What this process has written of the worker's spool since it was asked last, if it knows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +87,9 @@ class SegmentEnvironment(ABC):
 
     def upload(self, config: OperatorConfig, worker: int) -> None:
         upload(self._directory(config, worker), config.store)
+
+    def uploaded(self, config: OperatorConfig, worker: int) -> Uploaded | None:
+        return uploads.taken(self._directory(config, worker))
 
     def _root(self, config: OperatorConfig) -> SegmentRoot:
         return SegmentRoot(config.segments, self.host)

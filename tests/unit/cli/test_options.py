@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from afspark._version import __version__
-from afspark.cli.algorithm_options import CommandOptions
+from afspark.cli import values
+from afspark.cli.algorithm_options import DEFAULT_COSTS, DEFAULT_RECOVERY_SECONDS, CommandOptions
 from afspark.cli.main import main
 from afspark.cli.options import DemoOptions, parse
+from afspark.cli.tasks import tolerance_of
 from afspark.errors import UsageError
+from afspark.policies import Adaptive, Costs
 
 
 def test_defaults_of_a_run() -> None:
@@ -72,6 +75,15 @@ def test_demo() -> None:
         "run wordcount --generate 1MB --theta 1 --tolerance minibatch",
         "run wordcount --generate 1MB --theta 1 --tolerance upstream",
         "run wordcount --generate 1MB --tolerance hope",
+        "run wordcount --generate 1MB --recovery-seconds 5",
+        "run wordcount --generate 1MB --costs cpu=1",
+        "run wordcount --generate 1MB --tolerance adaptive --recovery-seconds 0",
+        "run wordcount --generate 1MB --tolerance adaptive --recovery-seconds soon",
+        "run wordcount --generate 1MB --tolerance adaptive --costs gpu=1",
+        "run wordcount --generate 1MB --tolerance adaptive --costs cpu=-1",
+        "run wordcount --generate 1MB --tolerance adaptive --costs cpu",
+        "run wordcount --generate 1MB --tolerance adaptive --costs cpu=1,cpu=2",
+        "run wordcount --generate 1MB --tolerance adaptive --interval 2",
         "run wordcount --generate 1MB --workers 0",
         "run wordcount --generate 1MB --kill -1",
         "run wordcount --generate 0",
@@ -104,3 +116,18 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_has_examples_or_commands(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(line.split()) == 0
     assert "afspark" in capsys.readouterr().out
+
+
+def test_a_limit_for_recovery_becomes_a_tolerance() -> None:
+    line = "run wordcount --generate 1MB --tolerance adaptive --recovery-seconds 2.5 --costs cpu=2,hosts=0 --theta 7"
+    options = parse(line.split())
+    assert isinstance(options, CommandOptions)
+    assert tolerance_of(options) == Adaptive(recovery_seconds=2.5, costs=Costs(cpu=2, hosts=0), theta=7)
+
+
+def test_what_the_command_line_says_of_defaults_is_true() -> None:
+    options = parse(["run", "wordcount", "--generate", "1MB", "--tolerance", "adaptive"])
+    assert isinstance(options, CommandOptions) and tolerance_of(options) == Adaptive()
+    assert Adaptive().recovery_seconds == DEFAULT_RECOVERY_SECONDS
+    assert Costs(**dict(values.costs(DEFAULT_COSTS))) == Costs()
+    assert tuple(Costs().to_json()) == values.COSTS

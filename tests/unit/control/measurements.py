@@ -44,6 +44,7 @@ def history(
             found = found.add(what, at=at + 1, seconds=1.0, amount=amount)
         found = found.add(Quantity.PROCESSED, at=at + 1, seconds=0.2, amount=throughput / 5)
     steps = {
+        Quantity.WAIT: 0.0,
         Quantity.PROMOTION: 0.1,
         Quantity.DEPLOY: 3.0,
         Quantity.WIRE_SEND: 0.2,

@@ -118,12 +118,12 @@ class TestBeyondThePaper:
         assert Unreplicated.BARRIER_SNAPSHOT not in [one.protection for one in decide(Adaptive(), closed).candidates]
 
     def test_approximation_where_an_error_is_allowed(self) -> None:
-        exact, loose = Adaptive(recovery_seconds=1.9), Adaptive(recovery_seconds=1.9, theta=100)
+        exact, loose = Adaptive(recovery_seconds=2.3), Adaptive(recovery_seconds=2.3, theta=100)
         busy = situation(history(state=1e8, throughput=10_000.0))
         assert decide(exact, busy, ACTIVE).chosen.protection is not Unreplicated.APPROXIMATE
         found = decide(loose, busy, ACTIVE).chosen
         assert found.protection is Unreplicated.APPROXIMATE and found.interval is None
-        assert found.seconds == pytest.approx(1.5)
+        assert found.seconds == pytest.approx(1.8)
 
 
 class TestSteadiness:

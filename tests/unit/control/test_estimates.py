@@ -29,8 +29,8 @@ EXPECTED: dict[Protection, float] = {
     Scheme.COLD_STANDBY: 0.5 + 0.1 + max(0.2, 0.3) + 0.2,
     Scheme.DEPLOYED: 0.5 + 0.1 + 20.0 + max(0.2, 0.3) + 0.2,
     Scheme.PASSIVE_REPLICATION: 0.5 + 3.0 + 20.0 + max(0.2, 0.3) + 0.2,
-    Unreplicated.BARRIER_SNAPSHOT: 0.5 + 20.0 + 0.2,
-    Unreplicated.APPROXIMATE: 0.5 + 20.0,
+    Unreplicated.BARRIER_SNAPSHOT: 0.5 + 20.0 + 0.3 + 0.2,
+    Unreplicated.APPROXIMATE: 0.5 + 20.0 + 0.3,
 }
 
 
@@ -100,7 +100,8 @@ def test_where_nothing_can_be_replayed_only_a_queue_helps() -> None:
 def test_what_has_no_state_reads_and_replays_nothing() -> None:
     bare = UnitHistory().add(Quantity.DEPLOY, at=1.0, seconds=3.0).add(Quantity.WIRE_SEND, at=1.0, seconds=0.2)
     bare = bare.add(Quantity.WIRE_RECEIVE, at=1.0, seconds=0.3)
-    found = situation(bare, stateful=False, deadlines=dict.fromkeys(FailureKind, 1.0))
+    expected = {Quantity.WAIT: 0.0, Quantity.DEPLOY: 9.0}
+    found = situation(bare, stateful=False, deadlines=dict.fromkeys(FailureKind, 1.0), expected=expected)
     assert estimate(Scheme.PASSIVE_REPLICATION, found, interval=8.0).seconds == pytest.approx(4.3)
 
 

@@ -55,8 +55,11 @@ def test_what_the_paper_leaves_out() -> None:
     detected = [scheme for scheme in Scheme if RecoveryStep.DETECTION in STEPS[scheme]]
     promoted = [scheme for scheme in Scheme if RecoveryStep.PROMOTION in STEPS[scheme]]
     assert detected == list(Scheme)[1:] and promoted == list(Scheme)[1:5]
-    assert STEPS[Unreplicated.BARRIER_SNAPSHOT] == (RecoveryStep.DETECTION, RecoveryStep.READ, RecoveryStep.REPLAY)
-    assert STEPS[Unreplicated.APPROXIMATE] == (RecoveryStep.DETECTION, RecoveryStep.READ)
+    waiting = [one for one, steps in STEPS.items() if RecoveryStep.WAIT in steps]
+    assert waiting == [one for one, switches in SWITCHES.items() if not switches.deployed]
+    stage = (RecoveryStep.DETECTION, RecoveryStep.WAIT, RecoveryStep.READ, RecoveryStep.WIRE_RECEIVE)
+    assert STEPS[Unreplicated.BARRIER_SNAPSHOT] == (*stage, RecoveryStep.REPLAY)
+    assert STEPS[Unreplicated.APPROXIMATE] == stage
 
 
 def test_steps_are_taken_in_order() -> None:

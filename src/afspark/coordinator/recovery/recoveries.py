@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from afspark.coordinator.recovery.error_budget import ErrorBudget
+from afspark.coordinator.recovery.recovery_timings import RecoveryTimings
 from afspark.coordinator.worker_state import DurableState, WorkerState
 from afspark.numbers import NO_INCARNATION, Batch
 from afspark.protocol.batch_times import BatchTime
@@ -27,8 +28,8 @@ UNNAMED = "backups that only unreadable records have named"
 class Recoveries:
     """The recoveries of one operator that are under way, from the loss to the ledger's word that it is made good."""
 
-    def __init__(self, config: OperatorConfig, budget: ErrorBudget, ledger: Ledger) -> None:
-        self.config, self.budget, self.ledger = config, budget, ledger
+    def __init__(self, config: OperatorConfig, budget: ErrorBudget, ledger: Ledger, timings: RecoveryTimings) -> None:
+        self.config, self.budget, self.ledger, self.timings = config, budget, ledger, timings
         #: damaged records that were passed over when the driver started, until its first batch is applied
         self.gap: tuple[str, ...] = ()
         self._under_way: dict[int, Loss] = {}
@@ -73,8 +74,16 @@ class Recoveries:
         batch_time: BatchTime,
         trace: LossEvidence | None = None,
         durable: DurableState | None = None,
+        failed: bool = True,
     ) -> WorkerState:
-        """Makes the loss of a worker durable and returns its next incarnation, which will live at ``home``."""
+        """Makes the loss of a worker durable and returns its next incarnation, which will live at ``home``.
+
+        ``failed``: it was lost by a failure, whose recovery is timed.
+        """
+        if failed:
+            self.timings.declared(member.worker, member.home)
+        else:
+            self.timings.dropped(member.worker)
         successor = member.lost(self.budget, home, batch_time, trace, durable)
         counted = successor.failures > member.failures
         loss = Loss(
@@ -100,7 +109,10 @@ class Recoveries:
 
     def hear(self, reports: Iterable[TaskReport]) -> None:
         """Remembers who was restored: a state may be restored in one try, and the batch applied in a later one."""
-        self._restored |= {report.worker: report.restored for report in reports if report.restored is not None}
+        for report in reports:
+            if report.restored is not None:
+                self._restored[report.worker] = report.restored
+            self.timings.hear(report)
 
     def replayed(self, report: TaskReport, seconds: float) -> None:
         """A worker has applied a batch once more; what it has met on the way is told when it has all of them.
@@ -160,6 +172,7 @@ class Recoveries:
     def _complete(self, loss: Loss, report: TaskReport, batch_time: BatchTime, now: float) -> LedgerEntry:
         damaged = (*self._passed_over.pop(report.worker, ()), *report.damaged)
         batches, replaying = self._replayed.pop(report.worker, (0, 0.0))
+        measured = self.timings.completed(report, self._restored.get(report.worker), replaying)
         restored = self._restored.pop(report.worker, Restored(seconds=0.0, cells=0))
         if damaged:
             LOG.warning(
@@ -181,5 +194,6 @@ class Recoveries:
             replayed=batches,
             replay_seconds=replaying,
             panes=batch_time.panes_at_risk(known=known) if at_risk else (None, None),
+            account=measured.to_json() if measured else {},
         )
         return self.ledger.complete(loss, recovery)
