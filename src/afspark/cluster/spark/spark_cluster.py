@@ -10,10 +10,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from afspark.clock import SystemClock
-from afspark.cluster.cluster import HostTask, StageFailed
+from afspark.cluster.cluster import HostTask, ReceivingTask, StageFailed
 from afspark.cluster.spark.anchors import anchor, driver_host, slots_by_host
 from afspark.cluster.spark.spark_environment import SparkEnvironment
-from afspark.cluster.spark.stages import run_stage
+from afspark.cluster.spark.stages import move, run_stage
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
@@ -55,3 +55,13 @@ class SparkCluster:
 
     def run_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
         return anchor(self.session.sparkContext, hosts).flatMap(partial(task, self.environment)).collect()
+
+    def move(
+        self, sources: Mapping[int, str], take: HostTask, targets: Mapping[int, str], put: ReceivingTask
+    ) -> list[Any]:
+        try:
+            return move(self.session.sparkContext, self.environment, sources, take, targets, put)
+        except Py4JJavaError as error:
+            if self.stopped:
+                raise
+            raise StageFailed(str(error)) from error
