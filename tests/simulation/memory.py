@@ -13,6 +13,7 @@ from afspark.model.states import HeapColumns
 from afspark.protocol.lifecycle import RESTORING, Absent, Found, Identity, Present
 from afspark.resident import Survivor
 from afspark.resident.kept_files import is_swept, kept_from
+from afspark.resident.side_files import SideFiles
 from afspark.resident.spool import Spooled, next_spooled
 from afspark.store import Store
 from tests.simulation.world import world
@@ -182,6 +183,15 @@ class MemorySegment:
         self._write(f"report-{batch}.", report)
         self._store(batch, False, "finish")
         self._sweep(batch, covered)
+
+    def advance(self, batch: int, covered: int) -> None:
+        self._require(self.version, marked=True)
+        self._store(batch, False, "advance")
+        self._sweep(batch, covered)
+
+    @property
+    def side_files(self) -> SideFiles:
+        return SideFiles(lambda: list(self.files), self.files.get, self._write, lambda name: self.files.pop(name, None))
 
     def clear_mark(self) -> None:
         self._require(self.version, marked=True)

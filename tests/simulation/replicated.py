@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from afspark.policies.replication import ActiveStandby
+from afspark.policies.replication import ActiveStandby, ColdStandby
 from tests.simulation.schedule import Schedule, draw
 from tests.simulation.simulation import Simulation
 
@@ -22,5 +22,6 @@ class Replicated(Simulation):
 def replicated(schedule: Schedule) -> Schedule:
     """The schedule with a tolerance that has secondaries."""
     rng = random.Random(f"replicated-{schedule.seed}")
-    tolerance = ActiveStandby(batches=rng.choice((1, 2, 3, 50)))
+    kind = rng.choice((ActiveStandby, ColdStandby))
+    tolerance = kind(batches=rng.choice((1, 2, 3, 50)))
     return replace(schedule, tolerance=tolerance, hosts=max(schedule.hosts, schedule.workers, 2))

@@ -19,6 +19,10 @@ from afspark.task.task_environment import TaskEnvironment
 HostTask = Callable[[TaskEnvironment, int], Iterable[Any]]
 
 
+#: The same with what others have sent to it.
+ReceivingTask = Callable[[TaskEnvironment, int, list[Any]], Iterable[Any]]
+
+
 class StageFailed(Exception):
     """A task of a stage died each time it was tried, or its host does not answer; nothing is known of the workers of
     that stage.
@@ -55,7 +59,7 @@ class Cluster(Protocol):
     def run_stage(
         self, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], inputs: Sequence[StageInput]
     ) -> list[TaskReport]:
-        """Brings the items of all inputs to the workers of one operator, which carry out their requests.
+        """Brings the items of all inputs to workers of one operator, all or some, which carry out their requests.
 
         The reports of those that were heard of. A task may run several times, and elsewhere than at the worker's
         home; `StageFailed` if one never came to its end, or waited for a host that does not answer.
@@ -64,4 +68,13 @@ class Cluster(Protocol):
     def run_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
         """All that comes of ``task(environment, number)``, run once for each number in ``hosts``, from 0 without gaps,
         preferably on its host.
+        """
+
+    def move(
+        self, sources: Mapping[int, str], take: HostTask, targets: Mapping[int, str], put: ReceivingTask
+    ) -> list[Any]:
+        """All that comes of ``put(environment, number, contents)``, run once for each number in ``targets``.
+
+        ``take(environment, number)`` runs once for each number in ``sources`` and gives pairs: the number of a target,
+        and a content for it. Both run preferably on the hosts named; `StageFailed` if one never came to its end.
         """

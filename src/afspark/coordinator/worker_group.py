@@ -15,6 +15,7 @@ from afspark.coordinator.recovery.recoveries import Recoveries
 from afspark.coordinator.recovery.recovery_timings import RecoveryTimings
 from afspark.coordinator.recovery.verdicts import Verdict, judge
 from afspark.coordinator.replicas.secondary_group import SecondaryGroup
+from afspark.coordinator.replicas.unit_scheme import Evidence
 from afspark.coordinator.worker_state import Covered, DurableState, WorkerState
 from afspark.errors import CheckpointError, WorkerFailed
 from afspark.numbers import Batch, Fence
@@ -66,7 +67,8 @@ class WorkerGroup:
         self.past = False
         #: whether the batch at work ends with a state of the whole query that can be recovered
         self.barrier = True
-        self.secondaries = SecondaryGroup(config.operator_name, wanted=budget.tolerance.has_secondaries)
+        now = cluster.clock.time()
+        self.secondaries = SecondaryGroup(config.operator_name, budget.tolerance, config.workers, now)
 
     @property
     def members(self) -> list[WorkerState]:
@@ -158,7 +160,12 @@ class WorkerGroup:
             member.request(batch, self.budget, self._fence, self.batch_time, barrier=self.barrier, past=self.past),
             punctuation_plan=self.punctuation_plan,
             covered=self._covered(batch),
+            shipping=None if self.past else self.secondaries.shipping(member),
         )
+
+    def evidence(self, batch: Batch) -> Evidence:
+        """What is known at the end of ``batch`` of how far schemes are carried out."""
+        return Evidence(batch=batch, covered=self.covered.batch)
 
     def _covered(self, batch: Batch) -> Batch | None:
         """The newest batch with a durable record, if the one before ``batch`` has none."""

@@ -89,6 +89,8 @@ class WorkerState:
     raised: bool = False
     #: it was a secondary, which its next task makes the primary
     promoting: bool = False
+    #: the batch at whose end its last checkpoint was taken, on which the next one builds; None if nobody knows
+    checkpointed: int | None = None
 
     @classmethod
     def at(cls, home: str, *, worker: int, **known: Any) -> WorkerState:
@@ -208,6 +210,7 @@ class WorkerState:
             waiting=0,
             recovering=True,
             promoting=False,
+            checkpointed=durable.version,
             restart_chain=self.restart_chain or durable.hole,
         )
 
@@ -215,7 +218,7 @@ class WorkerState:
         """This incarnation of a lost worker, given that a secondary takes its place: its state is there, and its first
         backup builds on none of those before.
         """
-        return replace(self, hint=Hint.RESUME, promoting=True, restart_chain=True)
+        return replace(self, hint=Hint.RESUME, promoting=True, restart_chain=True, checkpointed=None)
 
     def applied(self, report: TaskReport, budget: ErrorBudget, batch_time: BatchTime | None = None) -> WorkerState:
         """The worker after it has applied a batch, with the backup that it wrote."""
@@ -234,6 +237,7 @@ class WorkerState:
             version=self.version + 1,
             hint=Hint.RESUME,
             promoting=False,
+            checkpointed=self.version + 1 if report.covers else self.checkpointed,
             chain=chain,
             previous=previous,
             recheck=bool(older),

@@ -60,6 +60,7 @@ class ActiveReplication(Replicated):
     """The secondary receives, processes and sends; whoever receives both drops what it has already."""
 
     name: ClassVar[str] = "active-replication"
+    has_secondaries: ClassVar[bool] = True
     reason: ClassVar[str] = "a second copy processes and sends every item"
 
 
@@ -77,6 +78,7 @@ class HotStandby(Replicated):
     """The secondary sleeps: items queue up in front of it, and checkpoints in its memory make them superfluous."""
 
     name: ClassVar[str] = "hot-standby"
+    has_secondaries: ClassVar[bool] = True
     reason: ClassVar[str] = "a second copy has the last checkpoint in memory, and all items since"
 
 
@@ -85,6 +87,7 @@ class ColdStandby(Replicated):
     """The secondary has the last checkpoint in memory, and receives nothing before the primary fails."""
 
     name: ClassVar[str] = "cold-standby"
+    has_secondaries: ClassVar[bool] = True
     reason: ClassVar[str] = "a second copy has the last checkpoint in memory"
 
 
@@ -93,6 +96,7 @@ class Deployed(Replicated):
     """The secondary is loaded, with its static data; its state is in the store."""
 
     name: ClassVar[str] = "deployed"
+    has_secondaries: ClassVar[bool] = True
     reason: ClassVar[str] = "a second copy is loaded, and its state in the store"
 
 

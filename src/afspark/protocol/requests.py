@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from afspark.numbers import Batch, Fence, Incarnation, PaneNumber
@@ -12,6 +12,7 @@ from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import CountedLoss
 from afspark.protocol.punctuation_plan import PunctuationPlan
 from afspark.protocol.replicas import ReplicaId, ReplicaRole
+from afspark.protocol.shipments import Shipping
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,8 @@ class TaskRequest:
     covered: Batch | None = None
     #: backups may reach the store after the batch has ended
     spools: bool = False
+    #: checkpoints are kept beside the state until a secondary has them
+    shipping: Shipping | None = None
     #: others have lost the batch: whoever has applied it answers what it answered then
     replay: bool = False
     #: False: only bring the state to the version before the batch
@@ -70,6 +73,15 @@ class TaskRequest:
     def replica_id(self) -> ReplicaId:
         """Whose request it is."""
         return ReplicaId(self.worker, self.replica)
+
+
+def readers_of(shares: Iterable[int], requests: Sequence[TaskRequest]) -> dict[int, str]:
+    """The host where each of the ``shares`` of an input is read, by the number of the worker that it belongs to: at
+    its home, or at that of another one if a stage is for some workers only.
+    """
+    homes = homes_of(requests)
+    others = [homes[worker] for worker in sorted(homes)]
+    return {share: homes.get(share, others[share % len(others)]) for share in shares}
 
 
 def homes_of(requests: Iterable[TaskRequest]) -> dict[int, str]:

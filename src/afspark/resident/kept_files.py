@@ -35,6 +35,19 @@ def is_swept(name: str, last: Batch, oldest: Batch) -> bool:
     return not first <= int(number) <= end
 
 
+def kept_batch(name: str) -> Batch | None:
+    """The batch of a report or an output; None if the file is something else.
+
+    >>> [kept_batch(name) for name in ("report-5.", "out-12-rows", "note")]
+    [5, 12, None]
+    """
+    kind = next((one for one in (_REPORT, _OUT) if name.startswith(one) and not name.endswith(".tmp")), None)
+    if kind is None:
+        return None
+    number, _, _ = name.removeprefix(kind).replace(".", "-").partition("-")
+    return Batch(int(number))
+
+
 def report_name(batch: Batch) -> str:
     return f"{_REPORT}{batch}."
 

@@ -10,6 +10,8 @@
         out-<t>-<port>  what it keeps for others of batch t
         step-<t>-<k>    how far batch t had come after its step k
         spool-<t>-<k>-… the k-th backup of batch t, until the store has it
+        ship-<t>-<s>    what changed since batch s up to t, until the secondary has it
+        queue-<t>       the items of batch t, while a secondary sleeps
         note            what has to be remembered until the next batch ends
         missed          since when the checkpoint is gone
 
@@ -59,6 +61,7 @@ from afspark.resident.folders import NEW, discard, locked_folder, own_files
 from afspark.resident.kept_files import is_swept, kept_from, output_name, report_name, step_name
 from afspark.resident.mapped_columns import MappedColumns, no_space_as_error
 from afspark.resident.open_folder import OpenFolder
+from afspark.resident.side_files import SideFiles
 from afspark.resident.spool import next_spooled, spooled_in
 
 LOCK_SECONDS = 10.0
@@ -317,6 +320,17 @@ class Segment:
         self._write(report_name(batch), report)
         self._store(batch, marked=False)
         self._sweep(batch, covered)
+
+    def advance(self, batch: Batch, covered: Batch) -> None:
+        """Ends the transaction that has brought a secondary to the end of ``batch``, over whatever batches before."""
+        self._require(self.version, marked=True)
+        self._store(batch, marked=False)
+        self._sweep(batch, covered)
+
+    @property
+    def side_files(self) -> SideFiles:
+        """Files that are about another replica of the state; to be used under the lock."""
+        return SideFiles(self._folder.names, self._read, self._write, self._folder.remove)
 
     def clear_mark(self) -> None:
         """Ends the undoing of a batch: all states were rolled back to the version."""

@@ -10,6 +10,7 @@ from afspark.model.states import Columns
 from afspark.numbers import Batch, Fence, Incarnation, Step
 from afspark.protocol.lifecycle import Found, Identity, Present
 from afspark.protocol.operator_config import OperatorConfig
+from afspark.resident.side_files import SideFiles
 from afspark.resident.survivor import Survivor
 
 T = TypeVar("T")
@@ -42,6 +43,11 @@ class StateStorage(Protocol):
     def spool(self, batch: Batch, name: str, data: bytes) -> None: ...
 
     def spooled(self) -> tuple[str, ...]: ...
+
+    @property
+    def side_files(self) -> SideFiles: ...
+
+    def advance(self, batch: Batch, covered: Batch) -> None: ...
 
     def note(self, text: str | None) -> None: ...
 

@@ -13,6 +13,8 @@ from afspark.errors import NoSpace
 from afspark.model.state_label import StateLabel
 from afspark.model.windows import PaneReport
 from afspark.policies import BackupPlan, NoBackup, ThresholdBackup
+from afspark.protocol.shipments import Shipping
+from afspark.resident.side_files import Delta
 from afspark.resident.storage import StateStorage
 from afspark.store import ObjectRef, seal
 from afspark.store.images import FeedbackPart, ImageKey
@@ -34,6 +36,8 @@ class BackedUp:
 
     images: Images
     full: bool = False
+    #: what has changed since the last checkpoint; None if that one is no state to build on
+    changes: Images | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,15 +86,17 @@ def _write_by_threshold(plan: ThresholdBackup, at: Moment) -> BackedUp:
     if fading is not None and full:
         fading.written()
     images: Images = {}
+    changes: Images = {}
     for name, pane, state in panes.named():
         state.update_drift()
         theta = plan.limit(name, pane)
         pairs = state.issue(theta if fading is None else fading.threshold(theta, at.tick), everything=plan.recheck)
+        if pairs is not None:
+            changes[StateLabel(name, pane)] = pairs
         if full:
             images[StateLabel(name, pane)] = state.dump()
-        elif pairs is not None:
-            images[StateLabel(name, pane)] = pairs
-    return BackedUp(images, full)
+    same_units = fading is None or not fading.moved
+    return BackedUp(images if full else changes, full, changes if same_units else None)
 
 
 def stamped_images(images: Images, panes: PaneStates) -> Images:
@@ -125,6 +131,8 @@ class BackupTask:
                     images[FeedbackPart(target, self.request.batch, number)] = batch
         if images or self.steps.needs_backup(output.panes):
             self._write(home, images, full=chosen.full, seen=output.panes)
+        if self.request.shipping is not None and chosen.changes is not None:
+            self._keep_for_secondary(home, stamped_images(chosen.changes, panes), self.request.shipping)
         return durable or waiting == 0
 
     def step_closed(self) -> None:
@@ -155,6 +163,15 @@ class BackupTask:
         else:
             self.steps.writes.begin(ref, data)
         self.steps.backed_up(seen)
+
+    def _keep_for_secondary(self, home: StateStorage, changes: Images, shipping: Shipping) -> None:
+        """Keeps the checkpoint beside the state; without room for it the secondary is built anew from the store."""
+        cells = sum(image.num_rows for image in changes.values())
+        data = seal(self._header(False, cells, None).to_json(), changes)
+        try:
+            home.side_files.write(Delta(self.request.batch, shipping.since).file, data)
+        except NoSpace as error:
+            LOG.warning("The checkpoint of batch %d does not go to a secondary: %s", self.request.batch, error)
 
     def _spools(self, home: StateStorage, name: str, data: bytes) -> bool:
         """Puts a backup beside the state; False if there is no room, so that the batch has to wait for the store."""

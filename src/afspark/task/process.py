@@ -15,6 +15,7 @@ from afspark.protocol.parcels import Packet, digest_of, pack_packets, pack_schem
 from afspark.protocol.ports import ROWS, WINDOWS
 from afspark.protocol.reports import Restored, Status, TaskReport
 from afspark.protocol.task_work import TaskWork
+from afspark.resident.side_files import drop_deltas, drop_queued
 from afspark.resident.storage import StateStorage
 from afspark.task.backup import BackupTask
 from afspark.task.backup_numbers import leave
@@ -54,6 +55,8 @@ class BatchApplication:
         if not self.request.spools and home.spooled():
             # Whoever reads a backup reads those before it.
             self.task.environment.upload(self.config, self.request.worker)
+        shipping = self.request.shipping
+        drop_deltas(home.side_files, self.request.batch if shipping is None else shipping.reached, self.request.batch)
         steps.resume(home)
         self.backup.make_sure(home, panes)
         while True:
@@ -84,6 +87,7 @@ class BatchApplication:
         report = self._report(output, emitted=emitted, durable=durable)
         home.finish(self.request.batch, json.dumps(report.to_json()).encode(), self.request.covered)
         panes.end()
+        drop_queued(home.side_files, self.request.batch)
         if report.pending:
             self.task.environment.start_upload(self.config, self.request.worker)
         return report

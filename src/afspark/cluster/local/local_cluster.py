@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from afspark.clock import Clock, SystemClock
-from afspark.cluster.cluster import HostTask, StageFailed
+from afspark.cluster.cluster import HostTask, ReceivingTask, StageFailed
 from afspark.cluster.liveness import Absence, HostFailure
 from afspark.cluster.local.local_environment import LocalEnvironment
 from afspark.cluster.local.local_frame import LocalFrame
@@ -26,7 +26,7 @@ from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.parcels import Parcel
 from afspark.protocol.reports import TaskReport
-from afspark.protocol.requests import TaskRequest, homes_of
+from afspark.protocol.requests import TaskRequest, homes_of, readers_of
 from afspark.push.receiver.receiver_environment import ReceiverEnvironment
 from afspark.task.backup_writes import BackgroundWrite, DoneAtOnce
 from afspark.task.receiving import receive
@@ -118,6 +118,13 @@ class LocalCluster:
     def run_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
         return self._rows(LocalJob("job", hosts, lambda number: partial(_on_host, task, number)))
 
+    def move(
+        self, sources: Mapping[int, str], take: HostTask, targets: Mapping[int, str], put: ReceivingTask
+    ) -> list[Any]:
+        sent = self._rows(LocalJob("job", sources, lambda number: partial(_on_host, take, number)))
+        inboxes = {target: [content for number, content in sent if number == target] for target in targets}
+        return self._rows(LocalJob("job", targets, lambda number: partial(_put, put, number, inboxes[number])))
+
     def run_stage(
         self, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], inputs: Sequence[StageInput]
     ) -> list[TaskReport]:
@@ -181,7 +188,7 @@ def _senders(
     now = requests[0].batch_time.now
     match stage_input:
         case SourceInput():
-            homes: Mapping[int, str] = homes_of(requests)
+            homes: Mapping[int, str] = readers_of(stage_input.shares, requests)
             return [
                 (home, partial(_send_chunks, config, work, stage_input, now, worker)) for worker, home in homes.items()
             ]
@@ -206,6 +213,10 @@ def _senders(
 
 def _on_host(task: HostTask, number: int, environment: TaskEnvironment) -> list[Any]:
     return list(task(environment, number))
+
+
+def _put(task: ReceivingTask, number: int, inbox: list[Any], environment: TaskEnvironment) -> list[Any]:
+    return list(task(environment, number, inbox))
 
 
 def _send_chunks(

@@ -12,13 +12,13 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from afspark.clock import SystemClock
-from afspark.cluster.cluster import HostTask, StageFailed
+from afspark.cluster.cluster import HostTask, ReceivingTask, StageFailed
 from afspark.cluster.liveness import HostFailure, Patience
 from afspark.cluster.spark.anchors import anchor, cluster, driver_host, slots_by_host
 from afspark.cluster.spark.executor_watch import ExecutorWatch
 from afspark.cluster.spark.executors import Executors
 from afspark.cluster.spark.spark_environment import SparkEnvironment
-from afspark.cluster.spark.stages import run_stage
+from afspark.cluster.spark.stages import move, run_stage
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
@@ -65,14 +65,8 @@ class SparkCluster:
     def run_stage(
         self, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], inputs: Sequence[StageInput]
     ) -> list[TaskReport]:
-        context = self.session.sparkContext
-        try:
-            with self.guarded(hosts_of(requests, inputs)):
-                return run_stage(context, self.environment, config, work, requests, inputs)
-        except Py4JJavaError as error:
-            if self.stopped:
-                raise
-            raise StageFailed(str(error)) from error
+        with self._failing_as_stage(), self.guarded(hosts_of(requests, inputs)):
+            return run_stage(self.session.sparkContext, self.environment, config, work, requests, inputs)
 
     @contextmanager
     def guarded(self, hosts: Iterable[str]) -> Iterator[None]:
@@ -92,6 +86,22 @@ class SparkCluster:
 
     def run_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
         return anchor(self.session.sparkContext, hosts).flatMap(partial(task, self.environment)).collect()
+
+    def move(
+        self, sources: Mapping[int, str], take: HostTask, targets: Mapping[int, str], put: ReceivingTask
+    ) -> list[Any]:
+        with self._failing_as_stage(), self.guarded({*sources.values(), *targets.values()}):
+            return move(self.session.sparkContext, self.environment, sources, take, targets, put)
+
+    @contextmanager
+    def _failing_as_stage(self) -> Iterator[None]:
+        """Within it, what Spark could not carry out is `StageFailed`."""
+        try:
+            yield
+        except Py4JJavaError as error:
+            if self.stopped:
+                raise
+            raise StageFailed(str(error)) from error
 
 
 @contextmanager

@@ -115,6 +115,9 @@ def restore_workers(
             member = replace(member, hint=Hint.RECOVER, recovering=True)
             if untold:
                 undeclared.append(worker)
+        if member.hint is not Hint.RESUME:
+            # Of one that goes on nobody knows at which batch its last checkpoint was.
+            member = replace(member, checkpointed=member.version)
         members.append(member)
     return _housed(members, slots, taken), undeclared
 

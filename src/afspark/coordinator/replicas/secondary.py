@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from afspark.coordinator.worker_state import DurableState, WorkerState
 from afspark.numbers import Batch, Incarnation
 from afspark.policies import KeepResident, RecoveryPlan, RestoreChain, StartEmpty
 from afspark.policies.plans import AwaitBarrier
-from afspark.protocol.lifecycle import Hint
+from afspark.protocol.lifecycle import RESTORING, Hint
 from afspark.protocol.replicas import ReplicaId, ReplicaRole
 from afspark.protocol.requests import TaskRequest
 from afspark.resident import Survivor
@@ -19,35 +20,54 @@ SECONDARY = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Secondary:
-    """A copy of a worker's state that follows the primary of an ``incarnation`` from another host.
+    """A place for a worker on another host, prepared as far as its scheme says; with state, it is a copy that follows
+    the primary of an ``incarnation``.
 
-    ``version`` is the last batch that it has applied. One that is new is built from what a durable record names.
+    ``version`` is the last batch that its state has. A state that is new is built from what a durable record names.
     """
 
     worker: int
     home: str
     incarnation: Incarnation
-    version: int
-    hint: Hint
-    recovery: RecoveryPlan
+    version: int = RESTORING
+    #: whether it is to have a state, and how that comes about
+    holds_state: bool = False
+    hint: Hint = Hint.CREATE
+    recovery: RecoveryPlan = field(default_factory=StartEmpty)
     #: the batch whose record it was built from
     built_from: int = -1
     #: a backup that it was built from could not be read
     damaged: bool = False
+    #: its code is loaded there
+    deployed: bool = False
+    #: how many checkpoints have come into its memory
+    checkpoints: int = 0
+    #: the batches whose items wait there, and how many losses upstream there had been when they came
+    queued: Mapping[Batch, int] = field(default_factory=dict)
 
     @classmethod
-    def new(cls, member: WorkerState, home: str, durable: DurableState) -> Secondary:
-        """One that has yet to be built at ``home``, from the state that ``member`` would be given back."""
+    def placed(cls, member: WorkerState, home: str) -> Secondary:
+        """One without state, at ``home``."""
+        return cls(worker=member.worker, home=home, incarnation=member.incarnation)
+
+    def to_build(self, member: WorkerState, durable: DurableState) -> Secondary:
+        """The same with a state that has yet to be built, from what ``member`` would be given back."""
         empty = durable.version < 0
-        return cls(
-            worker=member.worker,
-            home=home,
+        return Secondary(
+            worker=self.worker,
+            home=self.home,
             incarnation=member.incarnation,
+            deployed=self.deployed,
+            holds_state=True,
             version=durable.version,
             hint=Hint.CREATE if empty else Hint.RECOVER,
             recovery=StartEmpty() if empty else RestoreChain(chain=durable.chain, preceded=durable.previous),
             built_from=durable.version,
         )
+
+    def without_state(self, member: WorkerState) -> Secondary:
+        """The same place, whose state goes."""
+        return replace(Secondary.placed(member, self.home), deployed=self.deployed)
 
     @classmethod
     def found(cls, survivor: Survivor) -> Secondary:
@@ -57,6 +77,7 @@ class Secondary:
             home=survivor.host,
             incarnation=survivor.incarnation,
             version=survivor.version,
+            holds_state=True,
             hint=Hint.RESUME,
             recovery=KeepResident(),
         )
@@ -68,7 +89,7 @@ class Secondary:
     @property
     def is_built(self) -> bool:
         """Whether its state is there, so that it can be promoted."""
-        return self.hint is Hint.RESUME
+        return self.holds_state and self.hint is Hint.RESUME
 
     def request(self, primary: TaskRequest) -> TaskRequest:
         """What it is asked to do in a batch, given what the ``primary`` was asked: the same, but to write nothing."""
@@ -86,18 +107,25 @@ class Secondary:
             lost=None,
             lost_items=0,
             spools=False,
+            shipping=None,
             replay=True,
         )
 
     def applied(self, batch: Batch, *, damaged: bool = False) -> Secondary:
-        """The same after it has applied ``batch``. ``damaged``: it lacks what could not be read when it was built."""
+        """The same with the state after ``batch``. ``damaged``: it lacks what could not be read when it was built."""
+        version = max(batch, self.version)
         return replace(
             self,
-            version=max(batch, self.version),
+            version=version,
             hint=Hint.RESUME,
             recovery=KeepResident(),
             damaged=self.damaged or damaged,
+            queued={one: losses for one, losses in self.queued.items() if one > version},
         )
+
+    def given_checkpoint(self, version: int) -> Secondary:
+        """The same after checkpoints have brought its state to that version."""
+        return replace(self.applied(Batch(version)), checkpoints=self.checkpoints + 1)
 
     def can_follow(self, member: WorkerState, covered: Batch) -> bool:
         """Whether it is of use to ``member``, or will be: what it lacks can be replayed, because no record covers it.

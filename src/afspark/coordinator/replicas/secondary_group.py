@@ -1,30 +1,92 @@
-"""The secondaries of one operator: where each lives, and which of them can take the place of a lost worker."""
+"""The secondaries of one operator: the scheme of each worker, where its secondary lives, and whether that can take its
+place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from afspark.control import InForce
 from afspark.coordinator.placement import spread
 from afspark.coordinator.replicas.secondary import Secondary
+from afspark.coordinator.replicas.unit_scheme import Evidence, UnitScheme
 from afspark.coordinator.worker_state import Covered, WorkerState
 from afspark.errors import UsageError
 from afspark.graph.node import Node
 from afspark.numbers import Batch
+from afspark.policies import Adaptive, Tolerance
+from afspark.policies.barriers import BarrierTolerance
+from afspark.protocol.shipments import Shipping
 from afspark.resident import Survivor
+from afspark.resident.side_files import Delta, leading_from
+
+#: Of how many checkpoints of a worker the driver remembers that they can be shipped.
+_DELTAS = 16
 
 
 class SecondaryGroup:
-    """The secondaries of one operator, at most one of each worker; none unless its tolerance has them (``wanted``)."""
+    """The secondaries of one operator, at most one of each worker; none unless a worker's scheme has one."""
 
-    def __init__(self, operator: str, *, wanted: bool) -> None:
-        self.operator, self.wanted = operator, wanted
+    def __init__(self, operator: str, tolerance: Tolerance, workers: int, now: float) -> None:
+        self.operator, self.tolerance = operator, tolerance
+        #: without barriers there are no checkpoints to begin with
+        self.can_have_some = isinstance(tolerance, BarrierTolerance | Adaptive)
+        self.units: dict[int, UnitScheme] = (
+            {worker: UnitScheme.new(tolerance, now) for worker in range(workers)} if self.can_have_some else {}
+        )
         self._members: dict[int, Secondary] = {}
+        #: the checkpoints that lie beside the present primaries
+        self._deltas: dict[int, list[Delta]] = {}
+        #: secondaries whose state has to be removed
+        self._unusable: list[Secondary] = []
+
+    # --- schemes --------------------------------------------------------------------------------------------
+
+    @property
+    def has_some(self) -> bool:
+        """Whether any worker has a secondary, is to have one, or is to have one no more."""
+        return any(unit.switches.deployed or unit.ahead for unit in self.units.values()) or bool(self._members)
+
+    @property
+    def barriers(self) -> list[Tolerance]:
+        """What says how often there are checkpoints."""
+        return [unit.wanted for unit in self.units.values()] or [self.tolerance]
+
+    @property
+    def wants_barrier(self) -> bool:
+        """Whether a transition waits for a barrier."""
+        return any(unit.wants_barrier for unit in self.units.values())
+
+    def want(self, worker: int, tolerance: Tolerance, seen: Evidence, now: float) -> None:
+        """From now on ``worker`` is to be protected by ``tolerance``; the way there begins."""
+        seen = replace(seen, secondary=self._members.get(worker))
+        self.units[worker] = self.units[worker].wanting(tolerance, now, seen)
+
+    def in_force(self, seen: Evidence) -> dict[int, InForce]:
+        """What protects each worker at this moment."""
+        return {
+            worker: unit.in_force(replace(seen, secondary=self._members.get(worker)))
+            for worker, unit in self.units.items()
+        }
+
+    def advance(self, seen: Evidence) -> bool:
+        """Ends actions that are complete and begins those that follow; whether anything has changed."""
+        before = dict(self.units)
+        for worker, unit in before.items():
+            self.units[worker] = unit.advanced(replace(seen, secondary=self._members.get(worker)))
+        return self.units != before
+
+    # --- secondaries ----------------------------------------------------------------------------------------
 
     @property
     def members(self) -> list[Secondary]:
         """The secondaries, by the numbers of their workers."""
         return [self._members[worker] for worker in sorted(self._members)]
+
+    def those(self, wanted: Callable[[UnitScheme, Secondary], bool]) -> list[Secondary]:
+        """The secondaries of which something is ``wanted``."""
+        return [one for one in self.members if wanted(self.units[one.worker], one)]
 
     def adopt(self, survivors: Iterable[Survivor], batch: Batch) -> None:
         """Takes up what a starting driver has found that begins with ``batch``, and can say what it did since then."""
@@ -35,12 +97,32 @@ class SecondaryGroup:
         ]
         # Of two that follow the same worker the newer one is nearer to its primary.
         self._members = {
-            one.worker: one for one in sorted(found, key=lambda one: (one.incarnation, one.version)) if self.wanted
+            one.worker: one
+            for one in sorted(found, key=lambda one: (one.incarnation, one.version))
+            if one.worker in self.units and self.units[one.worker].switches.holds_state
         }
+
+    def shipping(self, member: WorkerState) -> Shipping | None:
+        """What the primary of a worker is told whose checkpoints go to its secondary; None if they do not."""
+        unit, one = self.units.get(member.worker), self._members.get(member.worker)
+        if unit is None or not unit.switches.shipping or member.checkpointed is None:
+            return None
+        reached = one.version if one is not None and one.incarnation == member.incarnation else -1
+        return Shipping(since=member.checkpointed, reached=reached)
+
+    def has_shipped(self, worker: int, delta: Delta) -> None:
+        """Notes a checkpoint that lies beside a primary."""
+        self._deltas[worker] = [*self._deltas.get(worker, []), delta][-_DELTAS:]
+
+    def has_more(self, one: Secondary) -> bool:
+        """Whether checkpoints wait that a secondary lacks."""
+        return bool(leading_from(self._deltas.get(one.worker, []), one.version))
 
     def replacement(self, member: WorkerState, covered: Batch, batch: Batch, alive: Iterable[str]) -> Secondary | None:
         """The one that takes the place of a lost ``member`` in ``batch``; from then on it is no secondary."""
         one = self._members.pop(member.worker, None)
+        self._deltas.pop(member.worker, None)
+        self._restart(member.worker, batch)
         if one is None or one.home not in alive or not one.can_replace(member, covered):
             return None
         # It may have applied the batch, which the driver has still to see done.
@@ -52,40 +134,93 @@ class SecondaryGroup:
         return one is not None and one.home in alive and one.can_replace(member, covered)
 
     def house(self, members: Sequence[WorkerState], covered: Covered, slots: Mapping[str, int]) -> list[Secondary]:
-        """Gives every worker a secondary on another host than its primary's; those whose places have to be cleared.
+        """Gives every worker the secondary that its scheme has, on another host than its primary's; those whose places
+        have to be cleared.
 
-        One that follows an incarnation before, or lacks what nobody can replay any more, is built anew.
+        A state that follows an incarnation before, or lacks what nobody can replay any more, is built anew.
         """
-        if not self.wanted:
-            return []
-        unusable = []
         for member in members:
-            one = self._members.get(member.worker)
-            if one is not None and one.home in slots:
-                if one.can_follow(member, covered.batch):
-                    continue
-                unusable.append(one)
-            others = {host: number for host, number in slots.items() if host != member.home}
-            if not others:
-                self._members.pop(member.worker, None)
-                continue
-            taken = [*(other.home for other in members), *(two.home for two in self.members if two is not one)]
-            home = spread([member.worker], others, taken)[member.worker]
-            durable = covered.state_of(self.operator, member.worker)
-            self._members[member.worker] = Secondary.new(member, home, durable)
+            if (unit := self.units.get(member.worker)) is not None:
+                self._house(member, unit, covered, slots, [other.home for other in members])
+        unusable, self._unusable = self._unusable, []
         return unusable
 
-    def applied(self, one: Secondary, batch: Batch, *, damaged: bool) -> None:
-        """Notes that one of them has applied ``batch``, unless it was replaced meanwhile."""
+    def _house(
+        self, member: WorkerState, unit: UnitScheme, covered: Covered, slots: Mapping[str, int], taken: Sequence[str]
+    ) -> None:
+        one = self._members.get(member.worker)
+        if one is not None and (not unit.switches.deployed or one.home not in slots or one.home == member.home):
+            self._give_up(one, moved=unit.switches.deployed)
+            one = None
+        if not unit.switches.deployed:
+            return
+        if one is None:
+            others = {host: number for host, number in slots.items() if host != member.home}
+            if not others:
+                return
+            taken = [*taken, *(two.home for two in self.members)]
+            one = Secondary.placed(member, spread([member.worker], others, taken)[member.worker])
+        if not unit.switches.holds_state:
+            self._unusable += [one] if one.holds_state else []
+            self._members[member.worker] = one.without_state(member) if one.holds_state else one
+            return
+        if one.holds_state and self._is_of_use(one, member, covered.batch):
+            return
+        if one.holds_state:
+            self._unusable.append(one)
+            self._restart(member.worker, covered.batch)
+        one = one.to_build(member, covered.state_of(self.operator, member.worker))
+        # A host that was away may come back with the state that it had.
+        self._unusable.append(one)
+        self._members[member.worker] = one
+
+    def _give_up(self, one: Secondary, *, moved: bool) -> None:
+        del self._members[one.worker]
+        self._unusable += [one] if one.holds_state else []
+        if moved:
+            self._restart(one.worker, Batch(one.version))
+
+    def _is_of_use(self, one: Secondary, member: WorkerState, covered: Batch) -> bool:
+        """Whether a state can be kept: also if the checkpoints are on their way that it lacks."""
+        if one.can_follow(member, covered):
+            return True
+        on_their_way = leading_from(self._deltas.get(one.worker, []), one.version)
+        reaches = on_their_way[-1].until if on_their_way else one.version
+        return one.is_built and replace(one, version=reaches).can_follow(member, covered)
+
+    def _restart(self, worker: int, batch: Batch) -> None:
+        """What the scheme of a worker needs has to be made again."""
+        if worker in self.units:
+            self.units[worker] = self.units[worker].set_up(batch)
+
+    # --- what jobs have found out ---------------------------------------------------------------------------
+
+    def note(self, one: Secondary, change: Callable[[Secondary], Secondary]) -> None:
+        """Notes a ``change`` of one of them, unless it was replaced meanwhile."""
         known = self._members.get(one.worker)
         if known is not None and (known.home, known.incarnation) == (one.home, one.incarnation):
-            self._members[one.worker] = known.applied(batch, damaged=damaged)
+            self._members[one.worker] = change(known)
+
+    def applied(self, one: Secondary, batch: Batch, *, damaged: bool) -> None:
+        """Notes that one of them has the state after ``batch``."""
+        self.note(one, lambda known: known.applied(batch, damaged=damaged))
+
+    def given_checkpoint(self, one: Secondary, version: int) -> None:
+        """Notes that checkpoints have brought one of them to ``version``."""
+        self.note(one, lambda known: known.given_checkpoint(version))
 
     def gone(self, one: Secondary) -> None:
         """Notes that one of them has lost its state: another one is built in its place."""
         known = self._members.get(one.worker)
         if known is not None and (known.home, known.incarnation) == (one.home, one.incarnation):
             del self._members[one.worker]
+            self._restart(one.worker, Batch(one.version))
+
+    def discard(self, least: Batch) -> None:
+        """Gives up the states that have got as far as ``least``: they were given something that does not count."""
+        for one in self.members:
+            if one.holds_state and one.version >= least:
+                self._give_up(one, moved=True)
 
 
 def check_hosts(slots: Mapping[str, int], nodes: Iterable[Node]) -> None:

@@ -70,6 +70,10 @@ class ArrayState(CellState):
         self._require_schema(cells)
         self._update(cells.column("index"), cells.column("value"), self._add)
 
+    def overwrite(self, pairs: pa.RecordBatch) -> None:
+        self._require_schema(pairs)
+        self._update(pairs.column("index"), pairs.column("value"), self._put)
+
     # Backups
 
     def _is_fresh(self) -> bool:

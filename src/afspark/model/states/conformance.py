@@ -285,6 +285,28 @@ def check_restore(subject: Subject, random: Random) -> None:
         raise AssertionError("restore onto a used state is accepted")
 
 
+def check_overwrite(subject: Subject, random: Random) -> None:
+    """A copy that is given what was issued since it was made has the same values, also if it has had some of it."""
+    state, copy = subject.spec.open(HeapColumns(), NAME), subject.spec.open(HeapColumns(), NAME)
+    for _ in range(8):
+        seed = int(random.integers(2**31))
+        if random.random() < 0.3:
+            transact(subject, copy, np.random.default_rng(seed), math.inf)
+        pairs = transact(subject, state, np.random.default_rng(seed), 0.0)
+        copy.begin()
+        if pairs is not None:
+            copy.overwrite(pairs)
+        copy.update_drift()
+        state.acknowledge()
+        assert present(copy.export()) == present(state.export())
+    copy.begin()
+    copy.update_drift()
+    copy.issue(0.0, everything=True)
+    assert present(copy.dump()) == present(state.dump())
+    copy.rollback()
+    assert present(copy.export()) == present(state.export())
+
+
 def check_memory(subject: Subject, random: Random) -> None:
     """``memory`` counts at least two numbers a cell, and what it counts is really held, until it is discarded."""
     columns = HeapColumns()

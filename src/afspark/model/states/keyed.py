@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from afspark.errors import OperatorMisuse, UsageError
 from afspark.model.kernels import hashing
@@ -256,6 +257,14 @@ class HashTableState(KeyedState):
         self._require_schema(cells)
         self.add(cells.column("key"), cells.column("value"))
 
+    def overwrite(self, pairs: pa.RecordBatch) -> None:
+        self._require_schema(pairs)
+        keys, values = pairs.column("key"), pairs.column("value")
+        present = pa.array(values.to_numpy(zero_copy_only=False) != 0)
+        # A zero takes no new cell.
+        self.remove(keys.filter(pc.invert(present)))
+        self.put(keys.filter(present), values.filter(present))
+
     def get(self, keys: Any) -> Array:
         """Present values of the keys, 0 for absent ones."""
         return self._get(keys)
@@ -277,6 +286,12 @@ class SetState(KeyedState):
     def merge_from(self, cells: pa.RecordBatch) -> None:
         self._require_schema(cells)
         self.add(cells.column("key").filter(cells.column("present")))
+
+    def overwrite(self, pairs: pa.RecordBatch) -> None:
+        self._require_schema(pairs)
+        keys, present = pairs.column("key"), pairs.column("present")
+        self.remove(keys.filter(pc.invert(present)))
+        self.add(keys.filter(present))
 
     def members(self) -> pa.Array:
         """The present members, in order of first appearance."""

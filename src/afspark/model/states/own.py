@@ -295,6 +295,13 @@ class OwnResidence(ResidentState):
             state=self.name,
         )
 
+    def overwrite(self, pairs: pa.RecordBatch) -> None:
+        self._require_open()
+        self._require_schema(pairs)
+        if pairs.num_rows:
+            self._object = self.spec.make(_decoded(pairs.column("image")[-1].as_py()))
+            self._folded = False
+
     # Reading
 
     def divergence(self) -> float:

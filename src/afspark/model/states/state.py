@@ -189,6 +189,10 @@ class State(ABC):
     def merge_from(self, cells: pa.RecordBatch) -> None:
         """Takes what another share exported into the open transaction: numbers are added, sets united."""
 
+    @abstractmethod
+    def overwrite(self, pairs: pa.RecordBatch) -> None:
+        """Takes the pairs of a backup into the open transaction: their cells get these values, all others stay."""
+
     def refuse_foreign_keys(self, worker: int, workers: int) -> None:  # noqa: B027 - most kinds have no keys
         """``UsageError`` if a key that this transaction has brought belongs to another worker."""
 

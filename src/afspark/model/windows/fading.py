@@ -126,6 +126,13 @@ class Fading:
         self._set(newest)
         return {key: [self._converted(batch, newest) for batch in batches] for key, batches in found.items()}
 
+    def takes(self, image: pa.RecordBatch) -> bool:
+        """Whether an image can be put over the states: it is in their units, or they have none yet."""
+        base = _base_of(image)
+        if base is not None and self.base is None:
+            self._set(base)
+        return base is None or base == self.base
+
     def _converted(self, image: pa.RecordBatch, tick: int) -> pa.RecordBatch:
         base = _base_of(image)
         return image if base is None or base == tick else scaled(image, scale(self.window, tick, base))

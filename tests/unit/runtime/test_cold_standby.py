@@ -1,0 +1,49 @@
+"""Secondaries that sleep have the last checkpoint in memory; what came since is replayed if they are promoted."""
+
+from __future__ import annotations
+
+import pytest
+
+from afspark.policies.replication import ColdStandby
+from tests.unit.runtime.conftest import MakeRig
+from tests.unit.runtime.test_secondaries import HOSTS, homes, lose_host, secondaries, state_on
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_checkpoints_come_into_their_memory(make_rig: MakeRig, keyed: bool) -> None:
+    rig, truth = make_rig(batches=8, slots=HOSTS, tolerance=ColdStandby(batches=3), keyed=keyed)
+    rig.go()
+    covered = rig.driver.commits.records.covered.batch
+    assert rig.committed - 3 <= covered < rig.committed
+    for one in secondaries(rig):
+        copy = state_on(rig, one.home, one.worker)
+        assert copy.secondary and copy.version == one.version == covered
+        # It was built once, and then given what had changed.
+        assert one.built_from < covered and one.checkpoints >= 1
+    assert rig.counts() == truth and rig.ledger == []
+
+
+@pytest.mark.parametrize("lost", [(0,), (1,), (0, 1)])
+def test_one_takes_the_place_of_a_lost_primary(make_rig: MakeRig, lost: tuple[int, ...]) -> None:
+    rig, truth = make_rig(batches=10, slots=HOSTS, tolerance=ColdStandby(batches=3), keyed=True)
+    rig.go(6)
+    before = {one.worker: (one.home, one.version) for one in secondaries(rig)}
+    rig.lose(*lost)
+    rig.go(1)
+    assert [homes(rig)[worker] for worker in lost] == [before[worker][0] for worker in lost]
+    for entry in rig.ledger:
+        assert entry.recovery is not None and entry.recovery.covered and not entry.loss.counted
+        # What its memory had was not read again; what came since its checkpoint was replayed.
+        assert entry.recovery.restored_cells == 0
+        assert entry.recovery.replayed == 5 - before[entry.loss.worker][1]
+    rig.go()
+    assert rig.counts() == truth and rig.bound() == 0
+
+
+def test_hosts_lost_one_after_the_other(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(batches=13, slots=HOSTS, tolerance=ColdStandby(batches=2), keyed=True)
+    for host in ("a", "b", "a", "b"):
+        rig.go(3)
+        lose_host(rig, host)
+    rig.go()
+    assert rig.counts() == truth and rig.bound() == 0
