@@ -17,7 +17,7 @@ ITEMS = "items"
 WHOLE = "whole"
 
 
-def effects_of(items: int, panes: PaneStates, kept: Mapping[str, bytes]) -> dict[str, EffectDigest]:
+def effects_of(items: int, panes: PaneStates, kept: Mapping[str, bytes | memoryview]) -> dict[str, EffectDigest]:
     """What an exact operator has done: the items that were taken, the cells that were changed, by state, and what is
     kept, by port.
     """
@@ -28,7 +28,7 @@ def effects_of(items: int, panes: PaneStates, kept: Mapping[str, bytes]) -> dict
     return {WHOLE: EffectDigest(1), **_of_something(found), **sent_of(items, kept)}
 
 
-def sent_of(items: int, kept: Mapping[str, bytes]) -> dict[str, EffectDigest]:
+def sent_of(items: int, kept: Mapping[str, bytes | memoryview]) -> dict[str, EffectDigest]:
     """The items that were taken, and what is kept, by port.
 
     That is all of an approximate operator that a replay is compared by: it begins with another state than it had.

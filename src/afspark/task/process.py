@@ -11,7 +11,7 @@ from afspark.model.effect_digest import EffectDigest
 from afspark.model.operator import Operator
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.lifecycle import MOST_STEPS
-from afspark.protocol.parcels import Packet, digest_of, pack_packets, pack_schema
+from afspark.protocol.parcels import Packet, digest_of, pack_schema, packed_packets
 from afspark.protocol.ports import ALL, ROWS, WINDOWS
 from afspark.protocol.reports import Restored, Status, TaskReport
 from afspark.resident.storage import StateStorage
@@ -131,7 +131,7 @@ class BatchApplication:
         """Keeps what other stages and the sink will read; returns the number of rows for the sink."""
         rows = self.operator.changed(self.panes.of(None)) if self.config.emit else None
         if rows is not None:
-            output.kept[ROWS] = pack_packets([Packet(rows)])
+            output.kept[ROWS] = packed_packets([Packet(rows)])
         for port, data in output.kept.items():
             self.home.keep(self.request.batch, port, data)
         return 0 if rows is None else rows.num_rows
