@@ -10,7 +10,7 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from afspark.cluster.loopback.host_failures import FailureSchedule, HostFailure, KillHost
+from afspark.cluster.loopback.host_failures import FailureSchedule, KillHost, PlannedFailure
 from afspark.errors import first_line
 from afspark.report.wording import seconds_text
 
@@ -43,7 +43,7 @@ class HostKill:
     at: float
     after_seconds: float
     batches: int
-    planned: HostFailure
+    planned: PlannedFailure
     back_at: float | None = None
 
     def to_json(self) -> dict[str, Any]:

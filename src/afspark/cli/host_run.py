@@ -18,7 +18,7 @@ from afspark.cli.signals import heeding_stops, stop_at_once
 from afspark.cluster.loopback.host_failures import (
     AWAY_SECONDS,
     FailureSchedule,
-    HostFailure,
+    PlannedFailure,
     seeded_host_failures,
 )
 from afspark.cluster.loopback.loopback_cluster import LoopbackCluster, check_addresses, host_names
@@ -33,7 +33,7 @@ class HostRun:
     names: tuple[str, ...]
     slots: int
     away_seconds: float
-    failures: tuple[HostFailure, ...]
+    failures: tuple[PlannedFailure, ...]
 
     @classmethod
     def planned(cls, options: CommandOptions, *, slots: int, batches: int) -> HostRun:

@@ -12,7 +12,7 @@ import pytest
 from afspark.cli.host_killer import HostKill, HostKiller, QueryPace, with_recoveries
 from afspark.cli.host_options import slots_of_hosts, spark_settings
 from afspark.cli.options import parse
-from afspark.cluster.loopback.host_failures import FailureSchedule, HostFailure
+from afspark.cluster.loopback.host_failures import FailureSchedule, PlannedFailure
 from afspark.cluster.loopback.loopback_cluster import check_addresses, host_names
 from afspark.errors import UsageError
 from afspark.policies import ActiveStandby, MiniBatch
@@ -94,7 +94,7 @@ class NotedHosts:
 
 def test_a_killer_carries_the_schedule_out_and_notes_it() -> None:
     hosts, told = NotedHosts(), list[str]()
-    schedule = FailureSchedule((A, B), (HostFailure(1, 0.0, 1),), away_seconds=0)
+    schedule = FailureSchedule((A, B), (PlannedFailure(1, 0.0, 1),), away_seconds=0)
 
     def alive() -> Collection[str]:
         return hosts.alive
@@ -116,7 +116,7 @@ def test_a_killer_that_fails_says_so_and_the_query_goes_on() -> None:
     def alive() -> Collection[str]:
         raise ConnectionError("Spark is gone.")
 
-    schedule = FailureSchedule((A, B), (HostFailure(1, 0.0, 1),))
+    schedule = FailureSchedule((A, B), (PlannedFailure(1, 0.0, 1),))
     killer = HostKiller(NotedHosts(), schedule, alive=alive, say=told.append)
     with killer, killer.watching(lambda: QueryPace(1, 2.0)):
         while killer.error is None or not told:
@@ -130,7 +130,7 @@ def loss(at: float, **more: Any) -> dict[str, Any]:
 
 
 def test_losses_belong_to_the_kill_before_them() -> None:
-    planned = HostFailure(1, 0.0, 0)
+    planned = PlannedFailure(1, 0.0, 0)
     kills = [HostKill(A, 100.0, 3.0, 4, planned, 108.0), HostKill(B, 120.0, 23.0, 9, planned)]
     ledger = [loss(99.0), loss(101.0), loss(120.5, restore_seconds=0.2, host=A), loss(121, gap_seconds=None, host=None)]
     first, second = with_recoveries(kills, ledger)
@@ -142,7 +142,7 @@ def test_losses_belong_to_the_kill_before_them() -> None:
 
 
 def test_the_summary_and_the_document_name_killed_hosts() -> None:
-    kills = with_recoveries([HostKill(A, 100.0, 3.0, 4, HostFailure(1, 0.0, 0), 108.0)], [loss(101.0)])
+    kills = with_recoveries([HostKill(A, 100.0, 3.0, 4, PlannedFailure(1, 0.0, 0), 108.0)], [loss(101.0)])
     hosts = {"names": [A, B], "slots": 2, "away_seconds": 3.0, "wanted": 2, "kills": kills}
     report = RunReport(
         algorithm="wordcount",

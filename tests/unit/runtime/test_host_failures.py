@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from afspark.cluster.loopback.host_failures import (
     FailureSchedule,
-    HostFailure,
     KillHost,
+    PlannedFailure,
     StartHost,
     seeded_host_failures,
 )
@@ -39,12 +39,12 @@ def test_failures_that_do_not_fit_are_refused() -> None:
     assert (refused.value.failures, refused.value.batches) == (3, 3)
 
 
-def kill(host: str, planned: HostFailure) -> KillHost:
+def kill(host: str, planned: PlannedFailure) -> KillHost:
     return KillHost(host, planned)
 
 
 def test_a_host_is_killed_in_the_middle_of_a_batch_and_comes_back() -> None:
-    planned = HostFailure(2, 0.5, 1)
+    planned = PlannedFailure(2, 0.5, 1)
     schedule = FailureSchedule((A, B), (planned,), away_seconds=3)
     look = {"batch_seconds": 4.0, "alive": {A, B}}
     assert schedule.is_idle(1) and schedule.actions(10, batches=1, **look) == []  # type: ignore[arg-type]
@@ -59,7 +59,7 @@ def test_a_host_is_killed_in_the_middle_of_a_batch_and_comes_back() -> None:
 
 
 def test_the_last_host_is_spared_until_another_one_is_back_and_has_seen_a_batch() -> None:
-    first, second = HostFailure(1, 0.0, 0), HostFailure(2, 0.0, 1)
+    first, second = PlannedFailure(1, 0.0, 0), PlannedFailure(2, 0.0, 1)
     schedule = FailureSchedule((A, B), (first, second), away_seconds=1)
     assert schedule.actions(0, batches=1, batch_seconds=1, alive={A, B}) == [kill(A, first)]
     # Spark may not have noticed yet.
@@ -71,21 +71,21 @@ def test_the_last_host_is_spared_until_another_one_is_back_and_has_seen_a_batch(
 
 
 def test_with_three_hosts_the_next_one_fails_at_once() -> None:
-    first, second = HostFailure(1, 0.0, 0), HostFailure(2, 0.0, 0)
+    first, second = PlannedFailure(1, 0.0, 0), PlannedFailure(2, 0.0, 0)
     schedule = FailureSchedule((A, B, C), (first, second), away_seconds=9)
     assert schedule.actions(0, batches=1, batch_seconds=1, alive={A, B, C}) == [kill(A, first)]
     assert schedule.actions(1, batches=2, batch_seconds=1, alive={B, C}) == [kill(B, second)], "the one drawn is away"
 
 
 def test_a_single_host_fails_too() -> None:
-    planned = HostFailure(1, 0.0, 0)
+    planned = PlannedFailure(1, 0.0, 0)
     schedule = FailureSchedule((A,), (planned,), away_seconds=1)
     assert schedule.actions(0, batches=1, batch_seconds=1, alive={A}) == [kill(A, planned)]
     assert schedule.actions(1, batches=1, batch_seconds=1, alive=()) == [StartHost(A)]
 
 
 def test_hosts_come_back_after_the_end_and_none_fails() -> None:
-    first, second = HostFailure(1, 0.0, 0), HostFailure(2, 0.0, 1)
+    first, second = PlannedFailure(1, 0.0, 0), PlannedFailure(2, 0.0, 1)
     schedule = FailureSchedule((A, B, C), (first, second), away_seconds=1)
     assert schedule.actions(0, batches=1, batch_seconds=1, alive={A, B, C}) == [kill(A, first)]
     found = schedule.actions(1, batches=9, batch_seconds=1, alive={B, C}, killing=False)

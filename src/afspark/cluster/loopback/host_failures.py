@@ -13,7 +13,7 @@ AWAY_SECONDS = 3.0
 
 
 @dataclass(frozen=True, order=True)
-class HostFailure:
+class PlannedFailure:
     """Once ``batch`` batches are done, and another ``share`` of the time that one takes, host number ``host`` fails."""
 
     batch: int
@@ -21,7 +21,7 @@ class HostFailure:
     host: int
 
 
-def seeded_host_failures(count: int, *, batches: int, hosts: int, seed: int) -> tuple[HostFailure, ...]:
+def seeded_host_failures(count: int, *, batches: int, hosts: int, seed: int) -> tuple[PlannedFailure, ...]:
     """``count`` failures at random moments of a stream of ``batches``, spread over it.
 
     The stream is cut into as many parts of equal length as there are failures, and each part has one, because a host
@@ -37,7 +37,7 @@ def seeded_host_failures(count: int, *, batches: int, hosts: int, seed: int) -> 
     draw = random.Random(seed)
     parts = [1 + (batches - 1) * part // count for part in range(count + 1)] if count else []
     return tuple(
-        HostFailure(draw.randrange(parts[part], parts[part + 1]), draw.random(), draw.randrange(hosts))
+        PlannedFailure(draw.randrange(parts[part], parts[part + 1]), draw.random(), draw.randrange(hosts))
         for part in range(count)
     )
 
@@ -47,7 +47,7 @@ class KillHost:
     """A host is to be killed now, as the failure planned at ``planned`` says."""
 
     host: str
-    planned: HostFailure
+    planned: PlannedFailure
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class FailureSchedule:
     """
 
     hosts: Sequence[str]
-    failures: Sequence[HostFailure]
+    failures: Sequence[PlannedFailure]
     away_seconds: float = AWAY_SECONDS
     #: from when on the next failure is due
     _due: float | None = None
