@@ -24,6 +24,9 @@ LONGEST_DELAY = 4.0
 #: Of how many answers it is remembered how long they took.
 REMEMBERED_ANSWERS = 200
 
+#: A driver that comes so much later to its round than it should was held up as a whole, and heard nobody.
+HELD_UP_SECONDS = 1.0
+
 #: How many failures are remembered.
 REMEMBERED_FAILURES = 100
 
@@ -95,18 +98,21 @@ class Liveness:
     _took: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED_ANSWERS))
     _failures: deque[HostFailure] = field(default_factory=lambda: deque(maxlen=REMEMBERED_FAILURES))
     _looked: float | None = None
+    _was_late: bool = False
 
     # --- events ---------------------------------------------------------------------------------------------
 
     def look(self, listed: Mapping[str, str], now: float) -> list[HostFailure]:
         """Begins a round; who is missed since the last one. ``listed``: the host of every executor that Spark knows.
 
-        If the driver itself was held up since the last round, nobody could be heard, and that time does not count.
+        If the driver itself was held up since the last round, answers may wait to be heard: nobody is accused then.
         """
         held_up = 0.0 if self._looked is None else now - self._looked - ASK_SECONDS
-        if held_up > ASK_SECONDS:
+        if held_up > HELD_UP_SECONDS:
             for one in self._executors.values():
                 one.asked = None if one.asked is None else one.asked + held_up
+        # A driver that is always late must judge all the same.
+        self._was_late = held_up > ASK_SECONDS and not self._was_late
         self._looked = now
         found = []
         for name in sorted(self._executors.keys() - listed.keys()):
@@ -119,7 +125,7 @@ class Liveness:
         for host in listed.values():
             self._empty.pop(host, None)
         for name, one in self._executors.items():
-            if not one.silent and self._owes(one, now) > self.deadline:
+            if not one.silent and not self._was_late and self._owes(one, now) > self.deadline:
                 one.silent = True
                 found.append(HostFailure(one.host, name, Absence.SILENT, one.heard, now))
         self._failures += found
@@ -132,7 +138,9 @@ class Liveness:
             one.asked = None
 
     def asked(self, executor: str, now: float) -> None:
-        self._executors[executor].asked = now
+        """It was asked, perhaps once more because the last question came to nothing."""
+        one = self._executors[executor]
+        one.asked = now if one.asked is None else one.asked
 
     def answered(self, executor: str, now: float) -> None:
         """It has answered the question that it was asked last."""
@@ -140,7 +148,8 @@ class Liveness:
         if one is None or one.asked is None:
             return
         if not one.silent:
-            self._took.append(now - one.asked)
+            # It may have answered at any time since the last round.
+            self._took.append(max(0.0, now - one.asked - ASK_SECONDS))
         one.heard, one.asked, one.silent = now, None, False
 
     def removed(self, executor: str) -> None:
@@ -154,10 +163,6 @@ class Liveness:
         """How long an executor may take to answer: longer where all are slow, because the machines are busy."""
         slowest = max(self._took, default=0.0)
         return max(self.patience.silent, min(SLOWNESS * slowest, LONGEST_DELAY * self.patience.silent))
-
-    def to_ask(self) -> list[str]:
-        """Those that owe no answer."""
-        return [name for name, one in self._executors.items() if one.asked is None]
 
     def silent_executors(self) -> frozenset[str]:
         return frozenset(name for name, one in self._executors.items() if one.silent)

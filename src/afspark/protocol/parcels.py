@@ -123,7 +123,7 @@ def digest_of(data: bytes | memoryview) -> str:
     return f"{one:016x}{other:016x}"
 
 
-def joint_digest(found: Iterable[bytes]) -> str:
+def joint_digest(found: Iterable[bytes | memoryview]) -> str:
     """The digest of what a worker keeps on several ports; empty ones count as such."""
     return "+".join(digest_of(data) if data else "" for data in found) or NOTHING_KEPT
 

@@ -32,8 +32,12 @@ class FakeQuestion:
     executor: str
 
     @property
-    def is_answered(self) -> bool:
+    def is_over(self) -> bool:
         return self.executor not in self.executors.frozen
+
+    @property
+    def is_answered(self) -> bool:
+        return self.executor not in self.executors.unreachable
 
 
 @dataclass
@@ -42,6 +46,8 @@ class FakeExecutors:
 
     known: dict[str, str] = field(default_factory=lambda: {"0": "a", "1": "b", "2": "c"})
     frozen: set[str] = field(default_factory=set)
+    #: questions to them come to nothing
+    unreachable: set[str] = field(default_factory=set)
     withheld: set[str] = field(default_factory=set)
     replaced: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
@@ -138,6 +144,16 @@ def test_an_executor_that_stays_silent_is_replaced_once() -> None:
     watched.go(10)
     assert watched.executors.replaced == ["1"] and watched.watch.missing_hosts() == {"b"}
     watched.executors.known["3"] = "b"
+    watched.go(1)
+    assert watched.watch.missing_hosts() == set()
+
+
+def test_a_question_that_came_to_nothing_is_no_answer() -> None:
+    watched = Watched()
+    watched.executors.unreachable.add("1")
+    watched.go(2)
+    assert watched.watch.missing_hosts() == {"b"}
+    watched.executors.unreachable.clear()
     watched.go(1)
     assert watched.watch.missing_hosts() == set()
 

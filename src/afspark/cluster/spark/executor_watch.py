@@ -34,6 +34,9 @@ class AskedQuestion(Protocol):
     """What an executor was asked."""
 
     @property
+    def is_over(self) -> bool: ...
+
+    @property
     def is_answered(self) -> bool: ...
 
 
@@ -113,15 +116,24 @@ class ExecutorWatch:
                 self._start(self._run)
 
     def _run(self) -> None:
-        try:
-            while not self._is_over():
+        while not self._is_over():
+            try:
                 self.look()
-                self._clock.sleep(ASK_SECONDS)
-        except (Py4JError, OSError):
-            # The driver's JVM ends with the session, and whoever needs it hears of that.
-            if not self._has_ended():
-                LOG.warning("Executors are no longer watched: one that is frozen is given up by Spark alone.")
-                raise
+            except (Py4JError, OSError) as error:
+                # An executor may go while it is asked. That the driver's JVM ends, `_is_over` finds out.
+                LOG.debug("A round of the watch has failed: %s", error)
+            self._clock.sleep(ASK_SECONDS)
+
+    def _is_over(self) -> bool:
+        with self._lock:
+            is_needed = self._stages or self._withheld or self._clock.monotonic() - self._asked <= IDLE_SECONDS
+            if is_needed and not self._has_ended():
+                return False
+            self._runs = False
+            # What was known is out of date when another thread begins.
+            self._liveness.pause()
+            self._questions.clear()
+            return True
 
     def _has_ended(self) -> bool:
         try:
@@ -129,28 +141,22 @@ class ExecutorWatch:
         except (Py4JError, OSError):
             return True
 
-    def _is_over(self) -> bool:
-        with self._lock:
-            is_needed = self._stages or self._withheld or self._clock.monotonic() - self._asked <= IDLE_SECONDS
-            if not is_needed or self._executors.is_stopped:
-                self._runs = False
-                # What was known is out of date when another thread begins.
-                self._liveness.pause()
-                self._questions.clear()
-                return True
-            return False
-
     def look(self) -> None:
         """One round: hears answers, asks again, and acts on who is missing."""
         hosts = self._executors.hosts()
-        answered = [name for name, question in self._questions.items() if question.is_answered]
+        for name in self._questions.keys() - hosts.keys():
+            del self._questions[name]
+            self._executors.forget(name)
+        over = {name: question for name, question in self._questions.items() if question.is_over}
+        answered = [name for name, question in over.items() if question.is_answered]
+        for name in over:
+            del self._questions[name]
         now = self._clock.monotonic()
         with self._lock:
             for name in answered:
-                del self._questions[name]
                 self._liveness.answered(name, now)
             found = self._liveness.look(hosts, now)
-            to_ask, to_remove = self._liveness.to_ask(), self._liveness.to_remove(now)
+            to_remove = self._liveness.to_remove(now)
             silent = self._liveness.silent_executors()
             given_up = self._liveness.given_up_hosts(now)
             stages = list(self._stages.values())
@@ -171,7 +177,7 @@ class ExecutorWatch:
             self._executors.replace(name, f"it has not answered for {self.patience.removal:g} s")
             with self._lock:
                 self._liveness.removed(name)
-        self._ask(to_ask)
+        self._ask(hosts.keys() - self._questions.keys())
 
     def _used(self, stage: StageUnderWay, silent: Collection[str]) -> frozenset[str]:
         return self._executors.used_by(stage.tag) if silent else frozenset()
@@ -184,9 +190,6 @@ class ExecutorWatch:
         self._withheld = set(silent)
 
     def _ask(self, names: Collection[str]) -> None:
-        for name in self._questions.keys() - self._executors.hosts().keys():
-            del self._questions[name]
-            self._executors.forget(name)
         for name in names:
             question = self._executors.ask(name)
             if question is not None:

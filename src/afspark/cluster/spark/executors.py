@@ -19,9 +19,14 @@ class Question:
         self._future = future
 
     @property
+    def is_over(self) -> bool:
+        """Whether the executor has answered, or never will."""
+        return bool(self._future.isCompleted())
+
+    @property
     def is_answered(self) -> bool:
-        """Whether the executor has answered. One whose connection has closed never does."""
-        return bool(self._future.isCompleted()) and bool(self._future.value().get().isSuccess())
+        """Whether one that is over was answered: not if the connection has closed, or Spark has waited for too long."""
+        return bool(self._future.value().get().isSuccess())
 
 
 class Executors:
