@@ -6,11 +6,13 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from afspark.coordinator.adapting.control_loop import decisions_of
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.recovery.upstream import upstream_losses
 from afspark.coordinator.snapshots import described
 from afspark.coordinator.told_bounds import in_force, told
 from afspark.store import LedgerEntry
+from afspark.store.control_log import ControlLog
 from afspark.store.epochs import newest_record
 
 
@@ -99,7 +101,10 @@ class Accounts:
         """What the controller has changed, oldest first, over all drivers of the query: when (``at``), of which worker,
         ``from`` and ``to`` which scheme, the ``candidates`` with estimate and cost, and the ``reason`` in words.
         """
-        return self._engine.control.decisions()
+        if self._engine.runs:
+            return self._engine.control.decisions()
+        # A driver that has not looked for its workers yet knows of none.
+        return [one.to_json() for one in decisions_of(ControlLog(self._engine.store).read()[0])]
 
     def snapshots(self) -> list[dict[str, Any]]:
         """The newest snapshots, oldest first, over all drivers of the query; empty if none had `BarrierSnapshot`.

@@ -13,6 +13,7 @@ name                                                      object
                                                           it has done
 ``effects/<batch>/<epoch>``                               what batches up to this one have done
 ``ledger/<sequence>-<token>/loss``, ``.../recovery-...``  the loss ledger
+``control/<epoch>/<number>``                              what was measured of workers, and decided about them
 ``savepoint``                                             the list of a savepoint's objects
 ``from-savepoint``                                        the savepoint that the checkpoint was begun from
 ``requests/<token>``, ``.../<token>-answer``              what others ask of the driver at work

@@ -73,7 +73,9 @@ class ControlLoop:
         self._decisions.extend(decisions_of(found))
         for run in self._runs.values():
             timings = run.group.recoveries.timings
-            timings.foresee, timings.seen = partial(self._foreseen, run), self.meters.detection.seen_failure
+            timings.foresee = partial(self._foreseen, run)
+            if self.meters.detection is not None:
+                timings.seen = self.meters.detection.seen
             if isinstance(run.node.tolerance, Adaptive):
                 wanted = {one.unit: one.in_force for one in self._decisions if one.unit.operator == run.name}
                 self._controllers[run.name] = Controller(adaptive=run.node.tolerance, wanted=wanted)
@@ -220,7 +222,7 @@ def control_loop(cluster: Cluster, pipeline: Pipeline, store: Store, *, grace_se
     meters = QueryMeters(
         replayable=pipeline.replayable,
         grace_seconds=grace_seconds,
-        detection=cluster if isinstance(cluster, Detection) else None,
+        detection=Detection(cluster, cluster.clock),
     )
     return ControlLoop(cluster, meters, ControlLog(store) if pipeline.keeps_records else None)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from afspark.control import MeasuredRecovery, Quantity, Situation, Unit, UnitHistory
-from afspark.coordinator.adapting.detection import Detection, Undetected
+from afspark.coordinator.adapting.detection import Detection
 from afspark.coordinator.adapting.unit_meter import BatchFacts, Capture, UnitMeter
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.numbers import Batch
@@ -23,12 +23,12 @@ _RECORDS = 32
 
 class QueryMeters:
     """What is known of the units of one query. ``replayable``: whether what they have received can be had again;
-    ``grace_seconds``: how long a host is waited for.
+    ``grace_seconds``: how long a host is waited for; ``detection``: what is known of failures.
     """
 
     def __init__(self, *, replayable: bool, grace_seconds: float = 0.0, detection: Detection | None = None) -> None:
         self._replayable, self._grace_seconds = replayable, grace_seconds
-        self.detection = detection or Undetected()
+        self.detection = detection
         self._units: dict[Unit, UnitMeter] = {}
         #: what recoveries of any unit have told of the cluster
         self._shared = UnitHistory()
@@ -104,7 +104,7 @@ class QueryMeters:
             stateful=bool(run.node.operator.states()),
             replayable=self._replayable,
             waiting=meter.waiting,
-            deadlines=self.detection.detection_deadlines(),
+            deadlines=self.detection.deadlines() if self.detection is not None else {},
             expected=meter.expected(record_seconds=max(self._records, default=0.0), grace_seconds=self._grace_seconds),
         )
 
@@ -112,31 +112,24 @@ class QueryMeters:
 
     def known(self, now: float) -> Callable[[], dict[str, Any]]:
         """What makes all of it JSON, as it is now: that may happen later, while more is measured."""
-        shared, units = self._shared, {unit: meter.at(now) for unit, meter in self._units.items()}
+        shared, records = self._shared, list(self._records)
+        units = {unit: meter.known(now) for unit, meter in sorted(self._units.items())}
         return lambda: {
             "shared": shared.to_json(),
-            "units": [
-                {"operator": unit.operator, "worker": unit.worker, "history": history.to_json()}
-                for unit, history in sorted(units.items())
-            ],
+            "records": records,
+            "units": [{"operator": unit.operator, "worker": unit.worker, **known()} for unit, known in units.items()],
         }
 
     def take_up(self, found: Sequence[Mapping[str, Any]]) -> None:
         """Goes on with what earlier drivers have left."""
         for known in found:
             try:
-                shared = UnitHistory.from_json(known["shared"])
-                units = {
-                    Unit(one["operator"], one["worker"]): UnitHistory.from_json(one["history"])
-                    for one in known["units"]
-                }
+                self._shared = self._shared.merged(UnitHistory.from_json(known["shared"]))
+                self._records = deque(map(float, known["records"]), maxlen=_RECORDS)
+                for one in known["units"]:
+                    self._meter(Unit(one["operator"], one["worker"])).take_up(one)
             except (KeyError, TypeError, ValueError) as error:
                 LOG.warning("Measurements of an earlier driver are not understood: %r", error)
-                continue
-            self._shared = self._shared.merged(shared)
-            for unit, history in units.items():
-                meter = self._meter(unit)
-                meter.history = meter.history.merged(history)
 
     def _meter(self, unit: Unit) -> UnitMeter:
         if unit not in self._units:

@@ -7,8 +7,9 @@ while, and one measurement is made of it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from afspark.control import Quantity, UnitHistory
 from afspark.numbers import Batch
@@ -66,11 +67,8 @@ class UnitMeter:
         #: of the last stages: seconds, and those of them in which the worker was not at work
         self._stages: deque[tuple[float, float]] = deque(maxlen=_STAGES)
         self._first_stage: float | None = None
-
-    @property
-    def is_new(self) -> bool:
-        """Whether no batch was measured yet: the first one starts processes and loads code, and tells nothing else."""
-        return self._first_stage is None
+        #: whether no batch was measured yet: the first one starts processes and loads code, and tells nothing else
+        self.is_new = True
 
     def batch(self, facts: BatchFacts) -> None:
         """Takes up what a batch has told."""
@@ -99,10 +97,11 @@ class UnitMeter:
         if self._open[Quantity.RECEIVED][0] >= SPAN:
             self._close(facts.ended)
         overhead = max(facts.stage - facts.work, 0.0)
-        if self._first_stage is None:
-            self._first_stage = overhead
+        if self.is_new:
+            self._first_stage = max(overhead, self._first_stage or 0.0)
         else:
             self._stages.append((facts.stage, overhead))
+        self.is_new = False
 
     def captured(self, capture: Capture) -> None:
         """A batch has made a checkpoint, which is not safe yet."""
@@ -157,6 +156,19 @@ class UnitMeter:
             Quantity.PROMOTION: max(seconds for seconds, _ in stages) + 2 * record_seconds,
             Quantity.DEPLOY: max(self._first_stage, wiring),
         }
+
+    def known(self, now: float) -> Callable[[], dict[str, Any]]:
+        """What makes all of it JSON, as it is now: that may happen later, while more is measured."""
+        history, stages, first = self.at(now), list(self._stages), self._first_stage
+        return lambda: {"history": history.to_json(), "stages": stages, "first_stage": first}
+
+    def take_up(self, found: Mapping[str, Any]) -> None:
+        """Goes on with what a driver before has known; KeyError, TypeError or ValueError for anything else."""
+        history = self.history.merged(UnitHistory.from_json(found["history"]))
+        stages = [(float(seconds), float(overhead)) for seconds, overhead in found["stages"]]
+        first = None if found["first_stage"] is None else float(found["first_stage"])
+        self.history, self._first_stage = history, first
+        self._stages = deque(stages, maxlen=_STAGES)
 
     def _flow(self, seconds: float, amounts: Mapping[Quantity, float]) -> None:
         for what in _FLOWS:

@@ -59,6 +59,8 @@ class RecoveryTimings:
         self.seen: Callable[[str], SeenFailure | None] = lambda host: None
         self._batch: Batch | None = None
         self._began: float | None = None
+        #: when all was well, because the batch before was begun: what the cluster has seen earlier is over
+        self._well: float | None = None
         self._under_way: dict[int, _UnderWay] = {}
         self._applied: dict[int, float] = {}
         self._away: dict[int, float] = {}
@@ -68,7 +70,7 @@ class RecoveryTimings:
         of the failure, unless the cluster knows better: so far all was well, and it may have happened since.
         """
         if batch != self._batch:
-            self._batch, self._began = batch, self._clock.time()
+            self._batch, self._well, self._began = batch, self._began, self._clock.time()
 
     def away(self, worker: int) -> None:
         """The driver misses the host of a worker, which may come back."""
@@ -77,6 +79,8 @@ class RecoveryTimings:
     def declared(self, worker: int, home: str) -> None:
         """A worker which lived at ``home`` is lost."""
         now, seen = self._clock.time(), self.seen(home)
+        if seen is not None and seen.at < (self._well or 0.0):
+            seen = None
         known = self._away.pop(worker, now)
         kind = seen.kind if seen else FailureKind.PROCESS_KILLED if home in self._alive() else FailureKind.HOST_LOST
         failed = seen.at if seen else self._began
