@@ -27,22 +27,39 @@ from afspark.errors import AfsparkError
 from afspark.model.operator import Combiner, Operator, Outbox, Share, Transform, WorkerContext
 from afspark.model.states import HashTable, Matrix, Numeric, Own, OwnState, Set, State, StateSpec, Vector
 from afspark.model.windows import Decaying, Hopping, Punctuation, Sliding, Window
-from afspark.policies import ActiveStandby, Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance, UpstreamBackup
+from afspark.policies import (
+    ActiveReplication,
+    ActiveStandby,
+    Approximate,
+    BarrierSnapshot,
+    ColdStandby,
+    Deployed,
+    HotStandby,
+    MiniBatch,
+    Nothing,
+    PassiveReplication,
+    Tolerance,
+    UpstreamBackup,
+)
 from afspark.push.producer.producer import Producer
 
 __all__ = [
+    "ActiveReplication",
     "ActiveStandby",
     "AfsparkError",
     "Approximate",
     "BarrierSnapshot",
+    "ColdStandby",
     "Combiner",
     "Decaying",
+    "Deployed",
     "Features",
     "GlobalRegression",
     "Grep",
     "HashTable",
     "HeavyHitters",
     "Hopping",
+    "HotStandby",
     "Inspection",
     "KeywordFilter",
     "Lexicon",
@@ -58,6 +75,7 @@ __all__ = [
     "Outbox",
     "Own",
     "OwnState",
+    "PassiveReplication",
     "Producer",
     "Punctuation",
     "Query",

@@ -34,7 +34,8 @@ from afspark.cli.planning import Plan
 from afspark.cli.verify import recount
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Share
-from afspark.policies import ActiveStandby, Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance, UpstreamBackup
+from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance, UpstreamBackup
+from afspark.policies.replication import SCHEMES
 from afspark.report.accuracy import hitter_errors, word_errors
 from afspark.report.recount import count_words, sum_weights
 from afspark.sources import Chunk, Packets, ParquetFiles, PcapFiles, Source, TextFiles, ZipfWords
@@ -216,8 +217,9 @@ def tolerance_of(options: CommandOptions) -> Tolerance:
         return UpstreamBackup()
     if options.tolerance == "snapshot":
         return BarrierSnapshot(interval=options.interval)
-    if options.tolerance == "active-standby":
-        return ActiveStandby(interval=options.interval)
+    for scheme in SCHEMES:
+        if options.tolerance == scheme.name:
+            return scheme(interval=options.interval)
     theta = DEFAULT_THETA[options.algorithm] if options.theta is None else options.theta
     return Approximate(theta, items=options.items)
 
