@@ -230,7 +230,7 @@ class Query(Accounts):
             # It may be another driver's by now.
             self._engine.log.refuse_if_superseded()
         for run in self._engine.runs:
-            hosts = sorted(set(run.homes.values()))
+            hosts = sorted({*run.homes.values(), *(one.home for one in run.group.secondaries.members)})
             self._cluster.run_on(dict(enumerate(hosts)), partial(_release, run.config))
 
     @contextmanager
