@@ -166,7 +166,12 @@ POLICIES = {
     "none": af.Nothing,
     "minibatch": af.MiniBatch,
     "approximate": af.Approximate,
+    "active-replication": af.ActiveReplication,
     "active-standby": af.ActiveStandby,
+    "hot-standby": af.HotStandby,
+    "cold-standby": af.ColdStandby,
+    "deployed": af.Deployed,
+    "passive-replication": af.PassiveReplication,
 }
 
 

@@ -14,7 +14,7 @@ from tests.simulation import pushed
 from tests.simulation.feedback import Feedback
 from tests.simulation.graphs import Graphs
 from tests.simulation.pushed.running import Only
-from tests.simulation.replicated import Replicated
+from tests.simulation.replicated import ReplicatedSimulation
 from tests.simulation.simulation import Broken, Outcome, simulate
 
 Run = Callable[[int], Outcome]
@@ -40,7 +40,7 @@ def main() -> int:
     if options.graphs:
         run = partial(simulate, make=Graphs)
     if options.replicas:
-        run = partial(simulate, make=Replicated)
+        run = partial(simulate, make=ReplicatedSimulation)
     if options.pushed:
         run = partial(pushed.simulate, only=options.only)
     return _run(seeds, run, verbose=options.verbose, keep_going=options.keep_going)

@@ -13,8 +13,11 @@ import pytest
 from afspark.coordinator.replicas.secondary import Secondary
 from afspark.coordinator.replicas.secondary_group import SecondaryGroup
 from afspark.coordinator.worker_state import WorkerState
+from afspark.resident.side_files import Delta
+from afspark.task import receiving, shipping
+from afspark.task.feed import Feed
 from tests.simulation.memory import MemorySegment
-from tests.simulation.replicated import Replicated
+from tests.simulation.replicated import ReplicatedSimulation
 from tests.simulation.simulation import Broken, simulate
 
 EACH, PARTS, SUITE = 100, 20, 3
@@ -33,7 +36,7 @@ def test_promises_hold_under_any_schedule(part: int, monkeypatch: pytest.MonkeyP
         return real(self)
 
     monkeypatch.setattr(WorkerState, "promoted", noting)
-    outcomes = [simulate(seed, make=Replicated) for seed in range(part * EACH, (part + 1) * EACH)]
+    outcomes = [simulate(seed, make=ReplicatedSimulation) for seed in range(part * EACH, (part + 1) * EACH)]
     assert sum(outcome.losses for outcome in outcomes) > EACH
     assert len(promoted) > EACH / 4
 
@@ -71,7 +74,45 @@ def one_that_is_promoted_stays_a_secondary(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemorySegment, "promote", promote)
 
 
+def checkpoint_with_a_hole_before_it_taken(patch: pytest.MonkeyPatch) -> None:
+    """A checkpoint is given to a state that lacks the one before it."""
+    patch.setattr(Delta, "fits", lambda self, version: version < self.until)
+
+
+def checkpoint_counted_before_it_has_come(patch: pytest.MonkeyPatch) -> None:
+    """The driver takes a checkpoint for shipped as soon as the primary has kept it."""
+    real = SecondaryGroup.has_shipped
+
+    def has_shipped(self: SecondaryGroup, worker: int, delta: Delta) -> None:
+        real(self, worker, delta)
+        for one in self.members:
+            if one.worker == worker and one.is_built:
+                self.given_checkpoint(one, delta.until)
+
+    patch.setattr(SecondaryGroup, "has_shipped", has_shipped)
+
+
+def queue_with_a_hole(patch: pytest.MonkeyPatch) -> None:
+    """A batch of which nothing waits is applied as if it had no items."""
+    patch.setattr(receiving, "queued_feed", lambda *_: Feed())
+
+
+def sleeping_one_given_less_than_a_checkpoint_holds(patch: pytest.MonkeyPatch) -> None:
+    """A secondary forgets a part of what has changed, and is at the batch of the checkpoint all the same."""
+    real = shipping.unseal
+
+    def unsealed(data: bytes) -> Any:
+        found = real(data)
+        return replace(found, images={label: image.slice(1) for label, image in found.images.items()})
+
+    patch.setattr(shipping, "unseal", unsealed)
+
+
 MISTAKES = [
+    checkpoint_with_a_hole_before_it_taken,
+    checkpoint_counted_before_it_has_come,
+    queue_with_a_hole,
+    sleeping_one_given_less_than_a_checkpoint_holds,
     one_that_lacks_a_batch_promoted_as_if_it_had_it,
     damaged_one_promoted,
     backups_of_the_lost_primary_built_on,
@@ -88,13 +129,13 @@ def test_a_planted_mistake_is_found(plant: Any, monkeypatch: pytest.MonkeyPatch)
         plant(patch)
         seed = found_by([*filter(None, [NOTICED.get(plant.__name__)]), *range(MOST)])
     assert seed is not None, f"{MOST} schedules did not notice: {plant.__doc__}"
-    simulate(seed, make=Replicated)
+    simulate(seed, make=ReplicatedSimulation)
 
 
 def found_by(seeds: list[int]) -> int | None:
     for seed in seeds:
         try:
-            simulate(seed, make=Replicated)
+            simulate(seed, make=ReplicatedSimulation)
         except Broken:
             return seed
     return None

@@ -28,6 +28,7 @@ from afspark.coordinator.operator_run import OperatorRun
 from afspark.errors import AnotherDriver, StoreError, UsageError
 from afspark.model.operator import Share
 from afspark.numbers import Batch
+from afspark.policies import Tolerance
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.sources.file_source import absolute
 from afspark.store.savepoint import place_of
@@ -187,6 +188,22 @@ class Query(Accounts):
             self._engine.ready()
             return current_shares(self._cluster, self._engine.operator(operator))
 
+    def set_tolerance(self, operator: str | None, tolerance: Tolerance) -> None:
+        """Has all workers of an operator (None: the last one) protected by ``tolerance`` from now on, while they run.
+
+        One of the six schemes, or `BarrierSnapshot`. The new protection stands before the old one goes, so that it
+        takes a few batches; `protections` says how far it is. It is kept over restarts, as long as the program has the
+        same tolerance. `UsageError` if the operator cannot change to it.
+        """
+        with self._at_rest():
+            self._engine.ready()
+            self._engine.operator(operator).want(tolerance)
+
+    def protections(self, operator: str | None = None) -> dict[int, str]:
+        """What protects each worker of an operator now: the name of a scheme; default: the last operator's."""
+        found = self._engine.operator(operator).protections() if self._engine.runs else {}
+        return {worker: str(one.protection) for worker, one in found.items()}
+
     def end(self) -> None:
         """Ends the stream: all windows close, every operator is told, and no batch can follow.
 
@@ -213,7 +230,7 @@ class Query(Accounts):
             # It may be another driver's by now.
             self._engine.log.refuse_if_superseded()
         for run in self._engine.runs:
-            hosts = sorted(set(run.homes.values()))
+            hosts = sorted({*run.homes.values(), *(one.home for one in run.group.secondaries.members)})
             self._cluster.run_on(dict(enumerate(hosts)), partial(_release, run.config))
 
     @contextmanager

@@ -18,6 +18,15 @@ DEFAULT_THETA = {
     SENTIMENT: 100,
     SMARTGRID: 10,
 }
+#: those with a second copy of every worker, or with a place for one
+REPLICATED = (
+    "active-replication",
+    "active-standby",
+    "hot-standby",
+    "cold-standby",
+    "deployed",
+    "passive-replication",
+)
 CLICKS, HIGGS = "clicks", "higgs"
 LIBSVM, CSV, PARQUET, JSON_LINES = "libsvm", "csv", "parquet", "jsonl"
 DEFAULT_ROWS = 5_000_000
@@ -123,10 +132,10 @@ def check(options: CommandOptions) -> None:
     _check_hosts(options)
     if options.generate is not None and options.format is not None:
         raise UsageError("--format says how files are read.", remedy="Leave it out with --generate.")
-    if options.interval is not None and options.tolerance not in ("snapshot", "active-standby"):
+    if options.interval is not None and options.tolerance not in ("snapshot", *REPLICATED):
         raise UsageError(
             f"--interval has no meaning with --tolerance {options.tolerance}.",
-            remedy="Use --tolerance snapshot or active-standby.",
+            remedy=f"Use --tolerance snapshot, {', '.join(REPLICATED[:-1])} or {REPLICATED[-1]}.",
         )
     if options.theta is not None and options.tolerance not in ("approximate", "adaptive"):
         raise UsageError(

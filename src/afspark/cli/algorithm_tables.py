@@ -17,6 +17,7 @@ from afspark.cli.algorithm_options import (
     LIBSVM,
     PARQUET,
     REGRESSION,
+    REPLICATED,
     WORDCOUNT,
     CommandOptions,
     GrepOptions,
@@ -73,10 +74,12 @@ def common(algorithm: str) -> tuple[Group, ...]:
                     "--tolerance",
                     "none: no backups; approximate: error of at most --theta; minibatch: exact; "
                     "upstream: exact, and pushed items stay with their sender until then; "
-                    "snapshot: exact, snapshots --interval seconds apart and replay; active-standby: the same, and a "
-                    "second copy of every worker on another host takes its place; adaptive: exact, and back within "
-                    "--recovery-seconds, by the cheapest scheme that can, needs two hosts (default: approximate)",
-                    kind=("none", "approximate", "minibatch", "upstream", "snapshot", "active-standby", "adaptive"),
+                    "snapshot: exact, snapshots --interval seconds apart and replay; "
+                    "active-replication, active-standby, hot-standby, cold-standby, deployed: the same, and a second "
+                    "copy of every worker on another host is prepared so far; passive-replication: the same, and a "
+                    "lost worker begins anew on another host; adaptive: exact, and back within --recovery-seconds, by "
+                    "the cheapest scheme that can, needs two hosts (default: approximate)",
+                    kind=("none", "approximate", "minibatch", "upstream", "snapshot", *REPLICATED, "adaptive"),
                 ),
                 Option(
                     "--recovery-seconds",
@@ -93,7 +96,7 @@ def common(algorithm: str) -> tuple[Group, ...]:
                 ),
                 Option(
                     "--interval",
-                    "with --tolerance snapshot or active-standby: the first batch that begins so many seconds after "
+                    "with --tolerance snapshot or one with copies: the first batch that begins so many seconds after "
                     "the last snapshot takes the next one (default: 1)",
                     "S",
                     values.positive_amount,

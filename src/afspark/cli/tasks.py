@@ -36,7 +36,6 @@ from afspark.cli.verify import recount
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Share
 from afspark.policies import (
-    ActiveStandby,
     Adaptive,
     Approximate,
     BarrierSnapshot,
@@ -46,6 +45,7 @@ from afspark.policies import (
     Tolerance,
     UpstreamBackup,
 )
+from afspark.policies.replication import SCHEMES
 from afspark.report.accuracy import hitter_errors, word_errors
 from afspark.report.recount import count_words, sum_weights
 from afspark.sources import Chunk, Packets, ParquetFiles, PcapFiles, Source, TextFiles, ZipfWords
@@ -227,8 +227,9 @@ def tolerance_of(options: CommandOptions) -> Tolerance:
         return UpstreamBackup()
     if options.tolerance == "snapshot":
         return BarrierSnapshot(interval=options.interval)
-    if options.tolerance == "active-standby":
-        return ActiveStandby(interval=options.interval)
+    for scheme in SCHEMES:
+        if options.tolerance == scheme.name:
+            return scheme(interval=options.interval)
     if options.tolerance == "adaptive":
         limit = DEFAULT_RECOVERY_SECONDS if options.recovery_seconds is None else options.recovery_seconds
         return Adaptive(recovery_seconds=limit, costs=Costs(**dict(options.costs or ())), theta=options.theta)

@@ -106,8 +106,8 @@ class Coordinator:
         self.retained = RetainedItems(self.receivers, PositionLog(self.store), self.log, active=bool(pipeline.retained))
         self.inputs = OperatorInputs(pipeline, self.planners, self.checkpoint, self.receivers)
         self._past_input = PastInput(self.inputs, self.ledger, past_frames)
-        self._stages = StageRunner(cluster, self.inputs)
         self._secondaries = Secondaries(cluster, self.inputs)
+        self._stages = StageRunner(cluster, self.inputs, self._secondaries)
         pace = CommitPace(
             [node.tolerance for node in pipeline.nodes],
             replayable=pipeline.replayable,
@@ -121,8 +121,7 @@ class Coordinator:
         #: an earlier start has begun a batch; Spark may run that one again
         self.resumed = newest_of(checkpoint, "offsets") is not None
         #: taken from all sources since the checkpoint was made
-        self.items = 0
-        self.bytes = 0
+        self.items = self.bytes = 0
         #: every operator was told that the stream has ended
         self.told = False
         self._committed: Batch | None = None
@@ -428,7 +427,8 @@ class Coordinator:
             fence=Fence(self.log.epoch_number << FENCE_BITS),
             neighbours=self.receivers.homes(),
         )
-        group.replays, group.before_loss = self.pipeline.replayable, self.commits.before_loss
+        group.replays = self.pipeline.replayable
+        group.before_loss = self._secondaries.before_loss(self.commits.before_loss)
         group.cover(self.commits.records.covered)
         return OperatorRun(node, group)
 

@@ -33,7 +33,7 @@ class CommitPace:
         self._most_batches = min(MOST_BATCHES, (offsets_kept - 2) // 2)
         self._waiting = [one for one in tolerances if one.replays]
         self._replayable = replayable and (max_replay_seconds > 0 or bool(self._waiting))
-        self._limit = max([max_replay_seconds, *(2 * one.barrier_seconds for one in self._waiting)])
+        self._max_replay_seconds = max_replay_seconds
         self._last = (0.0, Batch(-1), 0)
         self._spent: dict[Batch, float] = {}
         self._covered = Batch(-1)
@@ -45,6 +45,14 @@ class CommitPace:
         self.skips = False
         #: somebody asks for a barrier as soon as there can be one
         self.wanted = False
+
+    def ask(self, tolerances: Sequence[Tolerance]) -> None:
+        """From now on these say how far apart barriers are, if any do: workers may change theirs."""
+        self._waiting = [one for one in tolerances if one.replays] or self._waiting
+
+    @property
+    def _limit(self) -> float:
+        return max([self._max_replay_seconds, *(2 * one.barrier_seconds for one in self._waiting)])
 
     @property
     def takes_snapshots(self) -> bool:

@@ -54,6 +54,8 @@ class Committer:
         """Decides who has to wait for the store in a batch. ``must``: its record has to be durable when it ends;
         ``pressed``: senders of items have to wait for a record.
         """
+        self.pace.ask([one for run in self.runs for one in run.group.secondaries.barriers])
+        self.pace.wanted |= any(run.group.secondaries.wants_barrier for run in self.runs)
         under_way = self.records.newest is not None
         now = self._cluster.clock.monotonic()
         must = must or not self.recorded

@@ -8,13 +8,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from afspark.control import InForce, Protection
 from afspark.coordinator.bad_items_noted import BadTally
+from afspark.coordinator.replicas.scheme_change import recall_schemes, recorded_schemes, refuse_change, tolerance_for
+from afspark.coordinator.replicas.unit_scheme import Evidence
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.graph.reach import reached_from, targets_of
 from afspark.model.windows import Punctuation, WindowProgress
 from afspark.numbers import Batch, PaneNumber
+from afspark.policies import Tolerance
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import TaskReport
@@ -67,6 +71,32 @@ class OperatorRun:
     def homes(self) -> dict[int, str]:
         """The host of each worker."""
         return self.group.homes
+
+    # --- schemes --------------------------------------------------------------------------------------------
+
+    def protections(self) -> Mapping[int, InForce]:
+        """What protects each worker now; nothing where the tolerance has no barriers."""
+        return self.group.secondaries.in_force(self._evidence)
+
+    def protect(self, worker: int, protection: Protection, interval: float | None = None) -> None:
+        """Has ``protection`` with checkpoints so many seconds apart in force for ``worker``, from the next batches on.
+
+        To be called between two batches; `UsageError` if it cannot be.
+        """
+        gap = not self.config.exact
+        self.want(tolerance_for(protection, interval, gap=gap), [worker])
+
+    def want(self, tolerance: Tolerance, workers: Sequence[int] | None = None) -> None:
+        """Has workers, by default all, protected by ``tolerance``; `UsageError` if they cannot be."""
+        cluster, group = self.group.cluster, self.group.secondaries
+        refuse_change(group, tolerance, cluster.slots_by_host(), pushed=self.config.pushed)
+        for worker in range(self.node.workers) if workers is None else workers:
+            group.want(worker, tolerance, self._evidence, cluster.clock.time())
+
+    @property
+    def _evidence(self) -> Evidence:
+        versions = [member.version for member in self.group.members]
+        return self.group.evidence(Batch(min(versions, default=-1)))
 
     # --- pushed items ---------------------------------------------------------------------------------------
 
@@ -206,6 +236,7 @@ class OperatorRun:
             counters=self._counted(),
             lost_by_receivers=dict(self.receivers),
             missing_items=dict(self._missing_by_lane()),
+            schemes=recorded_schemes(self.group.secondaries),
         )
 
     def recount(self, found: OperatorRecord | None) -> None:
@@ -230,6 +261,7 @@ class OperatorRun:
             self.window_progress = found.window_progress or self.window_progress
             self.hear_of_receivers(found.lost_by_receivers)
             self.counters = found.counters
+            recall_schemes(self.group.secondaries, found.schemes, self.group.cluster.clock.time())
 
 
 def link(runs: Sequence[OperatorRun], pipeline: Pipeline) -> None:

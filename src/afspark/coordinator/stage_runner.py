@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from afspark.cluster.cluster import Cluster, StageFailed
 from afspark.coordinator.batch_input import BatchInput
@@ -26,11 +27,23 @@ LOG = logging.getLogger("afspark")
 BATCH_TRIES = 12
 
 
+class Companions(Protocol):
+    """Whoever works at the same time as the workers of an operator."""
+
+    def accompany(
+        self, run: OperatorRun, batch: Batch, requests: Sequence[TaskRequest], inputs: Sequence[StageInput]
+    ) -> None:
+        """Called when the workers begin with a batch."""
+
+    def settle(self) -> None:
+        """Called before the batch is taken back."""
+
+
 class StageRunner:
     """The stages of one query. ``runs`` are all of its operators, each after those that it reads from."""
 
-    def __init__(self, cluster: Cluster, inputs: OperatorInputs) -> None:
-        self._cluster, self._inputs = cluster, inputs
+    def __init__(self, cluster: Cluster, inputs: OperatorInputs, companions: Companions) -> None:
+        self._cluster, self._inputs, self._companions = cluster, inputs, companions
         self.replay = Replay(self._replay_stage, cluster.clock, inputs.pipeline.nodes, inputs.pipeline.frames)
         #: whether backups may reach the store after the batch has ended
         self.spools = False
@@ -122,7 +135,10 @@ class StageRunner:
         if past:
             given.tell()
         inputs = self._inputs.of(run, runs, batch, given)
-        reports = self._reports(run, self._requests(run, batch, past=past), inputs)
+        requests = self._requests(run, batch, past=past)
+        if not past:
+            self._companions.accompany(run, batch, requests, inputs)
+        reports = self._reports(run, requests, inputs)
         if not run.group.act_on(batch, reports):
             return False
         run.reports = [reports[replica] for replica in sorted(reports)]
@@ -204,8 +220,27 @@ class StageRunner:
     def _replay_stage(
         self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, given: BatchInput
     ) -> Mapping[ReplicaId, TaskReport]:
+        if (requests := self._queued_requests(run, batch)) is not None:
+            reports = self._reports(run, requests)
+            if run.group.are_done(reports) and not any(report.lacks_batch for report in reports.values()):
+                return reports
+            run.group.without_queues()
         inputs = self._inputs.of(run, runs, batch, given)
         return self._reports(run, self._requests(run, batch, past=True), inputs)
+
+    def _queued_requests(self, run: OperatorRun, batch: Batch) -> list[TaskRequest] | None:
+        """What workers are asked if the items of ``batch`` wait beside all that lack it; None if they do not.
+
+        Others may have sent something else since, if they were lost meanwhile.
+        """
+        lacking = {one.worker: one for one in run.group.members if one.version < batch}
+        losses = run.group.losses_elsewhere
+        if not lacking or any(one.queued.get(batch) != losses for one in lacking.values()):
+            return None
+        return [
+            replace(one, queued=one.worker in lacking, apply=one.worker in lacking)
+            for one in self._requests(run, batch, past=True)
+        ]
 
     def _shut_out(self, run: OperatorRun, batch: Batch) -> None:
         """Takes the lanes of workers that may have to be restored: no task sent before confirms anything any more."""
@@ -217,7 +252,9 @@ class StageRunner:
 
     def _roll_back(self, run: OperatorRun, batch: Batch) -> None:
         """Takes the batch back everywhere: a retried stage has given some workers other items."""
+        self._companions.settle()
         self._reports(run, run.group.take_back(batch))
+        run.group.secondaries.discard_from(batch)
 
     def _reports(
         self, run: OperatorRun, requests: Sequence[TaskRequest], inputs: Sequence[StageInput] = ()

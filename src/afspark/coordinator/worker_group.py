@@ -212,6 +212,10 @@ class WorkerGroup:
         why = f"it goes back to the last record, because {why}"
         self._declare(self.member(worker), batch, why, goes_back=True)
 
+    def without_queues(self) -> None:
+        """What waits beside workers is used no more."""
+        self._members = {worker: replace(member, queued={}) for worker, member in self._members.items()}
+
     def replayed(self, batch: Batch, reports: Sequence[TaskReport], seconds: float) -> None:
         """After the workers that lacked a past ``batch`` have applied it."""
         for report in reports:
@@ -245,12 +249,22 @@ class WorkerGroup:
         self.raise_fence()
         return requests
 
+    def are_done(self, reports: Mapping[ReplicaId, TaskReport]) -> bool:
+        """Whether every worker has applied what it was asked to."""
+        ids = [member.primary.id for member in self.members]
+        return all(one in reports and reports[one].status is Status.APPLIED for one in ids)
+
+    @property
+    def losses_elsewhere(self) -> int:
+        """How many losses of other operators the ledger has: what those send may be something else afterwards."""
+        return sum(entry.loss.operator != self.config.operator_name for entry in self.ledger.entries())
+
     def act_on(self, batch: Batch, reports: Mapping[ReplicaId, TaskReport]) -> bool:
         """Acts on the reports of a try; True if every worker has applied the batch."""
         self.recoveries.hear(reports.values())
-        replicas = [(member, member.primary) for member in self.members]
-        if all(replica.id in reports and reports[replica.id].status is Status.APPLIED for _, replica in replicas):
+        if self.are_done(reports):
             return True
+        replicas = [(member, member.primary) for member in self.members]
         alive = self.cluster.slots_by_host()
         done = True
         for member, replica in replicas:
@@ -307,6 +321,7 @@ class WorkerGroup:
         self.before_loss()
         self.lacks_batches = True
         slots = self.cluster.slots_by_host()
+        prepared = self.secondaries.prepared_home(member, slots)
         secondary = self.secondaries.replacement(member, self.covered.batch, batch, slots)
         declare = partial(
             self.recoveries.declare,
@@ -318,16 +333,20 @@ class WorkerGroup:
             failed=not goes_back,
         )
         if secondary is None or goes_back:
-            home = self._home_after(member, slots)
+            home = (None if goes_back else prepared) or self._home_after(member, slots)
             self._members[member.worker] = declare(home=home, durable=self._durable(member))
         else:
             # What was sent to either of them before must do nothing any more.
             self.raise_fence()
-            self._members[member.worker] = declare(home=secondary.home, durable=secondary.state()).promoted()
+            self._members[member.worker] = declare(home=secondary.home, durable=secondary.state()).promoted(
+                secondary.queued
+            )
 
     def _home_after(self, member: WorkerState, slots: Mapping[str, int]) -> str:
         """Where a lost worker lives next."""
         primary = member.primary
+        if primary.home in slots and self.secondaries.moves(member.worker) and len(slots) > 1:
+            slots = {host: number for host, number in slots.items() if host != primary.home}
         if primary.home in slots:
             return primary.home
         staying = [other.home for other in self.members if other.worker != member.worker]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from afspark.coordinator.recovery.error_budget import ErrorBudget
@@ -49,6 +49,11 @@ class Covered:
     def by(cls, record: CommitRecord) -> Covered:
         return cls(record.batch, record)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the record is of the batch, and not an older one because others could not be read."""
+        return self.batch < 0 if self.record is None else self.record.batch == self.batch
+
     def state_of(self, operator: str, worker: int) -> DurableState:
         """What a worker that is lost now is given back."""
         if self.record is None:
@@ -91,6 +96,8 @@ class WorkerState:
     promoting: bool = False
     #: the batch at whose end its last checkpoint was taken, on which the next one builds; None if nobody knows
     checkpointed: int | None = None
+    #: the batches whose items wait where it lives, and how many losses upstream there had been when they came
+    queued: Mapping[Batch, int] = field(default_factory=dict)
 
     @classmethod
     def at(cls, home: str, *, worker: int, **known: Any) -> WorkerState:
@@ -211,14 +218,17 @@ class WorkerState:
             recovering=True,
             promoting=False,
             checkpointed=durable.version,
+            queued={},
             restart_chain=self.restart_chain or durable.hole,
         )
 
-    def promoted(self) -> WorkerState:
+    def promoted(self, queued: Mapping[Batch, int] | None = None) -> WorkerState:
         """This incarnation of a lost worker, given that a secondary takes its place: its state is there, and its first
         backup builds on none of those before.
         """
-        return replace(self, hint=Hint.RESUME, promoting=True, restart_chain=True, checkpointed=None)
+        return replace(
+            self, hint=Hint.RESUME, promoting=True, restart_chain=True, checkpointed=None, queued=queued or {}
+        )
 
     def applied(self, report: TaskReport, budget: ErrorBudget, batch_time: BatchTime | None = None) -> WorkerState:
         """The worker after it has applied a batch, with the backup that it wrote."""

@@ -115,6 +115,13 @@ class Operator:
         """A combiner for this operator's items, if they can be shrunk before they meet the state."""
         return None
 
+    def prepare(self) -> None:
+        """Builds static data that all tasks of a process share, such as lookup tables behind ``functools.cache``.
+
+        Called where a worker may have to live next (`Deployed` and the schemes above it), now and then and before it is
+        needed. Whoever needs the data builds it if nobody has.
+        """
+
     def begin(self, states: Mapping[str, State], context: WorkerContext) -> None:
         """The engine calls it before the first item of a batch (with windows: of each pane that the batch touches)."""
 

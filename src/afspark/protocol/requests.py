@@ -52,6 +52,10 @@ class TaskRequest:
     spools: bool = False
     #: checkpoints are kept beside the state until a secondary has them
     shipping: Shipping | None = None
+    #: the items are not applied: they are to wait beside the state
+    queues: bool = False
+    #: the items wait beside the state
+    queued: bool = False
     #: others have lost the batch: whoever has applied it answers what it answered then
     replay: bool = False
     #: False: only bring the state to the version before the batch

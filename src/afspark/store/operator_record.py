@@ -48,6 +48,8 @@ class OperatorRecord:
     lost_items: int = 0
     #: the operators whose losses may have changed what it received
     upstream: tuple[str, ...] = ()
+    #: the schemes of workers that are not those of the program
+    schemes: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -59,6 +61,7 @@ class OperatorRecord:
             "bounds": dict(self.bounds),
             "lost_items": self.lost_items,
             "upstream": list(self.upstream),
+            **({"schemes": dict(self.schemes)} if self.schemes else {}),
         }
 
     @classmethod
@@ -76,4 +79,5 @@ class OperatorRecord:
             bounds=found["bounds"],
             lost_items=found["lost_items"],
             upstream=tuple(found.get("upstream", ())),
+            schemes=found.get("schemes", {}),
         )

@@ -15,6 +15,7 @@ from afspark.task.feed import Feed
 from afspark.task.ingest import ChunkPackets, GivenPackets, Ingest
 from afspark.task.intake import Intake
 from afspark.task.lane_feed import LaneFeed
+from afspark.task.queueing import put_into_queue, queued_feed
 from afspark.task.remote_lane import open_lane
 from afspark.task.sending import bytes_of
 from afspark.task.stage_inputs import DirectInput, LaneInput, SourceInput, UserCode
@@ -65,6 +66,16 @@ def receive(
                 yield serve(environment, config, request, work.operator, feed)
             continue
         files = [one for one in direct if isinstance(one, SourceInput)]
+        if request.queued:
+            queued = queued_feed(environment, config, request)
+            if queued is None:
+                detail = f"no items of batch {request.batch} wait"
+                yield TaskReport(
+                    worker=worker, replica=request.replica, status=Status.BUSY, host=environment.host, detail=detail
+                )
+            else:
+                yield serve(environment, config, request, work.operator, queued)
+            continue
         own = [
             (
                 stage_input.name,
@@ -76,8 +87,12 @@ def receive(
             )
             for stage_input in files
         ]
-        size = sum(bytes_of(stage_input.shares[worker]) for stage_input in files)
-        yield serve(environment, config, request, work.operator, Feed(own, inbox, size=size))
+        sizes = [bytes_of(stage_input.shares[worker]) for stage_input in files]
+        if request.queues:
+            waiting = [(name, items, size) for (name, items), size in zip(own, sizes, strict=True)]
+            yield put_into_queue(environment, config, request, waiting, inbox)
+            continue
+        yield serve(environment, config, request, work.operator, Feed(own, inbox, size=sum(sizes)))
 
 
 def _lane_feed(

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from afspark.cli.algorithm_options import RegressionOptions
+from afspark.cli.algorithm_options import REPLICATED, RegressionOptions
 from afspark.cli.main import main
 from afspark.cli.options import parse
 from afspark.cli.regression_command import RegressionTask
 from afspark.cli.tasks import task_of, tolerance_of
 from afspark.errors import UsageError
 from afspark.policies import Approximate, MiniBatch, UpstreamBackup
+from afspark.policies.replication import SCHEMES
 from afspark.sources import Clicks, CsvFiles, Higgs, LibsvmFiles, ParquetFiles
 
 CSV = "age,job,label\n39,clerk,1\n52,cook,0\n"
@@ -48,6 +49,10 @@ def test_tolerances() -> None:
     assert tolerance_of(options("--generate higgs")) == Approximate(10, items=1000)
     assert tolerance_of(options("--generate higgs --theta 1 --items 100")) == Approximate(1, items=100)
     assert tolerance_of(options("--generate higgs --tolerance minibatch")) == MiniBatch()
+    assert [scheme.name for scheme in SCHEMES] == list(REPLICATED)
+    for scheme in SCHEMES:
+        given = options(f"--generate higgs --tolerance {scheme.name} --interval 4")
+        assert tolerance_of(given) == scheme(interval=4.0)
     assert tolerance_of(options("--generate higgs --tolerance upstream")) == UpstreamBackup()
 
 

@@ -1,32 +1,44 @@
 """Prepares the secondaries of a query as their schemes say, behind the batches.
 
-Whatever a secondary needs is done in jobs of its own that nobody waits for: its state is built from the newest durable
-record, like that of a worker that was lost; one that processes applies the batches that its primary has applied; one
-that sleeps is given the primary's checkpoints.
+Whatever a secondary needs is done in jobs of its own that nobody waits for: its code is loaded; its state is built from
+the newest durable record, like that of a worker that was lost; one that processes applies the batches that its primary
+has applied; one that sleeps is given the primary's checkpoints, and the items that came since if it receives them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from afspark.cluster.cluster import Cluster
 from afspark.coordinator.batch_input import BatchInput
 from afspark.coordinator.operator_inputs import OperatorInputs
 from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.recovery.coverage import declare_difference
+from afspark.coordinator.replicas.replica_check import other_effects
 from afspark.coordinator.replicas.secondary import Secondary
 from afspark.coordinator.replicas.secondary_job import SecondaryJob, SecondaryOrders, SecondaryStage
+from afspark.coordinator.told_bounds import is_whole
 from afspark.numbers import Batch
+from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.protocol.shipments import ShipOrder
 from afspark.resident.side_files import Delta
+from afspark.task.queueing import FULL
+from afspark.task.stage_inputs import StageInput
+
+T = TypeVar("T")
 
 LOG = logging.getLogger("afspark")
 
 #: How long a query that ends waits for its secondaries: a host that does not answer must not hold it up.
 CLOSING_SECONDS = 10.0
+
+#: After so many seconds without a task an idle Python process would end, with what it has loaded.
+KEPT_LOADED_SECONDS = 20.0
 
 #: How often orders follow each other at once, where jobs take no time.
 _ROUNDS = 8
@@ -34,10 +46,13 @@ _ROUNDS = 8
 
 @dataclass(frozen=True)
 class FollowedBatch:
-    """What belonged to a batch that primaries have applied, and what they were asked, by operator and worker."""
+    """What belonged to a batch that primaries have applied, what they were asked and what they have answered, by
+    operator and worker.
+    """
 
     given: BatchInput
     requests: Mapping[str, Mapping[int, TaskRequest]]
+    reports: Mapping[str, Mapping[int, TaskReport]]
 
 
 class Secondaries:
@@ -47,6 +62,51 @@ class Secondaries:
         self._cluster, self._inputs = cluster, inputs
         self._batches: dict[Batch, FollowedBatch] = {}
         self._job = SecondaryJob()
+        #: jobs of secondaries that work at the same time as their primaries, by operator
+        self._alongside: dict[str, SecondaryJob] = {}
+        #: what secondaries have answered of a batch that is under way
+        self._early: list[tuple[SecondaryStage, Secondary, TaskReport]] = []
+
+    # --- while a batch runs ---------------------------------------------------------------------------------
+
+    def accompany(
+        self, run: OperatorRun, batch: Batch, requests: Sequence[TaskRequest], inputs: Sequence[StageInput]
+    ) -> None:
+        """Has secondaries that send as well apply ``batch`` while their primaries do."""
+        asked = {request.worker: request for request in requests}
+        members = [
+            one
+            for one in run.group.secondaries.those(lambda unit, one: unit.switches.sending and one.is_built)
+            if one.version == batch - 1 and one.can_replace(run.group.member(one.worker), run.group.covered.batch)
+        ]
+        before = self._alongside.get(run.name)
+        if not members or (before is not None and not before.is_done):
+            return
+        self._take_up(before)
+        own = [one.request(asked[one.worker]) for one in members]
+        self._alongside[run.name] = job = SecondaryJob()
+        stage = SecondaryStage(run, batch, members, own, inputs)
+        job.work = self._cluster.in_background(partial(_run_alone, job, self._cluster, stage))
+
+    def settle(self) -> None:
+        """Waits for those that work alongside their primaries: one of those has failed, or is to be taken back.
+
+        A slower replica is allowed to finish; one that does not answer is left to itself.
+        """
+        for job in self._alongside.values():
+            if job.work is not None and job.work.wait(CLOSING_SECONDS):
+                self._take_up(job)
+
+    def before_loss(self, then: Callable[[], None]) -> Callable[[], None]:
+        """What is done before a loss is declared: it has to be known which secondaries have the batch; and ``then``."""
+
+        def known() -> None:
+            self.settle()
+            then()
+
+        return known
+
+    # --- after a batch --------------------------------------------------------------------------------------
 
     def follow(self, batch: Batch, given: BatchInput, runs: Sequence[OperatorRun]) -> None:
         """Has secondaries come to the end of ``batch``, which all primaries have applied, as their schemes say."""
@@ -54,7 +114,8 @@ class Secondaries:
         if not followed:
             return
         requests = {run.name: {one.worker: one for one in run.group.requests(batch)} for run in followed}
-        self._batches[batch] = FollowedBatch(given, requests)
+        reports = {run.name: {one.worker: one for one in run.reports} for run in followed}
+        self._batches[batch] = FollowedBatch(given, requests, reports)
         for run in followed:
             _note_checkpoints(run, batch, requests[run.name])
         for _ in range(_ROUNDS):
@@ -74,30 +135,80 @@ class Secondaries:
         self._batches = {batch: one for batch, one in self._batches.items() if batch > covered}
 
     def take_up(self) -> None:
-        """Notes what the last job has found out so far."""
-        job = self._job
-        while job.applied:
-            stage, one, report = job.applied.pop(0)
+        """Notes what the last jobs have found out so far."""
+        for job in self._alongside.values():
+            self._take_up(job)
+        self._take_up(self._job)
+        early, self._early = self._early, []
+        for stage, one, report in early:
+            self._compare(stage, one, report)
+
+    def _take_up(self, job: SecondaryJob | None) -> None:
+        if job is None or not job.is_done:
+            return
+        now = self._cluster.clock.monotonic()
+        for run, one in _drained(job.deployed):
+            run.group.secondaries.note(one, lambda known: known.was_deployed(now))
+        for stage, one, report in _drained(job.applied):
             stage.run.group.secondaries.applied(one, stage.batch, damaged=bool(report.damaged))
-        while job.shipped:
-            run, one, answer = job.shipped.pop(0)
+            self._early.append((stage, one, report))
+        for run, one, answer in _drained(job.shipped):
             run.group.secondaries.given_checkpoint(one, answer.version)
-        while job.gone:
-            run, one, why = job.gone.pop(0)
+        for stage, one, report in _drained(job.queued):
+            self._note_queued(stage, one, report)
+        for run, one, why in _drained(job.gone):
             LOG.warning("The secondary of worker %d of %s on %s %s.", one.worker, run.name, one.home, why)
             run.group.secondaries.gone(one)
-        failure = None if job.work is None else job.work.failure
+        failure, job.work = None if job.work is None else job.work.failure, None
         if isinstance(failure, Exception):
             LOG.warning("Secondaries did not come to the last batch: %s", failure)
         elif failure is not None:
             raise failure
 
     def close(self) -> None:
-        """Waits for the job under way, if that ends soon: nobody follows any more."""
-        if self._job.work is not None:
-            self._job.work.wait(CLOSING_SECONDS)
+        """Waits for the jobs under way, if those end soon: nobody follows any more."""
+        for job in (*self._alongside.values(), self._job):
+            if job.work is not None:
+                job.work.wait(CLOSING_SECONDS)
         self.take_up()
         self._job = SecondaryJob()
+
+    def _compare(self, stage: SecondaryStage, one: Secondary, report: TaskReport) -> None:
+        """Acts on what a secondary has made of a batch, if that is something else than what its primary has."""
+        known = self._batches.get(stage.batch)
+        first = None if known is None else known.reports.get(stage.run.name, {}).get(one.worker)
+        if first is None or report.lacks_batch:
+            return
+        group = stage.run.group
+        if not group.secondaries.is_whole(one, group.member(one.worker)) or not is_whole(stage.run):
+            # They have begun with different states.
+            return
+        if first.consumed != report.consumed:
+            LOG.warning("The secondary of worker %d of %s was given other items.", one.worker, stage.run.name)
+            group.secondaries.discard(one)
+        elif labels := other_effects(first, report):
+            what = (
+                f"both replicas of worker {one.worker} of {stage.run.name!r} have applied batch {stage.batch}, and have"
+                f" done something else ({', '.join(labels)})"
+            )
+            LOG.warning("%s: an operator that is not deterministic cannot be replicated.", what)
+            declare_difference(stage.run, stage.batch, what)
+
+    def _note_queued(self, stage: SecondaryStage, one: Secondary, report: TaskReport) -> None:
+        group = stage.run.group
+        if report.status is Status.APPLIED:
+            losses = group.losses_elsewhere
+            group.secondaries.note(one, lambda known: known.was_queued(stage.batch, losses))
+        elif report.detail == FULL:
+            LOG.warning(
+                "The queue of the secondary of worker %d of %s on %s is full until the next checkpoint comes.",
+                one.worker,
+                stage.run.name,
+                one.home,
+            )
+            group.secondaries.note(one, lambda known: replace(known, full=True))
+
+    # --- what is to be done ---------------------------------------------------------------------------------
 
     def _orders(self, followed: Sequence[OperatorRun], runs: Sequence[OperatorRun]) -> SecondaryOrders:
         slots = self._cluster.slots_by_host()
@@ -107,17 +218,25 @@ class Secondaries:
             unusable += [(run.config, one) for one in housed]
         return SecondaryOrders(
             unusable,
+            [(run, one) for run in followed for one in self._to_deploy(run)],
             [stage for run in followed for stage in self._to_build(run)],
             self._to_follow(followed, runs),
             [ordered for run in followed for ordered in _to_ship(run)],
+            [stage for run in followed for stage in self._to_queue(run, runs)],
+        )
+
+    def _to_deploy(self, run: OperatorRun) -> list[Secondary]:
+        """Those whose code is not loaded, or would not be for much longer."""
+        late = self._cluster.clock.monotonic() - KEPT_LOADED_SECONDS
+        return run.group.secondaries.those(
+            lambda unit, one: not one.deployed or (one.loaded < late and not unit.switches.processing)
         )
 
     def _to_build(self, run: OperatorRun) -> list[SecondaryStage]:
-        """States that are new, of those that do not get one with the first batch that they apply."""
+        """States that are new."""
         stages = []
         for one in run.group.secondaries.those(lambda _, one: one.holds_state and not one.is_built):
-            batch = Batch(one.version + 1)
-            asked = self._asked(run, one, batch)
+            asked = self._asked(run, one, Batch(one.version + 1))
             if asked is not None:
                 stages.append(SecondaryStage(run, Batch(one.version), [one], [replace(asked, apply=False)], ()))
         return stages
@@ -125,16 +244,17 @@ class Secondaries:
     def _to_follow(self, followed: Sequence[OperatorRun], runs: Sequence[OperatorRun]) -> list[SecondaryStage]:
         """What secondaries have to do to come to the newest batch: batch by batch, operators after each other."""
         stages = []
+        busy = {name for name, job in self._alongside.items() if not job.is_done}
         found = {
             run.name: run.group.secondaries.those(lambda unit, one: unit.switches.processing and one.holds_state)
             for run in followed
+            if run.name not in busy
         }
         for batch, known in sorted(self._batches.items()):
             for run in followed:
                 # Those who lack a batch that nobody remembers are built anew from a newer record.
-                members = [one for one in found[run.name] if one.version == batch - 1]
-                asked = {one.worker: self._asked(run, one, batch) for one in members}
-                requests = [request for request in asked.values() if request is not None]
+                members = [one for one in found.get(run.name, ()) if one.version == batch - 1]
+                requests = [asked for one in members if (asked := self._asked(run, one, batch)) is not None]
                 if not requests:
                     continue
                 inputs = self._inputs.of(run, runs, batch, known.given)
@@ -142,11 +262,40 @@ class Secondaries:
                 found[run.name] = [one.applied(batch) if one in members else one for one in found[run.name]]
         return stages
 
+    def _to_queue(self, run: OperatorRun, runs: Sequence[OperatorRun]) -> list[SecondaryStage]:
+        """The batches whose items are to wait beside secondaries that sleep; not those with bad items, which are looked
+        for among the items as they came.
+        """
+        asleep = run.group.secondaries.those(
+            lambda unit, one: unit.switches.receiving and not unit.switches.processing and one.is_built and not one.full
+        )
+        stages = []
+        for batch, known in sorted(self._batches.items()):
+            bad = {worker for worker, report in known.reports.get(run.name, {}).items() if report.bad}
+            members = [
+                one for one in asleep if one.version < batch and batch not in one.queued and one.worker not in bad
+            ]
+            requests = [asked for one in members if (asked := self._asked(run, one, batch)) is not None]
+            if requests:
+                inputs = self._inputs.of(run, runs, batch, known.given)
+                queueing = [replace(asked, queues=True) for asked in requests]
+                stages.append(SecondaryStage(run, batch, members, queueing, inputs))
+        return stages
+
     def _asked(self, run: OperatorRun, one: Secondary, batch: Batch) -> TaskRequest | None:
         """What a secondary is asked to do in a batch; None if nobody remembers what its primary was asked."""
         known = self._batches.get(batch)
         primary = None if known is None else known.requests.get(run.name, {}).get(one.worker)
         return None if primary is None else replace(one.request(primary), fence=run.group.fence)
+
+
+def _run_alone(job: SecondaryJob, cluster: Cluster, stage: SecondaryStage) -> None:
+    job.run(cluster, stage)
+
+
+def _drained(found: list[T]) -> list[T]:
+    taken, found[:] = list(found), []
+    return taken
 
 
 def _to_ship(run: OperatorRun) -> list[tuple[OperatorRun, Secondary, ShipOrder]]:

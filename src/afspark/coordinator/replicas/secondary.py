@@ -44,6 +44,10 @@ class Secondary:
     checkpoints: int = 0
     #: the batches whose items wait there, and how many losses upstream there had been when they came
     queued: Mapping[Batch, int] = field(default_factory=dict)
+    #: there is no room for more items
+    full: bool = False
+    #: when its code was last used there, by the driver's clock
+    loaded: float = 0.0
 
     @classmethod
     def placed(cls, member: WorkerState, home: str) -> Secondary:
@@ -58,6 +62,7 @@ class Secondary:
             home=self.home,
             incarnation=member.incarnation,
             deployed=self.deployed,
+            loaded=self.loaded,
             holds_state=True,
             version=durable.version,
             hint=Hint.CREATE if empty else Hint.RECOVER,
@@ -67,7 +72,7 @@ class Secondary:
 
     def without_state(self, member: WorkerState) -> Secondary:
         """The same place, whose state goes."""
-        return replace(Secondary.placed(member, self.home), deployed=self.deployed)
+        return replace(Secondary.placed(member, self.home), deployed=self.deployed, loaded=self.loaded)
 
     @classmethod
     def found(cls, survivor: Survivor) -> Secondary:
@@ -121,11 +126,20 @@ class Secondary:
             recovery=KeepResident(),
             damaged=self.damaged or damaged,
             queued={one: losses for one, losses in self.queued.items() if one > version},
+            full=self.full and version == self.version,
         )
 
     def given_checkpoint(self, version: int) -> Secondary:
         """The same after checkpoints have brought its state to that version."""
         return replace(self.applied(Batch(version)), checkpoints=self.checkpoints + 1)
+
+    def was_deployed(self, now: float) -> Secondary:
+        """The same with its code loaded."""
+        return replace(self, deployed=True, loaded=now)
+
+    def was_queued(self, batch: Batch, losses: int) -> Secondary:
+        """The same with the items of ``batch`` waiting, after so many losses upstream."""
+        return self if batch <= self.version else replace(self, queued={**self.queued, batch: losses})
 
     def can_follow(self, member: WorkerState, covered: Batch) -> bool:
         """Whether it is of use to ``member``, or will be: what it lacks can be replayed, because no record covers it.

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from afspark.control import InForce
+from afspark.control import InForce, Scheme
 from afspark.coordinator.placement import spread
 from afspark.coordinator.replicas.secondary import Secondary
 from afspark.coordinator.replicas.unit_scheme import Evidence, UnitScheme
@@ -62,6 +62,10 @@ class SecondaryGroup:
         """From now on ``worker`` is to be protected by ``tolerance``; the way there begins."""
         seen = replace(seen, secondary=self._members.get(worker))
         self.units[worker] = self.units[worker].wanting(tolerance, now, seen)
+
+    def start_with(self, worker: int, tolerance: Tolerance, now: float) -> None:
+        """Has a worker protected by ``tolerance`` from the start, whatever the program says."""
+        self.units[worker] = UnitScheme.new(tolerance, now)
 
     def in_force(self, seen: Evidence) -> dict[int, InForce]:
         """What protects each worker at this moment."""
@@ -128,6 +132,15 @@ class SecondaryGroup:
         # It may have applied the batch, which the driver has still to see done.
         return replace(one, version=min(one.version, batch - 1))
 
+    def prepared_home(self, member: WorkerState, alive: Iterable[str]) -> str | None:
+        """Where a lost ``member`` is restored that has no copy: where its code is loaded; None if that is nowhere."""
+        one = self._members.get(member.worker)
+        return None if one is None or not one.deployed or one.home not in alive else one.home
+
+    def moves(self, worker: int) -> bool:
+        """Whether a lost worker begins anew on another host, if there is one."""
+        return worker in self.units and self.units[worker].protection is Scheme.PASSIVE_REPLICATION
+
     def can_replace(self, member: WorkerState, covered: Batch, alive: Iterable[str]) -> bool:
         """Whether there is one that can take the place of a worker whose host is away."""
         one = self._members.get(member.worker)
@@ -169,7 +182,13 @@ class SecondaryGroup:
         if one.holds_state:
             self._unusable.append(one)
             self._restart(member.worker, covered.batch)
-        one = one.to_build(member, covered.state_of(self.operator, member.worker))
+            one = one.without_state(member)
+        self._members[member.worker] = one
+        durable = covered.state_of(self.operator, member.worker)
+        if not covered.is_whole or durable.hole:
+            # What a lost worker is given back lacks something. The next record has all that its primary has.
+            return
+        one = one.to_build(member, durable)
         # A host that was away may come back with the state that it had.
         self._unusable.append(one)
         self._members[member.worker] = one
@@ -209,6 +228,13 @@ class SecondaryGroup:
         """Notes that checkpoints have brought one of them to ``version``."""
         self.note(one, lambda known: known.given_checkpoint(version))
 
+    def is_whole(self, one: Secondary, member: WorkerState) -> bool:
+        """Whether one of them is still there, follows ``member`` as it is now, and lacks nothing."""
+        known = self._members.get(one.worker)
+        if known is None or known.damaged or known.incarnation != member.incarnation:
+            return False
+        return (known.home, known.incarnation) == (one.home, one.incarnation)
+
     def gone(self, one: Secondary) -> None:
         """Notes that one of them has lost its state: another one is built in its place."""
         known = self._members.get(one.worker)
@@ -216,11 +242,17 @@ class SecondaryGroup:
             del self._members[one.worker]
             self._restart(one.worker, Batch(one.version))
 
-    def discard(self, least: Batch) -> None:
-        """Gives up the states that have got as far as ``least``: they were given something that does not count."""
+    def discard(self, one: Secondary) -> None:
+        """Gives up a state that was given something that does not count."""
+        known = self._members.get(one.worker)
+        if known is not None and known.holds_state and (known.home, known.incarnation) == (one.home, one.incarnation):
+            self._give_up(known, moved=True)
+
+    def discard_from(self, batch: Batch) -> None:
+        """Gives up the states of those that may have applied ``batch``, which is taken back."""
         for one in self.members:
-            if one.holds_state and one.version >= least:
-                self._give_up(one, moved=True)
+            if one.version >= batch - 1 and self.units[one.worker].switches.sending:
+                self.discard(one)
 
 
 def check_hosts(slots: Mapping[str, int], nodes: Iterable[Node]) -> None:

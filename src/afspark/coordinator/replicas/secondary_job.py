@@ -15,6 +15,7 @@ from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.protocol.shipments import ShipAnswer, ShipOrder
 from afspark.task.backup_writes import BackgroundWrite
+from afspark.task.deployment import deploy
 from afspark.task.shipping import put_checkpoints, take_checkpoints
 from afspark.task.stage_inputs import StageInput
 from afspark.task.task_environment import TaskEnvironment
@@ -39,13 +40,15 @@ class SecondaryOrders:
     """What a job has to do, in this order."""
 
     unusable: Sequence[tuple[OperatorConfig, Secondary]] = ()
+    to_deploy: Sequence[tuple[OperatorRun, Secondary]] = ()
     to_build: Sequence[SecondaryStage] = ()
     to_follow: Sequence[SecondaryStage] = ()
     to_ship: Sequence[tuple[OperatorRun, Secondary, ShipOrder]] = ()
+    to_queue: Sequence[SecondaryStage] = ()
 
     @property
     def is_empty(self) -> bool:
-        return not (self.unusable or self.to_build or self.to_follow or self.to_ship)
+        return not any(vars(self).values())
 
 
 @dataclass
@@ -54,6 +57,8 @@ class SecondaryJob:
 
     applied: list[tuple[SecondaryStage, Secondary, TaskReport]] = field(default_factory=list)
     shipped: list[tuple[OperatorRun, Secondary, ShipAnswer]] = field(default_factory=list)
+    deployed: list[tuple[OperatorRun, Secondary]] = field(default_factory=list)
+    queued: list[tuple[SecondaryStage, Secondary, TaskReport]] = field(default_factory=list)
     gone: list[tuple[OperatorRun, Secondary, str]] = field(default_factory=list)
     work: BackgroundWrite | None = None
 
@@ -66,14 +71,37 @@ class SecondaryJob:
         if orders.unusable:
             homes = {number: one.home for number, (_, one) in enumerate(orders.unusable)}
             cluster.run_on(homes, partial(_clear, tuple(orders.unusable)))
+        self._deploy(cluster, orders.to_deploy)
         for stage in orders.to_build:
-            self._run(cluster, stage)
+            self.run(cluster, stage)
         for stage in orders.to_follow:
-            if not self._run(cluster, stage):
+            if not self.run(cluster, stage):
                 break
         self._ship(cluster, orders.to_ship)
+        for stage in orders.to_queue:
+            self._queue(cluster, stage)
 
-    def _run(self, cluster: Cluster, stage: SecondaryStage) -> bool:
+    def _deploy(self, cluster: Cluster, ordered: Sequence[tuple[OperatorRun, Secondary]]) -> None:
+        if not ordered:
+            return
+        places = tuple((run.config, one.worker, one.home) for run, one in ordered)
+        homes = {number: one.home for number, (_, one) in enumerate(ordered)}
+        by_unit = {(run.name, one.worker): (run, one) for run, one in ordered}
+        self.deployed += [by_unit[name, worker] for name, worker in cluster.run_on(homes, partial(deploy, places))]
+
+    def _queue(self, cluster: Cluster, stage: SecondaryStage) -> None:
+        try:
+            reports = cluster.run_stage(stage.run.config, stage.run.work, stage.requests, stage.inputs)
+        except StageFailed:
+            return
+        by_worker = {one.worker: one for one in stage.secondaries}
+        for report in reports:
+            if report.status is Status.MISSING:
+                self.gone.append((stage.run, by_worker[report.worker], "has lost its state"))
+            else:
+                self.queued.append((stage, by_worker[report.worker], report))
+
+    def run(self, cluster: Cluster, stage: SecondaryStage) -> bool:
         """Whether all secondaries of a stage have done what they were asked."""
         try:
             reports = cluster.run_stage(stage.run.config, stage.run.work, stage.requests, stage.inputs)
