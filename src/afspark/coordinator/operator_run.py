@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from afspark.control import InForce, Protection
@@ -78,20 +78,22 @@ class OperatorRun:
         """What protects each worker now; nothing where the tolerance has no barriers."""
         return self.group.secondaries.in_force(self._evidence)
 
-    def protect(self, worker: int, protection: Protection, interval: float | None = None) -> None:
+    def protect(self, worker: int, protection: Protection, interval: float | None) -> None:
         """Has ``protection`` with checkpoints so many seconds apart in force for ``worker``, from the next batches on.
 
-        To be called between two batches; `UsageError` if it cannot be.
+        To be called between two batches. Where a secondary has no other host to live on, it waits for one.
         """
-        gap = not self.config.exact
-        self.want(tolerance_for(protection, interval, gap=gap), [worker])
+        self._want(tolerance_for(protection, interval, gap=not self.config.exact), [worker])
 
-    def want(self, tolerance: Tolerance, workers: Sequence[int] | None = None) -> None:
+    def want(self, tolerance: Tolerance, workers: Iterable[int] | None = None) -> None:
         """Has workers, by default all, protected by ``tolerance``; `UsageError` if they cannot be."""
-        cluster, group = self.group.cluster, self.group.secondaries
-        refuse_change(group, tolerance, cluster.slots_by_host(), pushed=self.config.pushed)
-        for worker in range(self.node.workers) if workers is None else workers:
-            group.want(worker, tolerance, self._evidence, cluster.clock.time())
+        slots = self.group.cluster.slots_by_host()
+        refuse_change(self.group.secondaries, tolerance, slots, pushed=self.config.pushed)
+        self._want(tolerance, range(self.node.workers) if workers is None else workers)
+
+    def _want(self, tolerance: Tolerance, workers: Iterable[int]) -> None:
+        for worker in workers:
+            self.group.secondaries.want(worker, tolerance, self._evidence, self.group.cluster.clock.time())
 
     @property
     def _evidence(self) -> Evidence:

@@ -115,6 +115,12 @@ class Pipeline(Graph):
                 operator=followed[0].name,
             )
         for node in followed:
+            if node.tolerance.approximates:
+                raise UsageError(
+                    f"{node.name!r} cannot change between exact and approximate recovery while it runs.",
+                    remedy="Leave out theta, or use Approximate(theta).",
+                    operator=node.name,
+                )
             if not node.tolerance.exact:
                 raise UsageError(
                     f"{node.name!r} asks for a gap, and its secondary leaves none.",

@@ -46,6 +46,7 @@ class Adaptive(Tolerance):
 
     name: ClassVar[str] = "adaptive"
     replays: ClassVar[bool] = True
+    has_secondaries: ClassVar[bool] = True
     reason: ClassVar[str] = "the cheapest scheme that recovers in time"
 
     def __post_init__(self) -> None:

@@ -155,7 +155,7 @@ def test_workers_of_an_operator_have_schemes_of_their_own(make_rig: MakeRig) -> 
     found = {worker: one.protection for worker, one in rig.run_of().protections().items()}
     assert found == {0: Scheme.HOT_STANDBY, 1: Scheme.PASSIVE_REPLICATION}
     assert [one.worker for one in secondaries(rig)] == [0]
-    rig.run_of().protect(1, Scheme.ACTIVE_STANDBY)
+    rig.run_of().protect(1, Scheme.ACTIVE_STANDBY, None)
     rig.go(2)
     assert {one.worker: one.version >= rig.committed - 1 for one in secondaries(rig)}[1]
     for host in ("a", "b"):

@@ -18,7 +18,7 @@ from afspark.control.candidates import Candidate, candidate
 from afspark.control.controller import decide
 from afspark.control.schemes import Scheme, Unreplicated
 from afspark.coordinator.adapting.detection import Detection
-from afspark.coordinator.adapting.protector import FixedProtection, Protector
+from afspark.coordinator.adapting.protector import Protector, protector_of
 from afspark.coordinator.adapting.query_meters import QueryMeters
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.record_writer import RecordWriter
@@ -48,7 +48,7 @@ class ControlLoop:
         cluster: Cluster,
         meters: QueryMeters,
         log: ControlLog | None,
-        protector: Callable[[OperatorRun], Protector] = FixedProtection,
+        protector: Callable[[OperatorRun], Protector] = protector_of,
     ) -> None:
         self.meters = meters
         self._cluster, self._log, self._protector = cluster, log, protector

@@ -35,3 +35,8 @@ class FixedProtection:
 
     def protect(self, worker: int, protection: Protection, interval: float | None) -> None:
         """Nothing: a tolerance that is fixed stays."""
+
+
+def protector_of(run: OperatorRun) -> Protector:
+    """The run itself, if its workers can change their schemes; otherwise what its tolerance says."""
+    return run if run.group.secondaries.can_have_some else FixedProtection(run)
