@@ -53,6 +53,9 @@ class Cluster(Protocol):
     def failures(self) -> Sequence[HostFailure]:
         """The last executors that were missed, oldest first: since when, and when the driver knew."""
 
+    def detection_seconds(self) -> float | None:
+        """Seconds from any failure of a host until the driver knows, at most; None if there is no limit."""
+
     def in_background(self, job: Callable[[], None]) -> BackgroundWrite:
         """Begins a job of the driver that writes something, while the driver goes on."""
 

@@ -164,6 +164,11 @@ class Liveness:
         slowest = max(self._took, default=0.0)
         return max(self.patience.silent, min(SLOWNESS * slowest, LONGEST_DELAY * self.patience.silent))
 
+    @property
+    def detection_seconds(self) -> float:
+        """Seconds from a failure until the driver knows, at most: a question, the deadline, and the round after it."""
+        return self.deadline + 2 * ASK_SECONDS
+
     def silent_executors(self) -> frozenset[str]:
         return frozenset(name for name, one in self._executors.items() if one.silent)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from afspark.control.costs import RARELY, Resources, resources
 from afspark.control.estimates import estimate, replay_seconds, seconds_until_safe
+from afspark.control.quantities import Quantity
 from afspark.control.recovery_times import RecoveryTimes
 from afspark.control.schemes import STEPS, Protection, RecoveryStep, Scheme, Unreplicated
 from afspark.control.schemes import protection as protection_of
@@ -16,6 +17,9 @@ from afspark.policies import Adaptive
 
 INTERVALS = (RARELY, 32.0, 16.0, 8.0, 4.0, 2.0, 1.0, 0.5)
 """Seconds between checkpoints that can be chosen. Few, and far apart, so that noise does not change them."""
+
+FIRST_INTERVAL = 1.0
+"""Seconds until a first checkpoint, without which nobody can tell how long it takes to read one."""
 
 GAP_INTERVAL = 1.0
 """Seconds between checkpoints where nothing is replayed: they limit what is lost, not how long a recovery takes."""
@@ -121,7 +125,7 @@ def intervals(protection: Protection, adaptive: Adaptive, situation: Situation) 
     if protection is Unreplicated.APPROXIMATE:
         return (None,)
     if RecoveryStep.REPLAY not in STEPS[protection]:
-        return (RARELY,)
+        return (RARELY,) if situation.history.of(Quantity.CHECKPOINT_SIZE) else (FIRST_INTERVAL,)
     if adaptive.gap and isinstance(protection, Scheme):
         return (GAP_INTERVAL,)
     writing = seconds_until_safe(situation.history) or 0.0

@@ -37,10 +37,10 @@ def estimate(
     seconds apart: before the next one is safe, with items coming as fast as they do in the present. ``gap``: nothing is
     replayed. ``kind``: after a failure of this kind; None: of whatever kind is noticed last.
     """
-    history, steps = situation.history, STEPS[protection]
+    steps = STEPS[protection]
     if protection is Scheme.ACTIVE_REPLICATION:
-        # Its secondary sends already. If a batch was late nevertheless, that is what a failure costs.
-        return RecoveryTimes(promotion=history.longest(Quantity.TAKEOVER) or 0.0)
+        # Its secondary sends already. If a batch is late nevertheless, that is what a failure costs.
+        return RecoveryTimes(promotion=situation.step(Quantity.TAKEOVER) or 0.0)
 
     found: dict[str, float | None] = {}
     for step in steps:

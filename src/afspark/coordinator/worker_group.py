@@ -320,6 +320,11 @@ class WorkerGroup:
         """
         self.before_loss()
         self.lacks_batches = True
+        if goes_back:
+            self.recoveries.timings.dropped(member.worker)
+        else:
+            # While it is still known what protected it.
+            self.recoveries.timings.declared(member.worker, member.home)
         slots = self.cluster.slots_by_host()
         prepared = self.secondaries.prepared_home(member, slots)
         secondary = self.secondaries.replacement(member, self.covered.batch, batch, slots)
@@ -330,7 +335,6 @@ class WorkerGroup:
             cause,
             batch_time=self._time_of_loss,
             trace=trace,
-            failed=not goes_back,
         )
         if secondary is None or goes_back:
             home = (None if goes_back else prepared) or self._home_after(member, slots)

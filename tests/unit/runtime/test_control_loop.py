@@ -75,8 +75,8 @@ class Day:
     def __init__(self, store: Store, adaptive: Adaptive, epoch: int = 0, clock: Ticking | None = None) -> None:
         self.clock, self.engine = clock or Ticking(), Recorded()
         cluster = LocalCluster({"a": 1}, clock=self.clock)
-        watched = SimpleNamespace(detection_seconds=lambda: 0.3)
-        meters = QueryMeters(replayable=True, detection=Detection(watched, self.clock))
+        cluster.detection_seconds = lambda: 0.3  # type: ignore[method-assign]
+        meters = QueryMeters(replayable=True, detection=Detection(cluster))
         self.loop = ControlLoop(cluster, meters, ControlLog(store), lambda _: self.engine)
         self.state: list[ObjectRef] = []
         self.batch, self.captured, self.changed = -1, -1e9, 0.0
@@ -249,9 +249,9 @@ def test_a_limit_that_nothing_keeps_is_told_once_and_active_replication_runs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     day = Day(store_in(tmp_path), Adaptive(recovery_seconds=0.1, cooldown=5))
-    day.seconds(5.0, rate=1_000.0, state=20e6)
-    assert not caplog.records
     with caplog.at_level(logging.WARNING, "afspark"):
+        day.seconds(5.0, rate=1_000.0, state=20e6)
+        assert "the best estimate is 0.35 s" in caplog.text
         day.seconds(20.0, rate=1_000.0, state=20e6, recovered=[recovery(0.9, day.clock.now)])
     (warning,) = caplog.records
     assert "nothing recovers within 0.1 s" in warning.getMessage() and "counts[0]" in warning.getMessage()

@@ -112,6 +112,9 @@ class LocalCluster:
         now = self.clock.monotonic()
         return [HostFailure(host, host, Absence.SILENT, now, now) for host in sorted(self.silent)]
 
+    def detection_seconds(self) -> float | None:
+        return None
+
     def in_background(self, job: Callable[[], None]) -> BackgroundWrite:
         return DoneAtOnce(job)
 

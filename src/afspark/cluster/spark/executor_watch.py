@@ -107,6 +107,10 @@ class ExecutorWatch:
         with self._lock:
             return self._liveness.failures()
 
+    def detection_seconds(self) -> float:
+        with self._lock:
+            return self._liveness.detection_seconds
+
     def wake(self) -> None:
         """Somebody needs to know: the watch goes on for a while."""
         with self._lock:

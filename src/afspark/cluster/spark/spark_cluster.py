@@ -59,6 +59,9 @@ class SparkCluster:
     def failures(self) -> Sequence[HostFailure]:
         return self.watch.failures() if self.watch is not None else ()
 
+    def detection_seconds(self) -> float | None:
+        return self.watch.detection_seconds() if self.watch is not None else None
+
     def in_background(self, job: Callable[[], None]) -> BackgroundWrite:
         return ThreadedJob(job)
 

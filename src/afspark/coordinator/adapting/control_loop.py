@@ -222,7 +222,7 @@ def control_loop(cluster: Cluster, pipeline: Pipeline, store: Store, *, grace_se
     meters = QueryMeters(
         replayable=pipeline.replayable,
         grace_seconds=grace_seconds,
-        detection=Detection(cluster, cluster.clock),
+        detection=Detection(cluster),
     )
     return ControlLoop(cluster, meters, ControlLog(store) if pipeline.keeps_records else None)
 

@@ -97,6 +97,12 @@ class QueryMeters:
         """A unit as it is at a moment."""
         unit = Unit(run.name, worker)
         meter = self._meter(unit)
+        deadlines = self.detection.deadlines() if self.detection is not None else {}
+        expected = meter.expected(record_seconds=max(self._records, default=0.0), grace_seconds=self._grace_seconds)
+        if deadlines and Quantity.PROMOTION in expected:
+            # The other active replica is asked for its answer when the driver knows of the failure.
+            takeover = max(deadlines.values()) + expected[Quantity.PROMOTION]
+            expected = {**expected, Quantity.TAKEOVER: takeover}
         return Situation(
             unit=unit,
             history=meter.at(now).completed_by(self._shared),
@@ -104,8 +110,8 @@ class QueryMeters:
             stateful=bool(run.node.operator.states()),
             replayable=self._replayable,
             waiting=meter.waiting,
-            deadlines=self.detection.deadlines() if self.detection is not None else {},
-            expected=meter.expected(record_seconds=max(self._records, default=0.0), grace_seconds=self._grace_seconds),
+            deadlines=deadlines,
+            expected=expected,
         )
 
     # --- over restarts --------------------------------------------------------------------------------------

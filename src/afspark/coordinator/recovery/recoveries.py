@@ -74,16 +74,8 @@ class Recoveries:
         batch_time: BatchTime,
         trace: LossEvidence | None = None,
         durable: DurableState | None = None,
-        failed: bool = True,
     ) -> WorkerState:
-        """Makes the loss of a worker durable and returns its next incarnation, which will live at ``home``.
-
-        ``failed``: it was lost by a failure, whose recovery is timed.
-        """
-        if failed:
-            self.timings.declared(member.worker, member.home)
-        else:
-            self.timings.dropped(member.worker)
+        """Makes the loss of a worker durable and returns its next incarnation, which will live at ``home``."""
         successor = member.lost(self.budget, home, batch_time, trace, durable)
         counted = successor.failures > member.failures
         loss = Loss(
