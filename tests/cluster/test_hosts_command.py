@@ -18,7 +18,7 @@ from afspark.cluster.loopback.loopback_cluster import host_names
 from afspark.resident.segment_root import BASE_VARIABLE
 from tests.cluster.machines import ROOT
 
-SECONDS = 240
+SECONDS = 600
 WORDS = "run wordcount --workers 2 --tolerance active-standby --quiet --hosts 2"
 
 

@@ -20,7 +20,7 @@ from afspark.cluster.spark.java import find_java_home
 from afspark.errors import UsageError, from_json
 from afspark.resident.segment_root import BASE_VARIABLE, default_base
 
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 _LOOK_SECONDS = 0.1
 _STOP_SECONDS = 30.0
 
