@@ -22,11 +22,21 @@ Place = tuple[str, str, int]
 
 
 class RiskyColumns(HeapColumns):
-    """Columns whose owner may die whenever one comes, grows or goes."""
+    """Columns whose owner may die whenever one comes, grows or goes. ``require``: whether there still is a folder."""
+
+    def __init__(self, require: Callable[[], None]) -> None:
+        super().__init__()
+        self._require = require
+
+    def open(self, name: str, dtype: np.dtype[Any], length: int) -> np.ndarray[Any, Any]:
+        if name not in self._arrays:
+            self._require()
+        return super().open(name, dtype, length)
 
     def grow(self, name: str, length: int) -> np.ndarray[Any, Any]:
         if name in self._arrays and length > len(self._arrays[name]):
             world().point(f"growing {name}")
+            self._require()
         return super().grow(name, length)
 
     def drop(self, name: str) -> None:
@@ -38,17 +48,16 @@ class RiskyColumns(HeapColumns):
     def memory(self) -> int:
         return sum(array.nbytes for array in self._arrays.values())
 
-    def copy(self) -> RiskyColumns:
-        twin = RiskyColumns()
+    def copy_to(self, twin: RiskyColumns) -> None:
+        """Copies all columns, as another process would find them."""
         twin._arrays = {name: array.copy() for name, array in self._arrays.items()}
-        return twin
 
 
 class MemorySegment:
     """Implements `StateStorage`. Every change of its header is a step at which its process may die.
 
     Header and columns are mapped, so that a process which has them goes on with them when the folder is removed; its
-    files are found through the open folder, in which nothing can be made any more by then.
+    files are found through the open folder, in which nothing can be made or grow any more by then.
     """
 
     def __init__(self, place: Place, identity: Identity, incarnation: int, *, secondary: bool = False) -> None:
@@ -56,7 +65,7 @@ class MemorySegment:
         self.version, self.marked, self.fence = RESTORING, False, 0
         self.step = self.backups = 0
         self.kept_from = RESTORING
-        self.columns = RiskyColumns()
+        self.columns = RiskyColumns(self._require_folder)
         self.locked = False
         self._files: dict[str, bytes] = {}
         self._attached: dict[str, Any] = {}
@@ -66,16 +75,19 @@ class MemorySegment:
         twin = MemorySegment(self.place, self.identity, self.incarnation, secondary=self.secondary)
         twin.version, twin.marked, twin.fence = self.version, self.marked, self.fence
         twin.step, twin.backups, twin.kept_from = self.step, self.backups, self.kept_from
-        twin.columns, twin._files = self.columns.copy(), dict(self._files)
+        self.columns.copy_to(twin.columns)
+        twin._files = dict(self._files)
         return twin
 
     @property
     def files(self) -> dict[str, bytes]:
         """What is in the folder now."""
-        there = world().memory.get(self.place)
-        if there is not self:
-            raise SegmentError(f"{self.place} has been removed")
+        self._require_folder()
         return self._files
+
+    def _require_folder(self) -> None:
+        if world().memory.get(self.place) is not self:
+            raise SegmentError(f"{self.place} has been removed")
 
     def found(self) -> Present:
         return Present(
