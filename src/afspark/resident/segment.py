@@ -278,11 +278,11 @@ class Segment:
             self._require(Batch(batch - 1), marked=True)
         self._write(output_name(batch, port), data)
 
-    def kept(self, batch: Batch, port: str) -> bytes | None:
+    def kept(self, batch: Batch, port: str) -> memoryview | None:
         """What the applied ``batch`` keeps for others, also while later ones are applied; None if nothing."""
         if not self._slots[header.SLOT_KEPT] <= batch <= self.version:
             raise self._unexpected(f"a version that keeps what batch {batch} has sent")
-        return self._read(output_name(batch, port))
+        return self._found(self._folder.mapped(output_name(batch, port)))
 
     def spool(self, batch: Batch, name: str, data: bytes | memoryview) -> None:
         """Keeps a backup of the batch being applied until the store has it under ``name``."""
@@ -419,7 +419,9 @@ class Segment:
             self._folder.write(name, data)
 
     def _read(self, name: str) -> bytes | None:
-        data = self._folder.read(name)
+        return self._found(self._folder.read(name))
+
+    def _found(self, data: T | None) -> T | None:
         if data is None and not self.is_current():
             raise self._gone()
         return data
