@@ -1,4 +1,4 @@
-"""The files that a segment keeps for others, by batch: their names, and how long they stay. Pure."""
+"""The files that a segment keeps: their names, and how long those stay that belong to a batch. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from afspark.numbers import Batch, Step
 _REPORT = "report-"
 _OUT = "out-"
 _STEP = "step-"
+NOTE = "note"
 
 
 def kept_from(last: Batch, covered: Batch | None, before: int) -> Batch:
@@ -33,6 +34,15 @@ def is_swept(name: str, last: Batch, oldest: Batch) -> bool:
     number, _, _ = name.removeprefix(kind).replace(".", "-").partition("-")
     first, end = {_REPORT: (oldest + 1, last), _OUT: (oldest, last), _STEP: (last + 1, last + 1)}[kind]
     return not first <= int(number) <= end
+
+
+def is_kept(name: str) -> bool:
+    """Whether a file is missed if somebody removes it; the spool has rules of its own.
+
+    >>> [is_kept(name) for name in ("step-7-2", "note", "step-7-2.tmp", "header", "spool-7-0-x")]
+    [True, True, False, False, False]
+    """
+    return (name == NOTE or name.startswith((_REPORT, _OUT, _STEP))) and not name.endswith(".tmp")
 
 
 def report_name(batch: Batch) -> str:

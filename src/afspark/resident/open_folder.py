@@ -31,11 +31,14 @@ class OpenFolder:
         """Raises `OSError`."""
         return os.stat(name, dir_fd=self._file)
 
-    @property
-    def changed(self) -> int:
-        """When a file was made or removed last, in nanoseconds."""
+    def has(self, name: str) -> bool:
+        """Whether there is a file of that name."""
         with own_files(self.path):
-            return os.fstat(self._file).st_mtime_ns
+            try:
+                self.stat(name)
+            except FileNotFoundError:
+                return False
+            return True
 
     def read(self, name: str) -> bytes | None:
         """A file's content; None if there is none."""
