@@ -141,10 +141,10 @@ class MemorySegment:
         self.backups += 1
         return self.backups
 
-    def keep(self, batch: int, port: str, data: bytes) -> None:
+    def keep(self, batch: int, port: str, data: bytes | memoryview) -> None:
         if self.version != RESTORING:
             self._require(batch - 1, marked=True)
-        self._write(f"out-{batch}-{port}", data)
+        self._write(f"out-{batch}-{port}", bytes(data))
 
     def kept(self, batch: int, port: str) -> bytes | None:
         if not self.kept_from <= batch <= self.version:

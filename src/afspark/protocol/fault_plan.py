@@ -76,7 +76,7 @@ class FaultPlan:
 
     def hits(self, operator: str, worker: int) -> bool:
         """Whether this worker is one of those that fail."""
-        return self.only in (None, (operator, worker))
+        return bool(self.failures) and self.only in (None, (operator, worker))
 
     def fails_workers(self, batch: int) -> bool:
         """Whether a failure happens inside the tasks of a batch."""

@@ -46,7 +46,7 @@ from typing import TypeAlias
 
 from afspark.numbers import NO_FENCE, Batch, Fence, Incarnation
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Format of a segment's files. A segment of another format is foreign."""
 
 NONE_APPLIED = Batch(-1)

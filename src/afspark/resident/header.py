@@ -16,8 +16,6 @@ import mmap
 import os
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -27,7 +25,9 @@ import numpy.typing as npt
 from afspark.errors import SegmentError
 from afspark.numbers import NO_STEP, Batch, Fence, Incarnation, Step
 from afspark.protocol.lifecycle import FORMAT_VERSION, MOST_STEPS, Absent, Foreign, Found, Identity, Present
-from afspark.resident.mapped_columns import reserve
+from afspark.resident.kept_files import is_kept
+from afspark.resident.manifest import ManifestSlots, is_whole, total_of
+from afspark.resident.mapped_columns import is_column, reserve
 from afspark.resident.open_folder import OpenFolder
 from afspark.store.drivers import boot_id
 
@@ -45,15 +45,20 @@ SLOT_CREATION = 4
 SLOT_USED = 5
 SLOT_OWNER = 6
 SLOT_FENCE = 7
-SLOT_COLUMNS = 8
-"""When a column was made or removed last; 0 while that is being done."""
 SLOT_BACKUPS = 9
 SLOT_KEPT = 10
 """The oldest batch whose outputs are kept; reports are kept of those after it."""
 SLOT_SECONDARY = 11
 """1 while it follows a primary on another host."""
 
+COLUMN_FILES = ManifestSlots(total=8, changing=12, changes=13)
+KEPT_FILES = ManifestSlots(total=14, changing=15, changes=16)
+"""Which columns, and which files beside the header, there have to be."""
+
 Slots = npt.NDArray[np.int64]
+
+_LOOKS = 100
+"""How often a segment is looked at whose task makes and removes files all the while."""
 
 STEP_BITS = MOST_STEPS.bit_length()
 
@@ -143,14 +148,6 @@ def map_header(file: int) -> Slots:
     return np.frombuffer(mmap.mmap(file, HEADER_BYTES), dtype=np.int64)
 
 
-@contextmanager
-def changing_columns(slots: Slots, columns: OpenFolder) -> Iterator[None]:
-    """Around the making and removing of columns: whoever else removes some is found out by the folder's time."""
-    slots[SLOT_COLUMNS] = 0
-    yield
-    slots[SLOT_COLUMNS] = columns.changed
-
-
 def examine(directory: Path) -> Found:
     """What lies in ``directory``, read without locking or mapping anything."""
     files = read(directory)
@@ -185,21 +182,33 @@ def read(directory: Path) -> tuple[Meta, Slots] | Absent | Foreign:
         if not isinstance(meta, Meta):
             return meta
         found = _parse_header(_read_bytes(folder, HEADER), meta)
-        return found if isinstance(found, Foreign) or _has_its_columns(folder, found[1]) else Absent()
+        return found if isinstance(found, Foreign) or _has_its_files(folder, found[1]) else Absent()
     except FileNotFoundError:
         return Absent()
     finally:
         os.close(folder)
 
 
-def _has_its_columns(folder: int, slots: Slots) -> bool:
-    """False if somebody else has removed one: it would be made anew and empty by the next process."""
-    changed = os.stat(COLUMNS, dir_fd=folder).st_mtime_ns
-    expected = int(slots[SLOT_COLUMNS])
-    if expected in (0, changed):
-        return True
-    # Unless a task at work has just made one.
-    return int(np.frombuffer(_read_bytes(folder, HEADER), dtype=np.int64)[SLOT_COLUMNS]) != expected
+def _has_its_files(folder: int, slots: Slots) -> bool:
+    """False if somebody has removed one, and no task at work: that has changed the header as well."""
+    for _ in range(_LOOKS):
+        kept, columns = total_of(filter(is_kept, os.listdir(folder))), total_of(filter(is_column, _columns(folder)))
+        if all(
+            is_whole(found, *place.read(slots)[:2]) for found, place in ((kept, KEPT_FILES), (columns, COLUMN_FILES))
+        ):
+            return True
+        before, slots = slots, np.frombuffer(_read_bytes(folder, HEADER), dtype=np.int64)
+        if all(place.read(before) == place.read(slots) for place in (KEPT_FILES, COLUMN_FILES)):
+            return False
+    return True
+
+
+def _columns(folder: int) -> list[str]:
+    columns = os.open(COLUMNS, os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
+    try:
+        return os.listdir(columns)
+    finally:
+        os.close(columns)
 
 
 def _parse_meta(data: bytes) -> Meta | Absent | Foreign:

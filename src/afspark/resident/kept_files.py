@@ -1,4 +1,4 @@
-"""The files that a segment keeps for others, by batch: their names, and how long they stay. Pure."""
+"""The files that a segment keeps: their names, and how long those stay that belong to a batch. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from afspark.numbers import Batch, Step
 _REPORT = "report-"
 _OUT = "out-"
 _STEP = "step-"
+NOTE = "note"
 
 
 def kept_from(last: Batch, covered: Batch | None, before: int) -> Batch:
@@ -46,6 +47,15 @@ def kept_batch(name: str) -> Batch | None:
         return None
     number, _, _ = name.removeprefix(kind).replace(".", "-").partition("-")
     return Batch(int(number))
+
+
+def is_kept(name: str) -> bool:
+    """Whether a file is missed if somebody removes it; the spool has rules of its own.
+
+    >>> [is_kept(name) for name in ("step-7-2", "note", "step-7-2.tmp", "header", "spool-7-0-x")]
+    [True, True, False, False, False]
+    """
+    return (name == NOTE or name.startswith((_REPORT, _OUT, _STEP))) and not name.endswith(".tmp")
 
 
 def report_name(batch: Batch) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from afspark.errors import NoSpace, SegmentError
 from afspark.resident.folders import own_files
+from afspark.resident.manifest import Manifest
 from afspark.resident.memory_map import SHARED, map_file
 from afspark.resident.open_folder import OpenFolder
 
@@ -46,13 +47,12 @@ class MappedColumns:
     after another one calls `refresh` first, because the folder is listed only once.
 
     Raises `NoSpace` where the file system cannot hold what was asked for; the columns are then as before. Other
-    errors of the system are `SegmentError`. ``changing`` is entered while files are made and removed.
+    errors of the system are `SegmentError`, and so is a column that somebody else has removed: it is never made anew.
+    Without a ``manifest`` only those are missed that were there when the folder was listed.
     """
 
-    def __init__(
-        self, folder: OpenFolder, changing: Callable[[], AbstractContextManager[None]] = nullcontext[None]
-    ) -> None:
-        self._folder, self._changing = folder, changing
+    def __init__(self, folder: OpenFolder, manifest: Manifest | None = None) -> None:
+        self._folder, self._manifest = folder, manifest
         self._mapped: dict[str, _Mapping] = {}
         self._listed: dict[str, np.dtype[Any]] | None = None
 
@@ -83,8 +83,9 @@ class MappedColumns:
         self._mapped.pop(name, None)
         kind = self._kinds.get(name)
         if kind is not None:
-            with self._changing():
-                self._folder.remove(_file_name(name, kind))
+            file = _file_name(name, kind)
+            with nullcontext() if self._manifest is None else self._manifest.removing(file, there=True):
+                self._folder.remove(file)
             self._kinds.pop(name, None)
 
     def length(self, name: str) -> int:
@@ -123,8 +124,9 @@ class MappedColumns:
     def _kinds(self) -> dict[str, np.dtype[Any]]:
         """The columns of the folder with their element types."""
         if self._listed is None:
+            files = self._folder.names() if self._manifest is None else self._manifest.names()
             # quote() leaves no "@" in a name.
-            parts = (file.rpartition("@") for file in self._folder.names() if "@" in file)
+            parts = (file.rpartition("@") for file in files if is_column(file))
             self._listed = {unquote(name): np.dtype(kind) for name, _, kind in parts}
         return self._listed
 
@@ -149,8 +151,9 @@ class MappedColumns:
 
     def _mapping(self, name: str, wanted: int, *, made: bool) -> tuple[int, Array]:
         path = f"{self._folder.path}/{name}"
-        with nullcontext() if made else self._changing():
-            file = self._folder.open(name, os.O_RDWR | os.O_CREAT)
+        with nullcontext() if made or self._manifest is None else self._manifest.making(name, there=False):
+            # One that was there and is gone has been removed by somebody: it must not come back empty.
+            file = self._folder.open(name, os.O_RDWR | (0 if made else os.O_CREAT))
             try:
                 inode, size = reserve(file, path, wanted)
                 return inode, map_file(file, size, SHARED, path)
@@ -160,6 +163,11 @@ class MappedColumns:
                 raise
             finally:
                 os.close(file)
+
+
+def is_column(file: str) -> bool:
+    """Whether a file is a column."""
+    return "@" in file
 
 
 def reserve(file: int, path: str | Path, wanted: int) -> tuple[int, int]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import weakref
 from pathlib import Path
 
 from afspark.resident.folders import own_files
+from afspark.resident.memory_map import SHARED
 
 
 class OpenFolder:
@@ -29,11 +31,14 @@ class OpenFolder:
         """Raises `OSError`."""
         return os.stat(name, dir_fd=self._file)
 
-    @property
-    def changed(self) -> int:
-        """When a file was made or removed last, in nanoseconds."""
+    def has(self, name: str) -> bool:
+        """Whether there is a file of that name."""
         with own_files(self.path):
-            return os.fstat(self._file).st_mtime_ns
+            try:
+                self.stat(name)
+            except FileNotFoundError:
+                return False
+            return True
 
     def read(self, name: str) -> bytes | None:
         """A file's content; None if there is none."""
@@ -44,6 +49,19 @@ class OpenFolder:
                 return None
             with os.fdopen(file, "rb") as stream:
                 return stream.read()
+
+    def mapped(self, name: str) -> memoryview | None:
+        """A file's content without a copy, valid also when the file is removed; None if there is none."""
+        with own_files(self.path):
+            try:
+                file = self.open(name, os.O_RDONLY)
+            except FileNotFoundError:
+                return None
+            try:
+                size = os.fstat(file).st_size
+                return memoryview(mmap.mmap(file, size, SHARED, mmap.PROT_READ) if size else b"")
+            finally:
+                os.close(file)
 
     def write(self, name: str, data: bytes | memoryview) -> None:
         """Writes a file; it is there as a whole or not at all. Raises `OSError`."""

@@ -88,6 +88,9 @@ def peek(
             views = _views(columns, specs, found=found, committed=committed, largest=largest)
         except (AfsparkError, OSError, ValueError, TypeError) as error:
             return _outside(found, f"unreadable: {error}")
+        if not isinstance(examine(directory), Present):
+            # Some of its files may have been gone before they were read.
+            return None
         return Peek(
             version=found.version,
             marked=found.marked,

@@ -29,7 +29,7 @@ def state_of(here: StateHost, residents: Residents, worker: int) -> StateStorage
     return state
 
 
-def kept_by(here: StateHost, residents: Residents, worker: int, batch: Batch, port: str) -> bytes:
+def kept_by(here: StateHost, residents: Residents, worker: int, batch: Batch, port: str) -> bytes | memoryview:
     """What the worker's ``batch`` keeps on ``port``; empty if nothing."""
     state = state_of(here, residents, worker)
     with state.lock(LOCK_SECONDS):

@@ -4,7 +4,7 @@
 
     <operator>-<worker>/
         meta.json       whose state this is; written last
-        header          one page: incarnation, version, mark; carries the lock
+        header          one page: incarnation, version, mark, which files there have to be; carries the lock
         columns/        one mapped file per column
         report-<t>.     what the worker reported for batch t
         out-<t>-<port>  what it keeps for others of batch t
@@ -48,7 +48,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -58,8 +57,9 @@ from afspark.protocol.lifecycle import NONE_APPLIED, RESTORING, Absent, Foreign,
 from afspark.resident import header
 from afspark.resident.file_lock import FileLock
 from afspark.resident.folders import NEW, discard, locked_folder, own_files
-from afspark.resident.kept_files import is_swept, kept_from, output_name, report_name, step_name
-from afspark.resident.mapped_columns import MappedColumns, no_space_as_error
+from afspark.resident.kept_files import NOTE, is_kept, is_swept, kept_from, output_name, report_name, step_name
+from afspark.resident.manifest import Manifest
+from afspark.resident.mapped_columns import MappedColumns, is_column, no_space_as_error
 from afspark.resident.open_folder import OpenFolder
 from afspark.resident.side_files import SideFiles
 from afspark.resident.spool import next_spooled, spooled_in
@@ -67,7 +67,6 @@ from afspark.resident.spool import next_spooled, spooled_in
 LOCK_SECONDS = 10.0
 """How long creating and destroying wait for a process that still works on the segment."""
 
-_NOTE = "note"
 _MISSED = "missed"
 
 T = TypeVar("T")
@@ -88,7 +87,8 @@ class Segment:
         self._inode = os.fstat(file).st_ino
         self._slots = header.map_header(file)
         columns = OpenFolder(directory / header.COLUMNS, self._folder)
-        self.columns = MappedColumns(columns, partial(header.changing_columns, self._slots, columns))
+        self.columns = MappedColumns(columns, Manifest(self._slots, header.COLUMN_FILES, columns, is_column))
+        self._kept = Manifest(self._slots, header.KEPT_FILES, self._folder, is_kept)
         self._token = secrets.randbits(62) | 1
         self._attached: dict[str, Any] = {}
 
@@ -247,7 +247,7 @@ class Segment:
         self._write(step_name(batch, step), note)
         self._store(Batch(batch - 1), marked=False, step=step)
         if step > 1:
-            self._folder.remove(step_name(batch, Step(step - 1)))
+            self._remove(step_name(batch, Step(step - 1)))
 
     def step_note(self, batch: Batch) -> bytes | None:
         """The note of the last closed step of ``batch``, or what `restored_at` has left for its first one."""
@@ -281,11 +281,11 @@ class Segment:
             self._require(Batch(batch - 1), marked=True)
         self._write(output_name(batch, port), data)
 
-    def kept(self, batch: Batch, port: str) -> bytes | None:
+    def kept(self, batch: Batch, port: str) -> memoryview | None:
         """What the applied ``batch`` keeps for others, also while later ones are applied; None if nothing."""
         if not self._slots[header.SLOT_KEPT] <= batch <= self.version:
             raise self._unexpected(f"a version that keeps what batch {batch} has sent")
-        return self._read(output_name(batch, port))
+        return self._found(self._folder.mapped(output_name(batch, port)))
 
     def spool(self, batch: Batch, name: str, data: bytes | memoryview) -> None:
         """Keeps a backup of the batch being applied until the store has it under ``name``."""
@@ -306,12 +306,12 @@ class Segment:
         """Remembers a text until it is replaced; None forgets it."""
         self._require_lock()
         if text is None:
-            self._folder.remove(_NOTE)
+            self._remove(NOTE)
         else:
-            self._write(_NOTE, text.encode())
+            self._write(NOTE, text.encode())
 
     def noted(self) -> str | None:
-        found = self._read(_NOTE)
+        found = self._read(NOTE)
         return None if found is None else found.decode()
 
     def finish(self, batch: Batch, report: bytes | memoryview, covered: Batch | None = None) -> None:
@@ -330,7 +330,7 @@ class Segment:
     @property
     def side_files(self) -> SideFiles:
         """Files that are about another replica of the state; to be used under the lock."""
-        return SideFiles(self._folder.names, self._read, self._write, self._folder.remove)
+        return SideFiles(self._folder.names, self._read, self._write, self._remove)
 
     def clear_mark(self) -> None:
         """Ends the undoing of a batch: all states were rolled back to the version."""
@@ -429,13 +429,22 @@ class Segment:
             self.columns.refresh()
 
     def _write(self, name: str, data: bytes | memoryview) -> None:
-        with own_files(self.directory), no_space_as_error(self.directory / name, len(data)):
+        with own_files(self.directory), no_space_as_error(self.directory / name, len(data)), self._kept.making(name):
             self._folder.write(name, data)
 
+    def _remove(self, name: str) -> None:
+        with self._kept.removing(name):
+            self._folder.remove(name)
+
     def _read(self, name: str) -> bytes | None:
-        data = self._folder.read(name)
+        """A file's content; None if there is none, and nobody but tasks has removed any."""
+        return self._found(self._folder.read(name))
+
+    def _found(self, data: T | None) -> T | None:
         if data is None and not self.is_current():
             raise self._gone()
+        if data is None:
+            self._kept.names()
         return data
 
     def _sweep(self, last: Batch, covered: Batch | None) -> None:
@@ -444,7 +453,7 @@ class Segment:
         self._slots[header.SLOT_KEPT] = oldest
         for name in self._folder.names():
             if is_swept(name, last, oldest):
-                self._folder.remove(name)
+                self._remove(name)
 
 
 def _clear_place(

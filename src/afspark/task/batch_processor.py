@@ -18,7 +18,7 @@ from afspark.model.state_label import Pane
 from afspark.model.windows import PaneReport, Part, Punctuation, Split, Window, late, split
 from afspark.numbers import PaneNumber
 from afspark.protocol.operator_config import OperatorConfig
-from afspark.protocol.parcels import Packet, pack_packets, pack_parts
+from afspark.protocol.parcels import Packet, packed_packets, packed_parts
 from afspark.protocol.ports import ALL, WINDOWS, feedback_for
 from afspark.protocol.punctuation_plan import Step
 from afspark.protocol.requests import TaskRequest
@@ -237,10 +237,10 @@ class BatchProcessor:
             )
         output.feedback = self.outbox.feedback
         if self.keeps_items:
-            output.kept = {port: pack_packets(packets) for port, packets in self.outbox.sent.items()}
+            output.kept = {port: packed_packets(packets) for port, packets in self.outbox.sent.items()}
             output.schema = next((packet.items.schema for packet in self.outbox.sent.get(ALL, ())), None)
         for target, batches in self.outbox.feedback.items():
-            output.kept[feedback_for(target)] = pack_packets([Packet(batch) for batch in batches])
+            output.kept[feedback_for(target)] = packed_packets([Packet(batch) for batch in batches])
         if self._closed:
-            output.kept[WINDOWS] = pack_parts(self._closed)
+            output.kept[WINDOWS] = packed_parts(self._closed)
         return output

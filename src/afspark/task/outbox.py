@@ -18,7 +18,7 @@ class Output:
     """What a batch made besides its changes of state."""
 
     #: what is kept for others, by port
-    kept: dict[str, bytes] = field(default_factory=dict)
+    kept: dict[str, bytes | memoryview] = field(default_factory=dict)
     #: feedback by receiver
     feedback: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     panes: PaneReport | None = None

@@ -11,15 +11,15 @@ from afspark.model.effect_digest import EffectDigest
 from afspark.model.operator import Operator
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.lifecycle import MOST_STEPS
-from afspark.protocol.parcels import Packet, digest_of, pack_packets, pack_schema
-from afspark.protocol.ports import ROWS, WINDOWS
+from afspark.protocol.parcels import Packet, digest_of, pack_schema, packed_packets
+from afspark.protocol.ports import ALL, ROWS, WINDOWS
 from afspark.protocol.reports import Restored, Status, TaskReport
 from afspark.resident.side_files import drop_deltas, drop_queued
 from afspark.resident.storage import StateStorage
 from afspark.task.backup import BackupTask
 from afspark.task.backup_numbers import leave
 from afspark.task.batch_processor import BatchProcessor
-from afspark.task.effects import effects_of
+from afspark.task.effects import effects_of, sent_of
 from afspark.task.outbox import Output
 from afspark.task.pane_states import PaneStates
 from afspark.task.quarantined import take_items
@@ -135,7 +135,7 @@ class BatchApplication:
         """Keeps what other stages and the sink will read; returns the number of rows for the sink."""
         rows = self.operator.changed(self.panes.of(None)) if self.config.emit else None
         if rows is not None:
-            output.kept[ROWS] = pack_packets([Packet(rows)])
+            output.kept[ROWS] = packed_packets([Packet(rows)])
         for port, data in output.kept.items():
             self.home.keep(self.request.batch, port, data)
         return 0 if rows is None else rows.num_rows
@@ -147,7 +147,10 @@ class BatchApplication:
         told = self.request.lost is not None and type(self.operator).on_recover is not Operator.on_recover
         if self.request.covered is None or told or self.task.in_steps:
             return {}
-        return effects_of(self.feed.items, self.panes, output.kept)
+        if self.config.exact:
+            return effects_of(self.feed.items, self.panes, output.kept)
+        unread = {ROWS, WINDOWS} if self.config.successors else {ROWS, WINDOWS, ALL}
+        return sent_of(self.feed.items, {port: data for port, data in output.kept.items() if port not in unread})
 
     def _report(self, output: Output, *, emitted: int, durable: bool) -> TaskReport:
         feed = self.feed

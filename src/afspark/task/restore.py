@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import singledispatch
 
 from afspark.errors import SegmentError
@@ -20,6 +21,8 @@ from afspark.task.step_progress import StepProgress
 from afspark.task.task_context import LOCK_SECONDS, TaskContext
 from afspark.task.unnamed_backups import find_unnamed
 from afspark.task.waiting_feedback import waiting_feedback
+
+LOG = logging.getLogger("afspark")
 
 
 class UndeclaredLoss(Exception):
@@ -90,6 +93,14 @@ def _restore(task: TaskContext, home: StateStorage, chain: Chain, previous: Chai
         rotten = (*unnamed.rotten, *reached.uncovered)
         for backup in reached.backups:
             chain, previous = extend(chain, previous, backup)
+        LOG.debug(
+            "Worker %d is restored in batch %d as incarnation %d, at %s, from %s.",
+            request.worker,
+            request.batch,
+            request.incarnation,
+            dict(reached.positions),
+            [backup.name for backup in chain],
+        )
     loaded = load_chain(task.config.store, chain, previous)
     cells = task.panes(home).restore(loaded.images, request.batch_time.needed_from)
     before = Batch(request.batch - 1)

@@ -55,7 +55,7 @@ def kept_windows(
     residents: Residents, batch: Batch, environment: TaskEnvironment, worker: int
 ) -> list[tuple[int, bytes]]:
     """A worker's number and the cells of the windows that its batch has closed, packed."""
-    return [(worker, kept_by(environment, residents, worker, batch, WINDOWS))]
+    return [(worker, bytes(kept_by(environment, residents, worker, batch, WINDOWS)))]
 
 
 def read_table(operator: Operator, read: ReadCells, environment: TaskEnvironment, worker: int) -> list[pa.RecordBatch]:

@@ -5,6 +5,7 @@ Only pushed items come in several steps. A batch of any other items is one step,
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,6 +20,8 @@ from afspark.task.damage_note import note_damage
 from afspark.task.intake import Start
 from afspark.task.step_progress import StepProgress
 from afspark.task.task_context import TaskContext
+
+LOG = logging.getLogger("afspark")
 
 
 class BatchSteps:
@@ -82,6 +85,14 @@ class BatchSteps:
         """Makes the step final; ``durable``: so are its backups."""
         self.progress = self._reached(seen, writing=not durable)
         home.close_step(self.request.batch, self.progress.to_text().encode())
+        LOG.debug(
+            "Worker %d has closed step %d of batch %d at %s, backup %s.",
+            self.request.worker,
+            home.step,
+            self.request.batch,
+            self.progress.positions,
+            tuple(self.progress.newest),
+        )
 
     def await_durable(self, seconds: float | None) -> bool:
         """Whether the backups of closed steps are durable, after so many seconds; then their items are confirmed."""

@@ -6,6 +6,7 @@ Nothing here decides that a state is lost: only the driver does.
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,8 @@ from afspark.task.rest_backup import RestBackup, put_at_rest, take_at_rest
 from afspark.task.restore import UndeclaredLoss, build_state
 from afspark.task.task_context import LOCK_SECONDS, TaskContext
 from afspark.task.task_environment import TaskEnvironment
+
+LOG = logging.getLogger("afspark")
 
 
 def serve(
@@ -84,6 +87,7 @@ class _Task:
         with home.lock(LOCK_SECONDS):
             # Decided again under the lock: an earlier attempt may have ended while this one waited for it.
             action = decide(home.found(), self.wanted)
+            LOG.debug("Worker %d, batch %d: %s.", self.request.worker, self.request.batch, action.value)
             if action.refused:
                 return self._refused(action)
             home.raise_fence(self.wanted.fence)

@@ -6,6 +6,7 @@ count with one worker.
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -14,8 +15,9 @@ import pytest
 import afspark
 from afspark.cli.main import main
 from afspark.errors import CheckpointError
+from afspark.policies import MiniBatch
 from afspark.protocol.lifecycle import Foreign
-from afspark.resident import examine
+from afspark.resident import examine, header
 from afspark.store import FORMAT_VERSION, Damage, claim, open_store
 from afspark.store.epochs import read_history
 from afspark.store.reading import read_sealed
@@ -77,3 +79,18 @@ def test_records_and_backups_of_an_earlier_release_are_foreign(checkpoint: Path)
 def test_a_segment_of_an_earlier_release_is_foreign() -> None:
     found = examine(FIXTURES / "segment-of-format-3")
     assert isinstance(found, Foreign) and "format version 3" in found.reason
+
+
+def test_state_that_an_earlier_release_has_left_counts_as_lost_and_is_restored(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(tolerance=MiniBatch())
+    rig.go(3)
+    folders = rig.segment_folders().values()
+    for folder in folders:
+        meta = json.loads((folder / header.META).read_text())
+        meta["identity"]["format_version"] -= 1
+        (folder / header.META).write_text(json.dumps(meta))
+    assert all(isinstance(examine(folder), Foreign) for folder in folders)
+    rig.start()
+    rig.go()
+    assert rig.counts() == truth and rig.bound() == 0.0
+    assert [entry.loss.worker for entry in rig.ledger] == [0, 1]

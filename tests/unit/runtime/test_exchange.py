@@ -173,6 +173,8 @@ def test_batches_of_any_schema_travel_together() -> None:
         (("b", None, 2), numbers),
         ("a", numbers),
     ]
+    many = [("label" * number, WORDS) for number in range(1, 90)]
+    assert list(open_parts(memoryview(pack_parts(many)))) == many, "labels may take more room than rows"
     assert pack_parts([]) == b"" and list(open_parts(b"")) == []
     assert pack_packets([]) == b"" and list(open_packets(b"")) == []
 

@@ -102,3 +102,4 @@ def test_a_plan_may_hit_one_worker_alone(tmp_path: Path) -> None:
     plan = FaultPlan(frozenset({InjectedFailure(1, FaultPhase.BETWEEN)}), only=("count", 1))
     assert [plan.hits("count", 0), plan.hits("count", 1), plan.hits("sum", 1)] == [False, True, False]
     assert FaultPlan(plan.failures).hits("sum", 7)
+    assert not FaultPlan().hits("sum", 7), "nobody looks for the state of a worker that has nothing to fear"

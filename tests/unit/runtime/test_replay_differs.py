@@ -11,12 +11,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from afspark.coordinator.recovery.replay_check import ReplayCheck
 from afspark.errors import StoreNotWritable
 from afspark.graph.node import SOURCE, Edge, Node
 from afspark.graph.pipeline import Pipeline
+from afspark.model.effect_digest import EffectDigest
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, Numeric, StateSpec
+from afspark.numbers import Batch
 from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Tolerance
+from afspark.protocol.reports import Status, TaskReport
 from afspark.sources import Source
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.lagging import Lag, LaggingRig
@@ -254,3 +258,30 @@ def test_an_exact_policy_replays_upon_what_an_approximate_one_has_backed_up(make
     assert [entry.covered for entry in rig.ledger] == [True]
     missing = one.truth - rig.counts()
     assert 0 < max(missing.values()) <= rig.bound() == 100.0
+
+
+def test_an_approximate_operator_pays_for_no_digests_that_nobody_compares(make_rig: MakeRig) -> None:
+    """It is replayed upon another state: only the number of its items, and what others were sent, can be the same."""
+    rig = LaggingRig(make_rig, Lag.RECORDS, pipeline=chain(Draws(), Approximate(1e6), MiniBatch())).rig
+    rig.go(3)
+    effects = {run.name: set(run.reports[0].effects) for run in rig.driver.runs}
+    assert effects["first"] == {"items", "port all"}
+    assert effects["calm"] == {"items", "whole", "state drawn", "state total", "port all"}
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["approximate then exact", "exact then approximate"])
+def test_digests_of_an_approximate_operator_are_no_reason_to_doubt_an_exact_one(before: bool) -> None:
+    """The policy has changed between the batch and its replay: what one of both has no digests of is not compared."""
+    check = ReplayCheck([Node(name="one", operator=Draws(), inputs=(Edge(SOURCE),), tolerance=MiniBatch())])
+    sent = {"items": EffectDigest(5), "port rows": EffectDigest(5, 7)}
+    whole = {**sent, "whole": EffectDigest(1), "state drawn": EffectDigest(2, 3)}
+    bare = {"items": EffectDigest(5)}
+    first, now = (bare, whole) if before else (whole, bare)
+    check.note("one", Batch(4), [_report(first)], whole=True)
+    assert not check.differences("one", Batch(4), [_report(now)])
+    (found,) = check.differences("one", Batch(4), [_report({**now, "items": EffectDigest(6)})])
+    assert found.labels == ("items",)
+
+
+def _report(effects: Mapping[str, EffectDigest]) -> TaskReport:
+    return TaskReport(worker=0, status=Status.APPLIED, host="a", effects=dict(effects))

@@ -6,7 +6,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +175,19 @@ def test_column_replaced_by_another_process_is_seen(tmp_path: Path) -> None:
     there.drop("a")
     there.open("a", INT, 512)[0] = 2
     assert here.open("a", INT, 512)[0] == 2
+
+
+@pytest.mark.parametrize("use", [lambda columns: columns.grow("a", 5000), lambda columns: columns.open("a", INT, 1)])
+def test_a_column_that_somebody_has_removed_is_not_made_anew(
+    columns: MappedColumns, tmp_path: Path, use: Callable[[MappedColumns], Any]
+) -> None:
+    """It would be empty, and what is made of it a wrong backup."""
+    array = columns.open("a", INT, 512)
+    array[:] = 7
+    (tmp_path / "columns" / "a@i8").unlink()
+    with pytest.raises(SegmentError, match="gone"):
+        use(columns)
+    assert (array == 7).all() and not list((tmp_path / "columns").iterdir())
 
 
 def test_drop_forgets_content(columns: MappedColumns) -> None:

@@ -38,6 +38,21 @@ def test_only_the_newest_report_and_what_two_batches_keep_stay(segment: Segment)
     assert segment.kept(3, "other") is None
 
 
+def test_what_was_read_outlives_its_file_and_what_the_same_batch_keeps_next(segment: Segment) -> None:
+    """Readers have it in their memory without a copy, while the worker goes on."""
+    keeping(segment, 0, rows=b"first", none=b"")
+    read = segment.kept(0, "rows")
+    with segment.lock(1.0):
+        segment.step_back(0)
+        segment.clear_mark()
+    keeping(segment, 0, rows=b"other")
+    assert (read, segment.kept(0, "rows")) == (b"first", b"other")
+    for batch in range(1, 4):
+        keeping(segment, batch, none=b"")
+    assert not list(segment.directory.glob("out-0-*")) and read == b"first"
+    assert segment.kept(3, "none") == b""
+
+
 def test_batches_whose_numbers_begin_alike_are_told_apart(segment: Segment) -> None:
     """The names of batch 1 begin those of batches 10 to 19."""
     for batch in range(12):

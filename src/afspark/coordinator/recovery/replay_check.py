@@ -20,7 +20,7 @@ from afspark.protocol.ports import ALL, feedback_for, items_for
 from afspark.protocol.reports import TaskReport
 from afspark.store import CommitRecord
 from afspark.store.effect_log import BatchEffects
-from afspark.task.effects import PORT
+from afspark.task.effects import ITEMS, PORT, WHOLE
 
 #: How often a worker goes back at most, between two records, because others have made something else for it.
 MOST_RETURNS = 3
@@ -61,8 +61,9 @@ class ReplayCheck:
         self._changed: dict[str, Batch] = {}
         #: operators whose backups were not the whole state
         self._partial: set[str] = set()
-        #: operators that may have lost feedback which they had sent in the batch before the first one to be replayed
-        self._lost_feedback: set[str] = set()
+        #: operators that were given another state than they had, and may have lost feedback which they had sent in the
+        #: batch before the first one to be replayed
+        self._approximated: set[str] = set()
         self._returns: Counter[tuple[str, int]] = Counter()
         #: operators of which others say that they have sent something else: by those that say so
         self._suspects: dict[str, set[str]] = {}
@@ -111,7 +112,7 @@ class ReplayCheck:
         self._produced = {key: one for key, one in self._produced.items() if key[0] >= covered}
         self._changed = {name: batch for name, batch in self._changed.items() if batch > covered}
         self._returns.clear()
-        self._lost_feedback.clear()
+        self._approximated.clear()
         self._partial.clear()
         self._suspects.clear()
 
@@ -133,6 +134,9 @@ class ReplayCheck:
             labels = {
                 label for label in {*first, *now} if not first.get(label, _NOTHING).agrees(now.get(label, _NOTHING))
             }
+            if WHOLE not in first or WHOLE not in now:
+                # An approximate operator, or one that was: nobody compares more of it than what others were sent.
+                labels = {label for label in labels if label in (ITEMS, READING) or self._is_sent(operator, label)}
             if labels > {READING}:
                 # Spark has divided the rows of a DataFrame otherwise, and the worker has got another share of them.
                 self.changed(operator, batch)
@@ -144,22 +148,21 @@ class ReplayCheck:
         """Whether the operator itself is the reason, although it has promised to do the same again.
 
         One that is not ``exact``, or was not before, was given another state than it had, so that only the number of
-        its items must be the same. One that others have sent something else was given other items; and one that has
-        made something else of a batch does so of those that follow.
+        its items must be the same. One that others have sent something else was given other items, also where those had
+        another state than before; and one that has made something else of a batch does so of those that follow.
         """
         name = difference.operator
-        if name in self._changed or any(name in self.reached_from(one) for one in self._changed):
+        others = {*self._changed, *self._approximated}
+        if name in self._changed or any(name in self.reached_from(one) for one in others):
             return False
-        if any(name in node.feeds_back for node in self._nodes if node.name in self._lost_feedback):
-            return False
-        return (exact and name not in self._partial) or "items" in difference.labels
+        return (exact and name not in self._partial) or ITEMS in difference.labels
 
     def hear(self, operator: str, batch: Batch, report: TaskReport, *, exact: bool) -> None:
         """What a worker says that was asked to do something for ``batch``: it may have been given another state."""
         if report.damaged:
             self.changed(operator, batch)
         if report.restored is not None and not exact:
-            self._lost_feedback.add(operator)
+            self._approximated.add(operator)
 
     def suspect(self, operator: str, origin: str, batch: Batch, *, exact: bool) -> None:
         """Notes that ``operator`` has applied something else of ``batch`` than ``origin`` has sent now.
@@ -194,6 +197,9 @@ class ReplayCheck:
             if reads and not {ALL, items_for(node.name)}.isdisjoint(difference.ports):
                 found[node.name] = difference.batch
         return found
+
+    def _is_sent(self, operator: str, label: str) -> bool:
+        return bool(self.receivers(Difference(operator, 0, Batch(0), (label,))))
 
     def reached_from(self, operator: str) -> set[str]:
         """The operators that items or feedback of an operator can reach; itself only by way of others."""
