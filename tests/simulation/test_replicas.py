@@ -74,11 +74,6 @@ def one_that_is_promoted_stays_a_secondary(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemorySegment, "promote", promote)
 
 
-def checkpoint_with_a_hole_before_it_taken(patch: pytest.MonkeyPatch) -> None:
-    """A checkpoint is given to a state that lacks the one before it."""
-    patch.setattr(Delta, "fits", lambda self, version: version < self.until)
-
-
 def checkpoint_counted_before_it_has_come(patch: pytest.MonkeyPatch) -> None:
     """The driver takes a checkpoint for shipped as soon as the primary has kept it."""
     real = SecondaryGroup.has_shipped
@@ -109,7 +104,6 @@ def sleeping_one_given_less_than_a_checkpoint_holds(patch: pytest.MonkeyPatch) -
 
 
 MISTAKES = [
-    checkpoint_with_a_hole_before_it_taken,
     checkpoint_counted_before_it_has_come,
     queue_with_a_hole,
     sleeping_one_given_less_than_a_checkpoint_holds,

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from afspark.numbers import Batch, Fence, Incarnation
 from afspark.policies.replication import ColdStandby
+from afspark.protocol.shipments import Shipment, ShipOrder
+from afspark.store import seal
+from afspark.task.shipping import put_checkpoints
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.test_secondaries import HOSTS, homes, lose_host, secondaries, state_on
 
@@ -47,3 +51,38 @@ def test_hosts_lost_one_after_the_other(make_rig: MakeRig) -> None:
         lose_host(rig, host)
     rig.go()
     assert rig.counts() == truth and rig.bound() == 0
+
+
+@pytest.mark.parametrize("trouble", ["hole", "incarnation", "fence", "damage"])
+def test_a_checkpoint_that_does_not_fit_is_refused(make_rig: MakeRig, trouble: str) -> None:
+    rig, _ = make_rig(batches=6, slots=HOSTS, tolerance=ColdStandby(batches=2))
+    rig.go(4)
+    run, (one, _) = rig.run_of(), secondaries(rig)
+    begins = one.version + (1 if trouble == "hole" else 0)
+    shipment = Shipment(
+        incarnation=Incarnation(one.incarnation + (trouble == "incarnation")),
+        deltas=((begins, begins + 1, b"rot" if trouble == "damage" else seal({}, {})),),
+        kept_from=Batch(one.version),
+    )
+    order = ShipOrder(
+        config=run.config,
+        worker=one.worker,
+        incarnation=one.incarnation,
+        fence=Fence(run.group.fence - (trouble == "fence")),
+        source=homes(rig)[one.worker],
+        target=one.home,
+        version=one.version,
+    )
+    here = rig.hosts.environment(one.home)
+    ((_, answer),) = put_checkpoints([order], here, 0, [shipment])
+    assert answer.refused
+    assert state_on(rig, one.home, one.worker).version == one.version
+    if trouble == "hole":
+        # The same, from where it is.
+        fitting = Shipment(
+            incarnation=one.incarnation,
+            deltas=((one.version - 1, one.version + 1, seal({}, {})),),
+            kept_from=Batch(one.version),
+        )
+        ((_, answer),) = put_checkpoints([order], here, 0, [fitting])
+        assert (answer.refused, answer.version) == ("", one.version + 1)
