@@ -121,9 +121,10 @@ class Pipeline(Graph):
                     remedy="Leave out theta, or use Approximate(theta).",
                     operator=node.name,
                 )
-            if not node.tolerance.exact:
+        for node in self.nodes:
+            if node.tolerance.replays and not node.tolerance.exact:
                 raise UsageError(
-                    f"{node.name!r} asks for a gap, and its secondary leaves none.",
+                    f"{node.name!r} asks for a gap, and afspark replays what came since the last checkpoint.",
                     remedy="Leave out gap=True.",
                     operator=node.name,
                 )

@@ -211,3 +211,11 @@ def test_both_replicas_are_compared(make_rig: MakeRig, monkeypatch: pytest.Monke
 
 def _differs(first: Any, second: Any) -> list[str]:
     return ["counts"]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+def test_a_gap_is_refused(make_rig: MakeRig, scheme: Any) -> None:
+    """What came since the last checkpoint is always replayed."""
+    rig, _ = make_rig(slots=HOSTS, tolerance=scheme(gap=True))
+    with pytest.raises(UsageError, match="asks for a gap"):
+        rig.start()
