@@ -27,11 +27,12 @@ from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 import afspark as af
+from afspark.cluster.spark.anchors import slots_by_host
 from afspark.cluster.spark.spark_host import executor_pid
 from afspark.protocol.fault_plan import FaultPlan
 from afspark.store import RecordLog
 from tests.cluster import snapshot_runs
-from tests.cluster.machines import executors, with_children
+from tests.cluster.machines import HOSTS, executors, with_children
 from tests.cluster.snapshot_runs import carry_out_snapshots
 from tests.spark import stages
 from tests.spark.streams import Place, counts, words
@@ -175,7 +176,22 @@ POLICIES = {
 }
 
 
+def await_secondaries(query: af.Query, seconds: float = 20.0) -> None:
+    """On a busy machine batches would be over before a secondary has come to the first."""
+    deadline = time.monotonic() + seconds
+    while not query._engine._secondaries._job.is_done and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def await_executors(spark: SparkSession, seconds: float = 60.0) -> None:
+    """A host that the test before has lost may have no executor yet."""
+    deadline = time.monotonic() + seconds
+    while len(slots_by_host(spark.sparkContext)) < len(HOSTS) and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
 def carry_out(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
+    await_executors(spark)
     place = Place(Path(request["place"]))
     name, *limits = request["tolerance"]
     operator = KillsExecutor(str(place.root / "marker")) if request.get("fragile") else af.WordCount()
@@ -183,6 +199,7 @@ def carry_out(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
 
     def deliver(frame: DataFrame, batch: int) -> None:
         homes.append([row["host"] for row in query.tolerance()])
+        await_secondaries(query)
         event = request.get("events", {}).get(str(batch))
         if event is not None:
             EVENTS[event[0]](place, event[1])
