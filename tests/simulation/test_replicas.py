@@ -31,9 +31,9 @@ def test_promises_hold_under_any_schedule(part: int, monkeypatch: pytest.MonkeyP
     promoted = []
     real = WorkerState.promoted
 
-    def noting(self: WorkerState) -> WorkerState:
+    def noting(self: WorkerState, *queued: Any) -> WorkerState:
         promoted.append(self.worker)
-        return real(self)
+        return real(self, *queued)
 
     monkeypatch.setattr(WorkerState, "promoted", noting)
     outcomes = [simulate(seed, make=ReplicatedSimulation) for seed in range(part * EACH, (part + 1) * EACH)]
@@ -62,7 +62,9 @@ def damaged_one_promoted(patch: pytest.MonkeyPatch) -> None:
 def backups_of_the_lost_primary_built_on(patch: pytest.MonkeyPatch) -> None:
     """A promoted secondary writes what has changed since the last backup of the primary before it."""
     real = WorkerState.promoted
-    patch.setattr(WorkerState, "promoted", lambda self: replace(real(self), restart_chain=self.restart_chain))
+    patch.setattr(
+        WorkerState, "promoted", lambda self, *queued: replace(real(self, *queued), restart_chain=self.restart_chain)
+    )
 
 
 def one_that_is_promoted_stays_a_secondary(patch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,11 @@ class DurableState:
     #: backups that the chain builds on are unknown
     hole: bool = False
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all that the worker had: an approximate policy, or none, may have been in force before."""
+        return not self.hole and not self.waiting and not any((self.older_theta or {}).values())
+
 
 @dataclass(frozen=True)
 class Covered:

@@ -185,7 +185,7 @@ class SecondaryGroup:
             one = one.without_state(member)
         self._members[member.worker] = one
         durable = covered.state_of(self.operator, member.worker)
-        if not covered.is_whole or durable.hole:
+        if not covered.is_whole or not durable.is_whole:
             # What a lost worker is given back lacks something. The next record has all that its primary has.
             return
         one = one.to_build(member, durable)
