@@ -36,7 +36,8 @@ def test_promises_hold_under_any_schedule(part: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(WorkerState, "promoted", noting)
     outcomes = [simulate(seed, make=ReplicatedSimulation) for seed in range(part * EACH, (part + 1) * EACH)]
     assert sum(outcome.losses for outcome in outcomes) > EACH
-    assert len(promoted) > EACH / 4
+    # Two of the six schemes have nobody to promote.
+    assert len(promoted) > EACH / 10
 
 
 def one_that_lacks_a_batch_promoted_as_if_it_had_it(patch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from afspark.model.effect_digest import EffectDigest
 from afspark.protocol.reports import TaskReport
+from afspark.task.effects import WHOLE
 
 _NOTHING = EffectDigest()
 
@@ -12,7 +13,8 @@ def other_effects(first: TaskReport, second: TaskReport) -> list[str]:
     """What two replicas have done differently in a batch, by the digests of their reports; nothing if one of them
     cannot tell.
     """
-    if not first.effects or not second.effects:
+    if WHOLE not in first.effects or WHOLE not in second.effects:
+        # Another policy was in force when it applied the batch.
         return []
     labels = {*first.effects, *second.effects}
     return sorted(
