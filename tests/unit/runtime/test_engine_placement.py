@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from afspark.algorithms import WordCount
+from afspark.cluster.cluster import StageFailed
 from afspark.errors import InputError, OperatorFailed
 from afspark.policies import Approximate, MiniBatch, Tolerance
 from tests.unit.runtime.conftest import MakeRig
@@ -75,6 +76,33 @@ def test_a_host_that_comes_back_in_time_loses_nothing(make_rig: MakeRig) -> None
     assert patience.now >= 0.25
     assert rig.counts() == truth
     assert rig.ledger == []
+
+
+def test_a_host_that_is_silent_for_a_while_loses_nothing(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(host_grace_seconds=60.0)
+    patience = Patience(rig, then=rig.hosts.silent.clear, after=0.25)
+    rig.go(3)
+    rig.hosts.silent.add("b")
+    rig.go()
+    assert patience.now >= 0.25
+    assert rig.counts() == truth
+    assert rig.ledger == []
+
+
+def test_a_sink_that_waited_for_a_silent_host_is_called_again(make_rig: MakeRig) -> None:
+    """Nobody has lost anything: the host answers again when the batch is looked at once more."""
+    rig, truth = make_rig()
+    called: list[int] = []
+
+    def deliver(batch: int) -> None:
+        called.append(batch)
+        if called == [0, 1]:
+            raise StageFailed("b does not answer")
+
+    rig.go(3, deliver)
+    assert called == [0, 1, 1, 2]
+    rig.go()
+    assert rig.counts() == truth and rig.ledger == []
 
 
 class Patience:
