@@ -20,6 +20,7 @@ from afspark.api.accounts import Accounts
 from afspark.api.frame_results import FrameResults, with_bounds
 from afspark.api.result_shares import current_shares
 from afspark.api.savepoints import answer_requests, held_record, save
+from afspark.cluster.liveness import Patience
 from afspark.cluster.spark.spark_cluster import SparkCluster
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.batch_progress import BatchProgress, Totals
@@ -198,6 +199,9 @@ class Query(Accounts):
         with self._at_rest():
             self._engine.ready()
             self._engine.operator(operator).want(tolerance)
+        if tolerance.has_secondaries and self._cluster.watch is not None:
+            # From now on somebody could take the place of a silent host at once.
+            self._cluster.watch.patience = Patience.of(standby=True, silent=self._engine.options.silent_seconds)
 
     def protections(self, operator: str | None = None) -> dict[int, str]:
         """What protects each worker of an operator now: the name of a scheme; default: the last operator's."""
