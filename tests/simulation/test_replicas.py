@@ -96,7 +96,7 @@ MISTAKES = [
 #: Seeds that noticed a mistake when schedules were drawn as they are now.
 NOTICED = {
     "damaged_one_promoted": 1560,
-    "backups_of_the_lost_primary_built_on": 4700,
+    "backups_of_the_lost_primary_built_on": 8120,
     "sleeping_one_given_less_than_a_checkpoint_holds": 18,
     "one_that_lacks_a_batch_promoted_as_if_it_had_it": 23,
 }
