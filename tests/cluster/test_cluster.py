@@ -69,7 +69,15 @@ def test_exactly_the_workers_of_a_lost_host_recover(
     assert worst(truth, answer["counts"]) <= answer["bound"] == bound
 
 
-@pytest.mark.parametrize("scheme", ["active-standby", "hot-standby", "cold-standby", "active-replication"])
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        "hot-standby",
+        "active-replication",
+        pytest.param("active-standby", marks=pytest.mark.thorough),
+        pytest.param("cold-standby", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_standby_takes_the_place_of_a_lost_host(driver: Driver, place: Place, scheme: str) -> None:
     """Two workers on a host each, with their secondaries on the other one."""
     truth = write_text(place.input, FILES)
@@ -95,6 +103,7 @@ def test_a_standby_takes_the_place_of_a_frozen_host(driver: Driver, place: Place
     assert (entry["worker"], entry["restored_cells"]) == (0, 0) and entry["replayed_batches"] <= 1
 
 
+@pytest.mark.thorough
 def test_a_host_that_was_frozen_for_a_while_has_lost_nothing(driver: Driver, place: Place) -> None:
     """The batch is tried again when it answers; tasks of the first try that wake up do no harm."""
     truth = write_text(place.input, FILES)
