@@ -25,7 +25,7 @@ from tests.simulation.pushed.simulation import PushedSimulation
 from tests.simulation.simulation import Outcome
 from tests.simulation.world import entered
 
-EACH, SUITE, ALL = 250, 11, 40
+EACH, SUITE, ALL = 250, 8, 40
 
 
 @pytest.mark.parametrize(
