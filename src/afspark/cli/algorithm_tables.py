@@ -73,12 +73,13 @@ def common(algorithm: str) -> tuple[Group, ...]:
                 Option(
                     "--tolerance",
                     "none: no backups; approximate: error of at most --theta; minibatch: exact; "
-                    "upstream: exact, and pushed items stay with their sender until then; "
-                    "snapshot: exact, snapshots --interval seconds apart and replay; "
-                    "active-replication, active-standby, hot-standby, cold-standby, deployed: the same, and a second "
-                    "copy of every worker on another host is prepared so far; passive-replication: the same, and a "
-                    "lost worker begins anew on another host; adaptive: exact, and back within --recovery-seconds, by "
-                    "the cheapest scheme that can, needs two hosts (default: approximate)",
+                    "upstream: exact, the same as minibatch where no items are pushed; "
+                    "snapshot: exact, by snapshots --interval seconds apart and replay; "
+                    "active-replication, active-standby, hot-standby, cold-standby, deployed: the same, with a second "
+                    "copy of every worker on another host, which the first of them prepares furthest; "
+                    "passive-replication: the same, and a lost worker is restored on another host; adaptive: exact, by "
+                    "the cheapest of these schemes that is estimated to recover within --recovery-seconds. Those with "
+                    "a second copy and adaptive need two hosts (default: approximate)",
                     kind=("none", "approximate", "minibatch", "upstream", "snapshot", *REPLICATED, "adaptive"),
                 ),
                 Option(
@@ -96,8 +97,8 @@ def common(algorithm: str) -> tuple[Group, ...]:
                 ),
                 Option(
                     "--interval",
-                    "with --tolerance snapshot or one with copies: the first batch that begins so many seconds after "
-                    "the last snapshot takes the next one (default: 1)",
+                    "with --tolerance snapshot or one of the schemes: the first batch that begins so many seconds "
+                    "after the last snapshot takes the next one (default: 1)",
                     "S",
                     values.positive_amount,
                 ),

@@ -24,7 +24,7 @@ def thresholds_in_force(
     >>> from afspark.model.states import HashTable
     >>> place = Place(workers=2, weight=1 / 3)
     >>> thresholds_in_force(Approximate(10_000), {"counts": HashTable()}, failures=1, place=place).why
-    '1/3 of 10000 by weight, halved for safety, shared by 2 copies, halved again for 1 failure'
+    '1/3 of 10000 by weight, halved for safety, shared by 2 workers, halved again for 1 failure'
     """
     return Thresholds(
         theta={
@@ -84,7 +84,7 @@ def _factors(
 
 def _sharing(states: Mapping[str, StateSpec], place: Place) -> str:
     apart = [name for name, spec in states.items() if not spec.exact and not losses_add_up(spec, place)]
-    shared = f"shared by {place.workers} copies"
+    shared = f"shared by {place.workers} workers"
     return f"{shared} except for {' and '.join(apart)}, whose keys are disjoint" if apart else shared
 
 

@@ -119,6 +119,7 @@ class CsvFiles(ChunkedFiles, kind="csv"):
         for name in (*labels, *numeric, *self.categorical):
             if header.count(name) != 1:
                 problem = f"{header.count(name) or 'no'} column{'s' if header.count(name) > 1 else ''} named {name!r}"
+                problem += ", which is read as the label" if name == self.label else ""
                 remedy = f"Its first line has: {', '.join(header)[:200]}."
                 if path is not None:
                     raise InputError(

@@ -40,7 +40,7 @@ def test_values_are_those_of_the_policy() -> None:
         ({}, "all of 10000, halved for safety"),
         (
             {"failures": 2, "place": Place(workers=2, weight=1 / 3)},
-            "1/3 of 10000 by weight, halved for safety, shared by 2 copies, halved again for each of 2 failures",
+            "1/3 of 10000 by weight, halved for safety, shared by 2 workers, halved again for each of 2 failures",
         ),
         (
             {"place": Place(weight=0.123456, fan_out=10, downstream=2)},
@@ -49,7 +49,7 @@ def test_values_are_those_of_the_policy() -> None:
         ),
         (
             {"states": STATES, "place": Place(workers=2, keyed=True)},
-            "all of 10000, halved for safety, shared by 2 copies except for counts, whose keys are disjoint, "
+            "all of 10000, halved for safety, shared by 2 workers except for counts, whose keys are disjoint, "
             "0 for seen, which must be exact",
         ),
         (
