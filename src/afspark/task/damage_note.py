@@ -16,7 +16,10 @@ def note_damage(storage: StateStorage, batch: Batch, damaged: Sequence[str]) -> 
     storage.note(json.dumps({"batch": batch, "damaged": list(damaged)}))
 
 
-def noted_damage(storage: StateStorage, batch: Batch) -> tuple[str, ...]:
-    """What was noted for ``batch``; what belongs to an earlier one has been reported, and its record is written."""
+def noted_damage(storage: StateStorage, batch: Batch | None = None) -> tuple[str, ...]:
+    """What was noted for ``batch``; what belongs to an earlier one has been reported, and its record is written.
+
+    Without a batch what was ever noted: no record covers what a secondary lacks.
+    """
     noted = json.loads(storage.noted() or "{}")
-    return tuple(noted["damaged"]) if noted.get("batch") == batch else ()
+    return tuple(noted["damaged"]) if noted and batch in (None, noted["batch"]) else ()

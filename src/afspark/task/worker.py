@@ -90,11 +90,16 @@ class _Task:
             LOG.debug("Worker %d, batch %d: %s.", self.request.worker, self.request.batch, action.value)
             if action.refused:
                 return self._refused(action)
+            if self.request.promotes and home.found().secondary and noted_damage(home):
+                # A driver that was started since does not know it.
+                return self._answer(Status.MISSING, "built from damaged backups")
             home.raise_fence(self.wanted.fence)
             if self.request.promotes:
                 home.promote(self.request.incarnation)
             self.damaged = noted_damage(home, self.request.batch)
             report = self._carry_out(action, home, self.task.panes(home))
+            if self.task.is_secondary:
+                report = replace(report, damaged=noted_damage(home))
         if self.rest is None or self.request.rest_seconds is None:
             return report
         # Nobody else waits for the state meanwhile.

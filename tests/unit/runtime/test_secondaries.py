@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import math
 import shutil
+from collections import Counter
 from functools import partial
+from typing import Any
 
 import pytest
 
+from afspark.cluster.cluster import StageFailed
+from afspark.coordinator.replicas import secondary_job
 from afspark.coordinator.replicas.secondary import Secondary
 from afspark.errors import UsageError
-from afspark.policies.replication import ActiveStandby
+from afspark.policies.replication import ActiveReplication, ActiveStandby
 from afspark.protocol.lifecycle import Present
 from afspark.resident import examine
-from tests.unit.runtime.conftest import MakeRig
-from tests.unit.runtime.sparkless import Rig, die
+from tests.unit.runtime.conftest import MakeRig, write_file
+from tests.unit.runtime.sparkless import Hosts, Rig, die
 
 HOSTS = {"a": 4, "b": 4}
 
@@ -37,6 +43,28 @@ def lose_host(rig: Rig, host: str) -> None:
     """A machine goes, and comes back empty."""
     for folder in rig.segments.glob(f"{host}/*/*-[0-9]*"):
         shutil.rmtree(folder)
+
+
+def write_own_words(rig: Rig, files: int) -> Counter[str]:
+    """Files that share no word: no batch changes what another one has counted."""
+    folder = rig.root / "input"
+    shutil.rmtree(folder)
+    folder.mkdir()
+    total: Counter[str] = Counter()
+    for number in range(files):
+        total.update(write_file(folder, number, [f"file{number}-{word}" for word in range(20)]))
+    return total
+
+
+def build_one_from_damage(rig: Rig) -> Secondary:
+    """The secondary of worker 0, which is built anew from backups that cannot be read."""
+    for ref in rig.driver.commits.records.covered.state_of("operator", 0).chain:
+        (rig.checkpoint / "afspark" / ref.name).write_bytes(b"rot")
+    shutil.rmtree(next(rig.segments.glob(f"{secondaries(rig)[0].home}/*/operator-0")))
+    rig.go(2)
+    one = secondaries(rig)[0]
+    assert one.is_built and one.damaged
+    return one
 
 
 def check_whole(rig: Rig, truth: object) -> None:
@@ -197,3 +225,52 @@ def test_one_takes_the_place_of_a_primary_whose_host_is_silent(make_rig: MakeRig
     rig.go()
     check_whole(rig, truth)
     assert all(entry.recovery is not None and entry.recovery.restored_cells == 0 for entry in rig.ledger)
+
+
+@pytest.mark.parametrize("scheme", [ActiveStandby, ActiveReplication])
+def test_one_that_was_built_from_damage_is_not_promoted_by_a_later_driver(make_rig: MakeRig, scheme: Any) -> None:
+    """That one finds it, and has no word of what it lacks."""
+    rig, _ = make_rig(batches=10, slots=HOSTS, tolerance=scheme(batches=50), keyed=True)
+    truth = write_own_words(rig, 40)
+    rig.go(4)
+    rig.driver.commits.settle()
+    build_one_from_damage(rig)
+    rig.start()
+    rig.go(1)
+    rig.lose(0)
+    rig.go()
+    # What is lacking is lost, and told so.
+    assert rig.counts() < truth and rig.bound() == math.inf
+
+
+def test_the_place_of_one_that_is_built_is_empty_whoever_died_clearing_it(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, truth = make_rig(batches=8, slots=HOSTS, tolerance=ActiveStandby(batches=2), keyed=True)
+    rig.go(3)
+    one = secondaries(rig)[0]
+    before = creation(rig, one)
+    failed: list[Any] = []
+    run_on = Hosts.run_on
+
+    def failing_once(self: Hosts, hosts: Any, task: Any) -> list[Any]:
+        if getattr(task, "func", None) is secondary_job._clear and not failed:
+            failed.append(task)
+            raise StageFailed("an executor died")
+        return run_on(self, hosts, task)
+
+    monkeypatch.setattr(Hosts, "run_on", failing_once)
+    # It was given something that does not count.
+    rig.run_of().group.secondaries.discard(one)
+    rig.go(3)
+    assert failed and secondaries(rig)[0].home == one.home
+    assert creation(rig, one) != before
+    rig.lose(0)
+    rig.go()
+    check_whole(rig, truth)
+
+
+def creation(rig: Rig, one: Secondary) -> int:
+    (meta,) = rig.segments.glob(f"{one.home}/*/operator-{one.worker}/meta.json")
+    found: int = json.loads(meta.read_text())["creation"]
+    return found

@@ -216,10 +216,14 @@ class Secondaries:
         for run in followed:
             housed = run.group.secondaries.house(run.group.members, run.group.covered, slots)
             unusable += [(run.config, one) for one in housed]
+        building = [stage for run in followed for stage in self._to_build(run)]
+        # With every try: a host that was away may come back with the state that it had, and the last job may have
+        # failed.
+        unusable += [(stage.run.config, one) for stage in building for one in stage.secondaries]
         return SecondaryOrders(
             unusable,
             [(run, one) for run in followed for one in self._to_deploy(run)],
-            [stage for run in followed for stage in self._to_build(run)],
+            building,
             self._to_follow(followed, runs),
             [ordered for run in followed for ordered in _to_ship(run)],
             [stage for run in followed for stage in self._to_queue(run, runs)],

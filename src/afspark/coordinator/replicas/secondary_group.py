@@ -188,10 +188,7 @@ class SecondaryGroup:
         if not covered.is_whole or not durable.is_whole:
             # What a lost worker is given back lacks something. The next record has all that its primary has.
             return
-        one = one.to_build(member, durable)
-        # A host that was away may come back with the state that it had.
-        self._unusable.append(one)
-        self._members[member.worker] = one
+        self._members[member.worker] = one.to_build(member, durable)
 
     def _give_up(self, one: Secondary, *, moved: bool) -> None:
         del self._members[one.worker]
