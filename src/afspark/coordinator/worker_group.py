@@ -293,7 +293,7 @@ class WorkerGroup:
         """Moves on to the next batch, after all workers applied this one."""
         for report in reports:
             member = self.member(report.worker)
-            applied = member.applied(report, self.budget, self.batch_time)
+            applied = member.applied(report, self.budget, self.batch_time, replays=self.replays)
             self._members[report.worker] = replace(applied, recovering=member.recovering and self.past)
         self.recoveries.gap = ()
 

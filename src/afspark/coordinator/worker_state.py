@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -235,16 +236,21 @@ class WorkerState:
             self, hint=Hint.RESUME, promoting=True, restart_chain=True, checkpointed=None, queued=queued or {}
         )
 
-    def applied(self, report: TaskReport, budget: ErrorBudget, batch_time: BatchTime | None = None) -> WorkerState:
-        """The worker after it has applied a batch, with the backup that it wrote."""
+    def applied(
+        self, report: TaskReport, budget: ErrorBudget, batch_time: BatchTime | None = None, *, replays: bool = True
+    ) -> WorkerState:
+        """The worker after it has applied a batch, with the backup that it wrote. ``replays``: whether it could make
+        good by replay what no backup holds.
+        """
         chain, previous = self.chain, self.previous
         for backup in report.backups:
             chain, previous = extend(chain, previous, backup)
         hole = self.restart_chain and not any(backup.full for backup in report.backups)
         counted_failures = budget.remembered(self.counted_failures, batch_time or BatchTime())
         theta = budget.theta(counted_failures)
-        # It may have applied the batch for an earlier driver, whose limits were higher.
-        older = {name: most for name, most in report.allowed_drift.items() if most > theta.get(name, most)}
+        # It may have applied it for an earlier driver, whose limits were higher, or which would have replayed it.
+        allowed = report.allowed_drift if report.covers or replays else dict.fromkeys(theta, math.inf)
+        older = {name: most for name, most in allowed.items() if most > theta.get(name, most)}
         return replace(
             self,
             completed=self.completed + 1,

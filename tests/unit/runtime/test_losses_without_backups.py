@@ -244,3 +244,38 @@ def test_of_several_operators_that_one_is_concerned_which_has_lost(
     assert {run.name: rig.bound(run.name) for run in rig.driver.runs} == {
         name: math.inf if name == lost else 0.0 for name in ("gate", "tally")
     }
+
+
+def beside(first: Tolerance, second: Tolerance) -> Callable[[Source], Pipeline]:
+    """Two operators that read the same source."""
+    return lambda source: Pipeline(
+        sources={SOURCE: source},
+        nodes=(
+            Node(name="tally", operator=Tally(), inputs=(Edge(SOURCE, (words,)),), keyed=True, tolerance=first),
+            Node(name="gate", operator=Gate(), inputs=(Edge(SOURCE, (words,)),), tolerance=second),
+        ),
+    )
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_batch_that_was_applied_for_snapshots_and_that_nobody_replays(make_rig: MakeRig, at_once: bool) -> None:
+    """Its sink has failed, and whoever starts the query next has an operator without backups. Until the next batch has
+    backed it up, it is lost with its worker, and told so.
+    """
+
+    def fail(batch: int) -> None:
+        raise OSError("the sink is full")
+
+    snapshots = BarrierSnapshot(batches=50)
+    rig, truth = make_rig(batches=6, pipeline=beside(snapshots, snapshots))
+    (source,) = rig.pipeline.sources.values()
+    rig.go(1)
+    with pytest.raises(OSError, match="full"):
+        rig.go(1, deliver=fail)
+    rig.start(pipeline=beside(MiniBatch(), Nothing())(source))
+    rig.go(1 if at_once else 2)
+    assert rig.bound("tally") == 0.0
+    rig.lose(operator="tally")
+    rig.go()
+    assert rig.counts("tally")["all"] == (truth["all"] * 5 // 6 if at_once else truth["all"])
+    assert rig.bound("tally") == (math.inf if at_once else 0.0)
