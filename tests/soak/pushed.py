@@ -215,6 +215,9 @@ class _Run:
     def go(self) -> Outcome:
         self._drive()
         for number in range(self.plan.producers):
+            # It may be killed before it has done anything.
+            _publish(self.folder / f"sent-{number}", "0")
+            _publish(self.folder / f"acked-{number}", "0")
             self._fork(f"producer-{number}", lambda number=number: produce(self.folder, self.plan, number))
         started = time.monotonic()
         for at, who in self.plan.kills:
@@ -388,9 +391,6 @@ def produce(folder: Path, plan: Plan, number: int) -> None:
     from afspark.push.producer.producer import Producer
 
     progress = folder / f"sent-{number}"
-    # First of all: it may be killed before the receiver, which has a slow store, is there.
-    _publish(progress, "0")
-    _publish(folder / f"acked-{number}", "0")
     address = _address(folder)
     with Producer(address, f"p-{number}", SCHEMA, batch_rows=BATCH, give_up=60.0) as producer:
         for start in range(0, plan.items, BATCH):
