@@ -1,5 +1,6 @@
 """Streaming algorithms, written only against the programming model."""
 
+from afspark.algorithms.bargain_index import BargainIndex, bargain_discovery
 from afspark.algorithms.features import Features
 from afspark.algorithms.grep import Grep
 from afspark.algorithms.heavy_hitters import HeavyHitters
@@ -9,10 +10,15 @@ from afspark.algorithms.load_prediction import LoadPrediction, load_prediction
 from afspark.algorithms.load_readings import LoadReadings
 from afspark.algorithms.logistic_regression import GlobalRegression, LocalRegression, logistic_regression
 from afspark.algorithms.online_join import OnlineJoin
+from afspark.algorithms.recent_trades import VWAP, Aggregator
 from afspark.algorithms.sentiment import Sentiment, keyword_sentiment
+from afspark.algorithms.trade_quotes import QuoteFilter, TradeFilter, TradeQuote
 from afspark.algorithms.wordcount import WordCount
 
 __all__ = [
+    "VWAP",
+    "Aggregator",
+    "BargainIndex",
     "Features",
     "GlobalRegression",
     "Grep",
@@ -23,8 +29,12 @@ __all__ = [
     "LoadReadings",
     "LocalRegression",
     "OnlineJoin",
+    "QuoteFilter",
     "Sentiment",
+    "TradeFilter",
+    "TradeQuote",
     "WordCount",
+    "bargain_discovery",
     "keyword_sentiment",
     "load_prediction",
     "logistic_regression",

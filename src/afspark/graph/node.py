@@ -48,6 +48,8 @@ class Node:
     appends: bool = False
     #: added by a rewrite: no operator of the user's, so without a part of the budget
     internal: bool = False
+    #: of an internal node that passes items on to one operator alone: that operator
+    stands_for: str | None = None
     #: what happens to bad items; None: as the operator or the source has it
     on_bad: OnBad | None = None
     #: how many items of one batch a worker may find bad one by one
@@ -89,6 +91,11 @@ class Node:
             plain["weight"] = parameters.limit("weight", self.weight, "It is a part of the error budget, such as 0.5.")
         for name, value in plain.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def addressee(self) -> str:
+        """The operator to which items are sent that this node takes."""
+        return self.stands_for or self.name
 
     def settings(self) -> dict[str, Any]:
         """What the checkpoint is bound to, besides where the items come from."""

@@ -15,6 +15,7 @@ from afspark.bounds import Place, weights
 from afspark.errors import UsageError
 from afspark.graph.graph import Graph
 from afspark.graph.node import SOURCE, Edge, Node
+from afspark.graph.reach import reached_from, targets_of
 from afspark.graph.stream_frame import StreamFrame
 from afspark.model.onbad import SKIP, STOP, OnBad
 from afspark.model.operator import Operator
@@ -43,6 +44,7 @@ class Pipeline(Graph):
                     )
         self._refuse_snapshots()
         self._refuse_secondaries()
+        self._refuse_gaps()
         if len(self.sources) > 1 and self.frames:
             raise UsageError(
                 "A pipeline reads either one DataFrame or any number of files and generators.",
@@ -114,18 +116,25 @@ class Pipeline(Graph):
                 remedy="Use BarrierSnapshot() or UpstreamBackup().",
                 operator=followed[0].name,
             )
-        for node in followed:
-            if node.tolerance.approximates:
+
+    def _refuse_gaps(self) -> None:
+        """A worker that leaves batches out has kept nothing of them for those that would replay them."""
+        targets = targets_of(self.nodes)
+        for node in self.nodes:
+            if not node.tolerance.leaves_gap:
+                continue
+            if self.pushed:
                 raise UsageError(
-                    f"{node.name!r} cannot change between exact and approximate recovery while it runs.",
-                    remedy="Leave out theta, or use Approximate(theta).",
+                    f"{node.name!r} asks for a gap, and pushed items that no record covers are always replayed.",
+                    remedy="Leave out gap=True, or use UpstreamBackup().",
                     operator=node.name,
                 )
-        for node in self.nodes:
-            if node.tolerance.replays and not node.tolerance.exact:
+            precise = [name for name in reached_from(targets, node.name) if not self.node(name).tolerance.leaves_gap]
+            if precise:
                 raise UsageError(
-                    f"{node.name!r} asks for a gap, and afspark replays what came since the last checkpoint.",
-                    remedy="Leave out gap=True.",
+                    f"{node.name!r} asks for a gap, and could not send again what {min(precise)!r} would have to"
+                    " replay.",
+                    remedy=f"Give {min(precise)!r} one of the six schemes with gap=True as well, or leave it out.",
                     operator=node.name,
                 )
 
@@ -277,6 +286,24 @@ class Pipeline(Graph):
         """What the user calls the inputs of a node that come through internal nodes."""
         inserted = [edge.origin for edge in node.inputs if edge.origin in self._internal]
         return {origin: self._written_origins(self._internal[origin])[0] for origin in inserted}
+
+    def input_order(self, node: Node) -> dict[str, int]:
+        """The place of each input that comes through nodes which stand for ``node``, as if these were not there.
+
+        Without them, what is sent to a worker comes in the order of its senders' names, before what it reads itself.
+        """
+        passing = {one.name: one for one in self.nodes if one.stands_for == node.name}
+        if not passing:
+            return {}
+
+        def place(entry: tuple[int, Edge]) -> tuple[bool, int, str]:
+            number, edge = entry
+            origin = passing[edge.origin].inputs[0].origin if edge.origin in passing else edge.origin
+            reads_itself = origin in self.planned and not node.keyed
+            return (True, number, "") if reads_itself else (False, 0, origin)
+
+        ordered = sorted(enumerate(node.inputs), key=place)
+        return {edge.origin: rank for rank, (_, edge) in enumerate(ordered)}
 
     def fingerprint(self) -> str:
         text = json.dumps(self.settings(), sort_keys=True)

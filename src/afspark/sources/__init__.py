@@ -1,6 +1,7 @@
 """Sources: what a query reads, in chunks that workers share; all but pushed items can be read again."""
 
 from afspark.sources.csv_files import CsvFiles
+from afspark.sources.generated_market import MarketEvents
 from afspark.sources.generated_packets import Packets
 from afspark.sources.generated_plugs import SmartPlugs
 from afspark.sources.generated_posts import Posts
@@ -12,6 +13,7 @@ from afspark.sources.libsvm_files import LibsvmFiles
 from afspark.sources.parquet_files import ParquetFiles
 from afspark.sources.pcap_files import PcapFiles
 from afspark.sources.pushed_source import Pushed
+from afspark.sources.recorded_items import RecordedItems
 from afspark.sources.share import share
 from afspark.sources.source import Chunk, LogStore, Offset, Planner, Source, source_from_json
 from afspark.sources.text_files import TextFiles
@@ -24,6 +26,7 @@ __all__ = [
     "JsonFiles",
     "LibsvmFiles",
     "LogStore",
+    "MarketEvents",
     "Offset",
     "Packets",
     "ParquetFiles",
@@ -31,6 +34,7 @@ __all__ = [
     "Planner",
     "Posts",
     "Pushed",
+    "RecordedItems",
     "SmartPlugs",
     "Source",
     "TextFiles",

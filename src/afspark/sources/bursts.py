@@ -30,9 +30,12 @@ class Peak(NamedTuple):
 
 
 class Bursts:
-    """The traffic of a day, the same for a ``seed`` every time; each sixth of the day has a peak."""
+    """The traffic of a day, the same for a ``seed`` every time; each sixth of the day has a peak.
 
-    def __init__(self, seed: int) -> None:
+    ``highest``: what the traffic of the busiest moment is over that of an average one; default: as it comes.
+    """
+
+    def __init__(self, seed: int, highest: float | None = None) -> None:
         draw = Random(seed)
         self.peaks = tuple(
             Peak((number + draw.uniform(0.2, 0.8)) / PEAKS, draw.uniform(0.003, 0.01), draw.uniform(4.0, 9.0))
@@ -44,9 +47,11 @@ class Bursts:
         # Whole numbers, because the last bit of a sine may differ between processors and all workers must draw alike.
         parts = np.rint(np.array([tide, *heights]) * _RESOLUTION)
         self._weights = parts.sum(axis=0)
+        if highest is not None:
+            self._weights = _stretched(self._weights, highest)
         self._sums = np.concatenate(([0.0], np.cumsum(self._weights)))
         self._highest = parts[1:].argmax(axis=0)
-        self._share = parts[1:].max(axis=0) / self._weights
+        self._share = parts[1:].max(axis=0) / parts.sum(axis=0)
 
     def times(self, first: int, count: int, per_day: int) -> Array:
         """When so many items from number ``first`` on happen, in days since the beginning, if a day has ``per_day``:
@@ -71,7 +76,13 @@ def _cells(times: Array) -> Array:
     return np.minimum(((times - np.floor(times)) * CELLS).astype(np.int64), CELLS - 1)
 
 
+def _stretched(weights: Array, highest: float) -> Array:
+    """Weights of nearly the same mean, the largest of which is so many times that."""
+    over = weights / weights.mean() - 1.0
+    return np.rint(np.maximum(1.0 + over * ((highest - 1.0) / over.max()), 0.05) * _RESOLUTION)
+
+
 @lru_cache(maxsize=8)
-def bursts(seed: int) -> Bursts:
+def bursts(seed: int, highest: float | None = None) -> Bursts:
     """The bursts of a seed, made once in every process."""
-    return Bursts(seed)
+    return Bursts(seed, highest)

@@ -1,0 +1,167 @@
+"""Where faults are injected: the four placement rules of section 4.2, and which operator behaves like which target.
+
+An injector stands in front of its target. A fault elsewhere has the same effect as one in the operator upstream, so
+most operators need no trials of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from afspark.errors import UsageError
+from afspark.graph.graph import Graph, unused_name
+from afspark.graph.injector import Inlet
+from afspark.graph.node import SOURCE, Node
+from afspark.lab.study_result import Placement
+
+SEPARATOR = "+"
+"""Between the names of targets that fail together."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a fault strikes. Each group of inputs loses as many items as the outage has; the inputs of a group share
+    them.
+    """
+
+    name: str
+    groups: tuple[tuple[Inlet, ...], ...]
+    #: why it is one
+    reason: str
+
+    @property
+    def inlets(self) -> tuple[Inlet, ...]:
+        return tuple(inlet for group in self.groups for inlet in group)
+
+
+def source_names(graph: Graph) -> dict[str, str]:
+    """What each source is called as a target."""
+    taken = {node.name for node in graph.nodes}
+    return {name: unused_name("source" if name == SOURCE else name, taken) for name in graph.sources}
+
+
+def place_injectors(
+    graph: Graph, *, only: Sequence[str] | None = None, add: Iterable[str] = (), remove: Iterable[str] = ()
+) -> tuple[list[Target], list[Placement]]:
+    """The targets by the rules, or ``only`` those named, more or fewer as the user says; and for every operator the
+    target that stands for it.
+
+    ``only`` and ``add`` also take an input of an operator (``index.vwap``), an operator's output (``index>``), and
+    several that fail together (``index+vwap``).
+    """
+    chosen, followers = _by_rules(graph)
+    known = _known(graph)
+    found: dict[str, Target] = {target.name: target for target in chosen}
+    if only is not None:
+        found = {name: found.get(name) or _named(name, known) for name in only}
+    for name in add:
+        found.setdefault(name, _named(name, known))
+    for name in remove:
+        if name not in found:
+            raise UsageError(f"{name!r} is no target.", remedy=f"Targets are {', '.join(found)}.", target=name)
+        del found[name]
+    if not found:
+        raise UsageError("No target is left.", remedy="Remove fewer, or name some.")
+    placements = [Placement(target.name, target.name, target.reason) for target in found.values()]
+    for one in followers:
+        if one.operator not in found:
+            like = one.target if one.target in found else None
+            placements.append(Placement(one.operator, like, one.reason if like else "its target was left out"))
+    return list(found.values()), placements
+
+
+def _by_rules(graph: Graph) -> tuple[list[Target], list[Placement]]:
+    """Breadth first, from the sources to the sink."""
+    named = source_names(graph)
+    readers = {
+        origin: [node.name for node in graph.nodes for edge in node.inputs if edge.origin == origin]
+        for origin in [*graph.sources, *(node.name for node in graph.nodes)]
+    }
+    nodes = {node.name: node for node in graph.nodes}
+    targets = [_source(graph, name, title) for name, title in named.items()]
+    followers: list[Placement] = []
+    like = dict(named)
+    waiting = [name for origin in graph.sources for name in readers[origin]]
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop(0)
+        node = nodes[name]
+        if name in seen or any(edge.origin not in like for edge in node.inputs):
+            continue
+        seen.add(name)
+        waiting += readers[name]
+        origins = [edge.origin for edge in node.inputs]
+        reasons = []
+        if shared := [origin for origin in origins if len(readers[origin]) > 1]:
+            reasons.append(f"{_title(shared[0], named)} sends to {len(readers[shared[0]])} operators")
+        if len(origins) > 1:
+            reasons.append(f"it has {len(origins)} inputs")
+        if behind := [origin for origin in origins if origin in nodes and sends_by_state(nodes[origin])]:
+            reasons.append(f"{behind[0]} has a state")
+        if reasons:
+            like[name] = name
+            targets.append(_operator(graph, name, " and ".join(reasons)))
+        else:
+            like[name] = like[origins[0]]
+            upstream = _title(origins[0], named)
+            why = f"its only input comes from {upstream}, which has no other reader and sends by no state"
+            followers.append(Placement(name, like[name], why))
+    return targets, followers
+
+
+def sends_by_state(node: Node) -> bool:
+    """Whether what an operator sends depends on a state of its own."""
+    return bool(node.operator.states()) and node.operator.sends_by_state
+
+
+def _title(origin: str, named: Mapping[str, str]) -> str:
+    return named.get(origin, origin)
+
+
+def _source(graph: Graph, name: str, title: str) -> Target:
+    return Target(title, tuple((inlet,) for inlet in _outlets(graph, name)), "it is a source")
+
+
+def _operator(graph: Graph, name: str, reason: str) -> Target:
+    (node,) = (one for one in graph.nodes if one.name == name)
+    return Target(name, (tuple(Inlet(name, number) for number in range(len(node.inputs))),), reason)
+
+
+def _outlets(graph: Graph, origin: str) -> list[Inlet]:
+    return [
+        Inlet(node.name, number)
+        for node in graph.nodes
+        for number, edge in enumerate(node.inputs)
+        if edge.origin == origin
+    ]
+
+
+def _known(graph: Graph) -> dict[str, Target]:
+    """All that can be a target by itself."""
+    asked = "you asked for it"
+    titles = source_names(graph)
+    known = {title: _source(graph, name, title) for name, title in titles.items()}
+    for node in graph.nodes:
+        known[node.name] = _operator(graph, node.name, asked)
+        for number, edge in enumerate(node.inputs):
+            title = f"{node.name}.{_title(edge.origin, titles)}"
+            known.setdefault(title, Target(title, ((Inlet(node.name, number),),), asked))
+        if outlets := _outlets(graph, node.name):
+            title = f"{node.name}>"
+            known[title] = Target(title, tuple((inlet,) for inlet in outlets), asked)
+    return known
+
+
+def _named(name: str, known: Mapping[str, Target]) -> Target:
+    parts = [known.get(part) for part in name.split(SEPARATOR)]
+    unknown = [part for part, found in zip(name.split(SEPARATOR), parts, strict=True) if found is None]
+    if unknown:
+        raise UsageError(
+            f"There is no target {unknown[0]!r}.", remedy=f"There are {', '.join(known)}.", target=unknown[0]
+        )
+    groups = [group for part in parts if part is not None for group in part.groups]
+    inlets = [inlet for group in groups for inlet in group]
+    if len(set(inlets)) < len(inlets):
+        raise UsageError(f"{name!r} names the same input twice.", remedy="Name what fails together once.", target=name)
+    return Target(name, tuple(groups), "you asked for it")

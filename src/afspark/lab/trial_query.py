@@ -1,0 +1,136 @@
+"""One run of a pipeline in the one-process cluster, over recorded items: from the beginning, or from a kept state."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from afspark.api.result_shares import current_shares
+from afspark.coordinator.offsets import newest_of
+from afspark.graph.pipeline import Pipeline
+from afspark.model.operator import Share
+from afspark.numbers import Batch
+from afspark.sources.recorded_items import RecordedItems
+from afspark.testing import LocalQuery
+
+#: Before the number of the process that runs a trial.
+_PREFIX = "afspark-lab-"
+
+#: Seconds from the time of one batch to that of the next, for windows by processing time.
+_BATCH_SECONDS = 1.0
+
+
+class TrialQuery(LocalQuery):
+    """A query over recorded items, which a trial takes batch by batch."""
+
+    def __init__(self, folder: Path, pipeline: Pipeline, output: str, mode: str, hosts: int) -> None:
+        super().__init__(folder, pipeline, (), hosts=hosts)
+        self._sink, self._mode = output, mode
+        begun = newest_of(self._checkpoint, "commits")
+        self._begun = self._committed = Batch(-1 if begun is None else begun)
+
+    @property
+    def batch_number(self) -> int:
+        """The batch that comes next."""
+        return self._committed + 1
+
+    def advance(self) -> pa.Table | None:
+        """Runs the next batch; what it has given out."""
+        batch = Batch(self._committed + 1)
+        head = json.dumps({"batchTimestampMs": round((batch + 1) * _BATCH_SECONDS * 1000)})
+        self._checkpoint.put(f"offsets/{batch}", "\n".join(["v1", head, *self._offsets(batch)]).encode())
+        self._begun = batch
+        self._run(batch)
+        return self._given()
+
+    def finish(self) -> pa.Table | None:
+        """Ends the stream; what has come out with it, or in complete mode all results."""
+        if self._mode == "complete":
+            return self.results(self._sink)
+        if not any(node.window is not None for node in self._pipeline.nodes):
+            return None
+        self.end()
+        return self._given()
+
+    def _given(self) -> pa.Table | None:
+        if self._mode == "complete":
+            return None
+        windowed = any(node.window is not None for node in self._pipeline.nodes if node.name == self._sink)
+        kind = "rows" if self._mode == "update" else "windows" if windowed else "items"
+        given = self._output(kind, self._sink)
+        # Its memory is that of the workers, who will need it again.
+        return None if given is None else given.take(pa.array(np.arange(given.num_rows)))
+
+    def _offsets(self, batch: Batch) -> Iterator[str]:
+        """Where the batch ends in every source, which is where one was recorded to end."""
+        for source in self._pipeline.planned.values():
+            assert isinstance(source, RecordedItems)
+            yield json.dumps({"chunks": source.ends[batch]})
+
+    def counts(self, injectors: Sequence[str]) -> dict[str, list[int]]:
+        """How many items each worker of each injector has seen."""
+        found = {}
+        for name in injectors:
+            shares = self._states(name)
+            found[name] = [sum(share.cells["seen"].column("value").to_pylist()) for share in shares]
+        return found
+
+    def state_digest(self, operator: str) -> str:
+        """A digest of the states of an operator, the same for the same cells in any order."""
+        whole = hashlib.blake2b(digest_size=16)
+        for share in self._states(operator):
+            for state, cells in sorted(share.cells.items()):
+                whole.update(f"{share.worker}/{state}:".encode())
+                whole.update(_in_order(cells))
+        return whole.hexdigest()
+
+    def _states(self, node: str) -> list[Share]:
+        """What every worker of a node holds."""
+        return sorted(current_shares(self._cluster, self._engine.run_of(node)), key=lambda share: share.worker)
+
+    def keep(self, place: Path) -> None:
+        """Copies the query as it is between two batches, so that another can go on from there."""
+        shutil.copytree(self._folder, place, ignore=shutil.ignore_patterns("*.lock"))
+
+
+def _in_order(cells: pa.RecordBatch) -> memoryview:
+    if cells.num_rows and cells.num_columns > 1:
+        cells = cells.take(pc.sort_indices(cells.column(0)))
+    return memoryview(cells.serialize())
+
+
+@contextmanager
+def trial_query(
+    pipeline: Pipeline, output: str, mode: str, *, start: Path | None = None, hosts: int = 1
+) -> Iterator[TrialQuery]:
+    """A query that begins where another was kept, or at the beginning; its folder is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=_fast_folder()) as folder:
+        if start is not None:
+            shutil.copytree(start, folder, dirs_exist_ok=True)
+        query = TrialQuery(Path(folder), pipeline, output, mode, hosts)
+        try:
+            yield query
+        finally:
+            query.close()
+
+
+def sweep() -> None:
+    """Removes folders of trials whose processes are gone: they were killed."""
+    for folder in Path(_fast_folder() or tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        process = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if process.isdigit() and not Path(f"/proc/{process}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fast_folder() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else None

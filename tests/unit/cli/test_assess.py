@@ -1,0 +1,124 @@
+"""``afspark assess``: a newcomer's pipeline from a file, and what bad use gets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.csv as pacsv
+import pytest
+
+from afspark.cli.assess_options import AssessOptions
+from afspark.cli.main import main
+from afspark.cli.options import parse
+from tests.unit.lab.small_pipelines import rows
+
+PROGRAM = """
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import afspark as af
+
+
+class Newest(af.Operator):
+    key = ("group",)
+
+    def states(self):
+        return {"newest": af.HashTable(key="int64", value="float64", operator_key=True)}
+
+    def process(self, items, states):
+        before = states["newest"].get(items.column("group"))
+        states["newest"].put(items.column("group"), items.column("amount"))
+        return pa.record_batch({"id": items.column("id"), "before": pa.array(before)})
+
+
+def only_large(items):
+    return items.filter(pc.greater(items.column("amount"), 10.0))
+
+
+def pipeline(orders):
+    return orders.map(only_large).apply(Newest(), name="newest", workers=2)
+
+
+def largest(table):
+    return pc.max(table["before"]).as_py()
+
+
+def broken(table):
+    return 1 / 0
+"""
+
+COMMON = ["--key", "id", "--outages", "30,120", "--offsets", "400,900", "--repetitions", "2", "--batch-items", "150"]
+QUIET = ["--processes", "1", "--sample", "0", "--sections", "keys:id:100"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    program, items = tmp_path / "shop.py", tmp_path / "orders.csv"
+    program.write_text(PROGRAM)
+    pacsv.write_csv(rows(1_500), items)
+    return str(program), str(items)
+
+
+def test_a_pipeline_from_a_file_is_assessed(
+    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, items = files
+    out = tmp_path / "report"
+    given = ["--input", items, "--score", "sum:before", "--other-score", "largest", "--out", str(out)]
+    assert main(["assess", program, *given, *COMMON, *QUIET]) == 0
+    document = json.loads((out / "report.json").read_text())
+    assert list(document["targets"]) == ["source"]
+    source = document["targets"]["source"]
+    assert source["coq"] == pytest.approx(-1.0)
+    assert source["stands_for"] == ["source", "newest"]
+    assert set(document["orders"]) == {"sum:before", "largest"}
+    assert (out / "report.html").exists() and not (out / "campaign").exists()
+    shown = capsys.readouterr()
+    assert "source" in shown.out and "trials: 8 of 8" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (["--score", "broken"], "The score 'broken' raised ZeroDivisionError: division by zero."),
+        (["--score", "nothing"], "'nothing' is no score."),
+        (["--targets", "nobody"], "There is no target 'nobody'."),
+        (["--offsets", "5000"], "An offset of 5,000 items is not within the input, which has 1,500."),
+        (["--key", "order"], "needs column 'order'"),
+        (["--seconds", "2"], "Seconds of an outage are so many items only at a known rate."),
+    ],
+)
+def test_bad_use_gets_one_line(
+    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: list[str], said: str
+) -> None:
+    program, items = files
+    given = ["--input", items, "--score", "sum:before", "--out", str(tmp_path / "report"), "--quiet"]
+    assert main(["assess", program, *given, *COMMON, *QUIET, *changed]) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    assert said in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["none.py", "--input", "x.csv", "--score", "count", "--outages", "5"], "There is no Python file 'none.py'"),
+        (["shop.py", "--score", "count", "--outages", "5"], "--input is missing"),
+        (["shop.py", "--input", "x.csv", "--outages", "5"], "--score is missing"),
+        (["shop.py", "--input", "x.csv", "--score", "count"], "No outage is given"),
+        (["shop.py", "--input", "x.csv", "--score", "count", "--events", "5"], "is for the pipeline 'bargain' alone"),
+        (["bargain", "--rate", "5"], "is no rate"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    argv: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["assess", *argv, "--out", str(tmp_path)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_paper_s_experiment_needs_no_further_options() -> None:
+    options = parse(["assess", "bargain", "--events", "5000000", "--seed", "1", "--out", "report"])
+    assert isinstance(options, AssessOptions)
+    assert options.events == 5_000_000 and options.repetitions == 5

@@ -1,0 +1,282 @@
+"""A study from recorded input to observations, its shortcuts, and what bad use gets."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pytest
+
+import afspark as af
+from afspark.cli.assess_command import load_module
+from afspark.errors import AfsparkError, UsageError
+from afspark.lab.campaign_folder import sole_study
+from afspark.lab.campaign_units import TRIALS, CampaignUnit, golden_of, unit_trial
+from afspark.lab.findings import findings_of
+from afspark.lab.metrics import measure, quality
+from afspark.lab.real_faults import REAL_FAULTS, run_real_fault
+from afspark.lab.spreading import ForkedProcesses
+from afspark.lab.study import Study
+from afspark.lab.trial_query import trial_query
+from tests.unit.lab.small_pipelines import Latest, Pass, Sums, diamond, rows, two_operators
+
+SMALL: dict[str, Any] = {
+    "score": "sum:before",
+    "key": "id",
+    "sections": "keys:id:100",
+    "offsets": [800, 1_600],
+    "outages": [40, 160],
+    "repetitions": 2,
+    "batch_items": 200,
+    "processes": 1,
+}
+
+
+#: One trial.
+FEW: dict[str, Any] = SMALL | {"repetitions": 1, "offsets": [800], "outages": [40]}
+
+
+def study(pipeline=two_operators, count: int = 2_400, **changed: Any) -> Study:
+    return Study(pipeline, rows(count), **SMALL | changed)
+
+
+def test_a_study_of_two_operators(tmp_path: Path) -> None:
+    result = study(work=tmp_path).run()
+    assert result.targets == ("source",)
+    seen = result.observations["source"]
+    assert seen.offsets == (800, 1_600)
+    assert seen.scores.shape == (2, 2, 2) and seen.golden_scores.shape == (2, 2)
+    assert seen.local.shape == (2, 2, 2, 24) and seen.golden_local.shape == (2, 24)
+    assert seen.begins == (8, 16)
+    # What is lost shows nowhere in the output, and nothing of it was right before the first fault.
+    assert (quality(seen)[:, 1] < quality(seen)[:, 0]).all()
+    assert np.array_equal(seen.local[0, :, 0, :8], np.broadcast_to(seen.golden_local[0, :8], (2, 8)))
+    metrics = measure(seen)
+    assert metrics.coq.value == pytest.approx(-1.0)
+    assert metrics.local.recovery is not None and 1 <= metrics.local.recovery <= 4
+    assert findings_of(result).advice.operators
+
+
+def test_a_trial_from_the_golden_state_gives_what_a_whole_run_gives(tmp_path: Path) -> None:
+    made = study(diamond, targets=["source", "sums", "seen", "latest", "latest.even", "even+seen"], work=tmp_path)
+    plan, _ = made._planned(tmp_path)
+    application, golden = plan.application(0), golden_of(plan, 0)
+    ended_early = 0
+    for target in range(len(plan.targets)):
+        unit = CampaignUnit(0, target, 0)
+        short, whole = (unit_trial(plan, unit, application, golden, 90, whole=one) for one in (False, True))
+        assert short.first == 4 and whole.first == 0
+        assert short.whole().equals(whole.whole())
+        ended_early += short.last < golden.batches
+    # What a state that adds up has lost it never gets back; what reads from it alone recovers.
+    assert 0 < ended_early < len(plan.targets)
+
+
+def test_a_study_that_was_cut_short_goes_on_and_finds_the_same(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    expected = study(work=whole).run()
+    study(work=cut).run()
+    results = sorted((cut / TRIALS).iterdir())
+    for path in results[::2]:
+        path.unlink()
+    (cut / "repetition-1" / "golden.json").unlink()
+    again = study(work=cut).run()
+    assert any("went on" in note for note in again.notes)
+    for one in ("scores", "golden_scores", "local", "golden_local"):
+        assert np.array_equal(getattr(again.observations["source"], one), getattr(expected.observations["source"], one))
+
+
+def test_processes_find_what_one_process_finds(tmp_path: Path) -> None:
+    one, two = (study(work=tmp_path / str(count), processes=count).run() for count in (1, 2))
+    assert np.array_equal(one.observations["source"].local, two.observations["source"].local)
+    assert np.array_equal(one.observations["source"].scores, two.observations["source"].scores)
+
+
+def test_trials_that_were_killed_leave_nothing(tmp_path: Path) -> None:
+    def killed(_: int) -> None:
+        application = study()._trial_build(tmp_path, [rows(10)])
+        with trial_query(application.instrumented({}), application.output, application.mode):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    before = set(Path("/dev/shm").glob("afspark-lab-*"))
+    with pytest.raises(AfsparkError):
+        ForkedProcesses(1).run(killed, [1], lambda: None)
+    assert set(Path("/dev/shm").glob("afspark-lab-*")) <= before
+
+
+def test_results_of_another_study_are_refused(tmp_path: Path) -> None:
+    study(work=tmp_path, repetitions=1, offsets=[800], outages=[40]).run()
+    with pytest.raises(UsageError, match="another study"):
+        study(work=tmp_path, repetitions=1, offsets=[900], outages=[40]).run()
+
+
+def test_another_input_is_another_study(tmp_path: Path) -> None:
+    def assess(value: float) -> None:
+        items = rows(2_400).to_pydict()
+        items["amount"][1_200] = value
+        pacsv.write_csv(pa.table(items), tmp_path / "items.csv")
+        Study(two_operators, tmp_path / "items.csv", work=tmp_path / "work", **FEW).run()
+
+    assess(1.0)
+    assess(1.0)
+    with pytest.raises(UsageError, match="another study"):
+        assess(2.0)
+
+
+def test_a_pipeline_whose_file_was_changed_is_another_study(tmp_path: Path) -> None:
+    file = tmp_path / "shop.py"
+    code = "import tests.unit.lab.small_pipelines as small\n\ndef pipeline(items): return small.two_operators(items)\n"
+    file.write_text(code)
+    study(load_module(file).pipeline, work=tmp_path / "work", **FEW).run()
+    file.write_text(f"{code}# Another one.\n")
+    with pytest.raises(UsageError, match="another study"):
+        study(load_module(file).pipeline, work=tmp_path / "work", **FEW).run()
+
+
+def test_a_study_that_failed_before_its_first_trial_does_not_keep_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="needs column"):
+        study(work=tmp_path, **FEW | {"score": "sum:nothing"}).run()
+    assert study(work=tmp_path, **FEW).run().notes == ()
+
+
+def test_a_folder_has_one_study_at_a_time(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    with sole_study(tmp_path):
+        child = os.fork()
+        if not child:
+            try:
+                study(work=tmp_path, **FEW).run()
+            except UsageError as error:
+                os.write(writer, str(error).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+    os.close(writer)
+    with os.fdopen(reader) as said:
+        assert "A study is running" in said.read()
+
+
+def test_more_golden_runs_than_repetitions(tmp_path: Path) -> None:
+    result = study(work=tmp_path, repetitions=1, golden_runs=3, offsets=[800], outages=[40]).run()
+    assert result.observations["source"].golden_scores.shape == (1, 3)
+
+
+def test_seconds_become_items_at_the_rate_of_each_target(tmp_path: Path) -> None:
+    table = rows(2_400).append_column("at", pa.array(np.arange(2_400) / 100))
+    result = Study(
+        two_operators, table, **SMALL | {"outages": (), "seconds": [1.0], "time": "at", "targets": ["source", "latest"]}
+    ).run()
+    items = {target: [outage.items for outage in seen.outages] for target, seen in result.observations.items()}
+    assert items == {"source": [100, 100], "latest": [50, 50]}
+
+
+def test_results_after_every_item_can_be_scored(tmp_path: Path) -> None:
+    def counting(stream):
+        return stream.apply(Sums(), name="sums", workers=2).writeStream.outputMode("complete")
+
+    result = Study(counting, rows(1_000), score="sum:value", offsets=[500], outages=[100], processes=1).run()
+    assert quality(result.observations["source"])[0, 0] < 1
+
+
+def test_two_inputs_and_windows(tmp_path: Path) -> None:
+    def joined(left, right):
+        both = left.union(right).apply(Pass(), name="both", workers=1)
+        hitters = af.HeavyHitters(keys=("group",), weight="amount", threshold=1, value="float64")
+        return both.apply(hitters, name="hitters", workers=1, window=af.Hopping(200, column="id", delay=400))
+
+    result = Study(
+        joined,
+        [rows(1_000), rows(1_000)],
+        score="sum:estimate",
+        sections="rows:7",
+        offsets=[1_000],
+        outages=[300],
+        repetitions=2,
+        batch_items=200,
+        processes=1,
+    ).run()
+    assert set(result.observations) >= {"source", "source2", "both"}
+    assert quality(result.observations["both"])[0, 0] < 1
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "changes"), [(af.MiniBatch(), False), (af.Approximate(theta=1e9), True), (af.Nothing(), True)]
+)
+def test_real_faults_do_what_the_tolerance_lets_them(tmp_path: Path, tolerance: af.Tolerance, changes: bool) -> None:
+    def pipeline(stream):
+        return stream.apply(Latest(), name="latest", workers=1, tolerance=tolerance)
+
+    made = study(pipeline, work=tmp_path, repetitions=1)
+    plan, _ = made._planned(tmp_path)
+    killed, lost = (run_real_fault(plan, "latest", fault) for fault in REAL_FAULTS)
+    assert killed.unchanged
+    assert lost.unchanged is not changes
+    assert ("the output is the same" in lost.sentence()) is not changes
+
+
+# --- bad use ------------------------------------------------------------------------------------------------
+
+
+def broken_score(table: pa.Table) -> float:
+    raise ValueError("no such thing")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"score": broken_score}, "raised ValueError: no such thing"),
+        ({"score": lambda table: float("nan")}, "is nan"),
+        ({"score": "sum:nothing"}, "needs column 'nothing'"),
+        ({"key": "nothing"}, "needs column 'nothing'"),
+        ({"offsets": [5_000]}, "is not within the input"),
+        ({"targets": ["nobody"]}, "There is no target 'nobody'"),
+        ({"outages": ()}, "needs outages"),
+        ({"outages": (), "seconds": [1.0]}, "known rate"),
+        ({"fault": "flood"}, "There is no fault 'flood'"),
+    ],
+)
+def test_bad_use_is_told_in_one_line(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        study(count=1_900, **changed).run()
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_key_that_does_not_grow_is_told(tmp_path: Path) -> None:
+    class Backwards(Pass):
+        def process(self, items, states):
+            return items.set_column(0, "id", pc.subtract(10_000, items.column("id")))
+
+    def backwards(stream):
+        return stream.apply(Backwards(), name="backwards", workers=1)
+
+    told = study(backwards, work=tmp_path, **FEW | {"score": "count", "sections": None}).run()
+    assert any("does not grow" in note for note in told.notes)
+
+
+def test_a_pipeline_without_output_is_told(tmp_path: Path) -> None:
+    class Silent(Pass):
+        def process(self, items, states):
+            return None
+
+    with pytest.raises(UsageError, match="gave nothing out"):
+        study(lambda stream: stream.apply(Silent(), name="silent"), work=tmp_path).run()
+
+
+def test_a_pipeline_that_reads_elsewhere_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="streams"):
+        study(lambda one, two: one.apply(Pass())).run()
+    with pytest.raises(UsageError, match="is no operator"):
+        study(lambda stream: stream).run()
+
+
+def test_observations_are_plain_json_on_disk(tmp_path: Path) -> None:
+    study(work=tmp_path, repetitions=1, offsets=[800], outages=[40]).run()
+    (trial,) = (path for path in (tmp_path / TRIALS).iterdir() if "golden" not in path.name)
+    assert set(json.loads(trial.read_text())) == {"scores", "local", "batches", "seconds"}
