@@ -20,7 +20,11 @@ NAMES = (
     "snapshot-intervals",
     "snapshot-parallelism",
     "snapshot-recovery",
-    "replicas",
+    "replica-recovery",
+    "replica-costs",
+    "replica-intervals",
+    "detection",
+    "controller",
     "thresholds",
     "heavy-hitters",
     "join",
@@ -44,6 +48,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "5": ("regression",),
     "table5": ("schemes", "pushed"),
     "snapshots": ("snapshot-cost", "snapshot-intervals", "snapshot-parallelism", "snapshot-recovery"),
+    "replicas": ("replica-recovery", "replica-costs", "replica-intervals", "detection"),
 }
 """The numbers that AF-Stream's papers give their experiments, and those of Carbone et al. together."""
 

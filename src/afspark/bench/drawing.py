@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_INK, _MUTED, _GRID = "#222222", "#6b6b6b", "#e4e4e4"
-_COLORS = ("#6b7280", "#1f77b4", "#d95f02", "#7fb3d9", "#f0a868", "#7570b3", "#1b9e77")
+from afspark.report.figure_style import COLORS, INK, MUTED, save_figure, styled_figure
 
 
 @dataclass(frozen=True)
@@ -24,42 +23,42 @@ class Curve:
 
 def bars(path: Path, groups: Mapping[str, Mapping[str, float]], *, title: str, subtitle: str) -> None:
     """A group of bars for each name, the same bars in each, with their values on top."""
-    figure, (axis,) = _figure((12.5, 4.8), title, subtitle)
+    figure, (axis,) = styled_figure((12.5, 4.8), title, subtitle)
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     width = 0.82 / len(names)
     for place, name in enumerate(names):
         x = [at + (place - (len(names) - 1) / 2) * width for at in range(len(groups))]
         y = [group.get(name, 0.0) for group in groups.values()]
-        axis.bar(x, y, width * 0.92, color=_COLORS[place % len(_COLORS)], label=name, zorder=2)
+        axis.bar(x, y, width * 0.92, color=COLORS[place % len(COLORS)], label=name, zorder=2)
         for at, value in zip(x, y, strict=True):
             axis.text(at, value, f"{value:.2f}".rstrip("0").rstrip("."), ha="center", va="bottom", fontsize=7.5)
     axis.set_xticks(range(len(groups)), list(groups))
-    axis.tick_params(axis="x", labelsize=10.5, labelcolor=_INK)
+    axis.tick_params(axis="x", labelsize=10.5, labelcolor=INK)
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=min(5, len(names)), frameon=False, fontsize=9)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def curves(
     path: Path, lines: Sequence[Curve], papers: Mapping[str, tuple[float, float]], *, title: str, label: str
 ) -> None:
     """Lines over the number of failures; right of them what the papers say, from none to ten failures."""
-    figure, (ours, theirs) = _figure((12.5, 4.4), title, "", 2)
+    figure, (ours, theirs) = styled_figure((12.5, 4.4), title, "", 2)
     for place, line in enumerate(lines):
-        color = _COLORS[place % len(_COLORS)]
+        color = COLORS[place % len(COLORS)]
         ours.plot(
             line.x, line.y, color=color, label=line.name, linestyle="--" if line.dashed else "-", marker="o", ms=4
         )
         if line.worst is not None:
             ours.fill_between(line.x, line.y, line.worst, color=color, alpha=0.18, linewidth=0)
     for place, (name, ends) in enumerate(papers.items(), 1):
-        theirs.plot((0, 10), ends, color=_COLORS[place], label=name, marker="o", ms=4)
-    ours.set_title("measured here", loc="left", fontsize=11, color=_INK)
-    theirs.set_title("AF-Stream, VLDB 2016", loc="left", fontsize=11, color=_INK)
+        theirs.plot((0, 10), ends, color=COLORS[place], label=name, marker="o", ms=4)
+    ours.set_title("measured here", loc="left", fontsize=11, color=INK)
+    theirs.set_title("AF-Stream, VLDB 2016", loc="left", fontsize=11, color=INK)
     for axis in (ours, theirs):
-        axis.set_xlabel(label, color=_MUTED)
+        axis.set_xlabel(label, color=MUTED)
         axis.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g} %")
         axis.legend(frameon=False, fontsize=9)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def grid(
@@ -75,55 +74,30 @@ def grid(
     """A row of panels of lines; ``xlabel``: of all of them, or of each. With a ``level`` to compare with, a line is
     drawn there, and all panels show the same part of the scale around it; without one they begin at zero.
     """
-    figure, axes = _figure((4.4 * len(panels), 4.4), title, subtitle, len(panels))
+    figure, axes = styled_figure((4.4 * len(panels), 4.4), title, subtitle, len(panels))
     labels = [xlabel] * len(panels) if isinstance(xlabel, str) else xlabel
     for axis, label, (name, lines) in zip(axes, labels, panels.items(), strict=True):
         for place, line in enumerate(lines):
             style: dict[str, Any] = {"linestyle": "--"} if line.dashed else {"marker": "o", "ms": 4}
-            axis.plot(line.x, line.y, color=_COLORS[place + 1], label=line.name, **style)
+            axis.plot(line.x, line.y, color=COLORS[place + 1], label=line.name, **style)
         if logx:
             axis.set_xscale("log")
             places = sorted({x for line in lines for x in line.x})
             axis.set_xticks(places, [f"{x:g}" if x < 1000 else f"{x:,.0f}" for x in places])
             axis.set_xticks([], minor=True)
-        axis.set_title(name, loc="left", fontsize=11, color=_INK)
-        axis.set_xlabel(label, color=_MUTED)
+        axis.set_title(name, loc="left", fontsize=11, color=INK)
+        axis.set_xlabel(label, color=MUTED)
         if level is None:
             axis.set_ylim(0, 1.08 * max(y for line in lines for y in line.y) or 1)
         else:
-            axis.axhline(level, color=_MUTED, linewidth=1, zorder=1)
+            axis.axhline(level, color=MUTED, linewidth=1, zorder=1)
             axis.set_ylim(_around(level, [y for curves_ in panels.values() for one in curves_ for y in one.y]))
         if len(lines) > 1:
             axis.legend(frameon=False, fontsize=9)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _around(level: float, values: Sequence[float]) -> tuple[float, float]:
     least, most = min(level, *values), max(level, *values)
     room = 0.08 * (most - least) or 0.01
     return least - room, most + room
-
-
-def _figure(size: tuple[float, float], title: str, subtitle: str, panels: int = 1) -> tuple[Any, Sequence[Any]]:
-    # Agg by name: no window system is needed, and nothing of the user's is changed.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size, dpi=110, facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
-    figure.suptitle(f"{title}\n{subtitle}" if subtitle else title, fontsize=13, color=_INK, x=0.01, ha="left")
-    axes = figure.subplots(1, panels, squeeze=False)[0]
-    for axis in axes:
-        axis.set_axisbelow(True)
-        axis.grid(axis="y", color=_GRID, zorder=0)
-        axis.tick_params(length=0, labelcolor=_MUTED, labelsize=9)
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
-        for side in ("left", "bottom"):
-            axis.spines[side].set_color(_GRID)
-    return figure, axes
-
-
-def _save(figure: Any, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)

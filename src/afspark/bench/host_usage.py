@@ -1,4 +1,4 @@
-"""What the processes of one host take of this machine: CPU, memory, and what goes over its loopback interface."""
+"""What the processes of one host take of this machine: CPU and memory."""
 
 from __future__ import annotations
 
@@ -45,15 +45,6 @@ def usage_of(session: int, *, proc: Path = _PROC) -> HostUsage:
 def _own_memory(status: Iterable[str]) -> int:
     """Bytes that are neither of files nor shared with other processes, as far as the system tells."""
     return sum(int(line.split()[1]) * 1024 for line in status if line.startswith("RssAnon:"))
-
-
-def loopback_bytes(*, proc: Path = _PROC) -> int:
-    """Bytes that have gone over the loopback interface, of all processes of this machine; 0 if nobody counts."""
-    try:
-        lines = (proc / "net" / "dev").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split(":")[1].split()[0]) for line in lines if line.strip().startswith("lo:")), 0)
 
 
 def folder_bytes(folder: Path) -> int:

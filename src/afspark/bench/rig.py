@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +18,7 @@ from afspark.bench.bench_inputs import packet_files, text_files
 from afspark.bench.kept_rounds import KeptRounds
 from afspark.cli.host_options import spark_settings
 from afspark.cli.quiet import hush_python, jvm_output
+from afspark.cli.signals import heeding_stops, stop_at_once
 
 #: Parquet files of about 40 MB, like the text files.
 PACKETS_PER_FILE = 6_800_000
@@ -72,7 +73,12 @@ class Rig:
     def on_hosts(self, count: int, *, slots: int) -> Iterator[BenchHosts]:
         """So many hosts on this machine with a session; `spark` is another one afterwards."""
         self._stop()
-        with started_hosts(count, slots=slots, session=partial(self._session, config=spark_settings())) as hosts:
+
+        def session(master: str, settings: Mapping[str, str]) -> SparkSession:
+            return self._session(master, {**spark_settings(), **settings})
+
+        # Nothing of them may be left behind when the command is told to stop.
+        with heeding_stops(stop_at_once), started_hosts(count, slots=slots, session=session) as hosts:
             yield hosts
 
     def kept(self, name: str, **settings: Any) -> KeptRounds:

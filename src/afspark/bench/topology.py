@@ -88,6 +88,13 @@ def one_aggregate(
     spark: SparkSession | None, tolerance: af.Tolerance, *, records: int, keys: int, workers: int = 1
 ) -> af.StreamWriter:
     """A single aggregate by key, for the recovery of a worker with many keys."""
-    stream = Stream(spark, (Inflow(Packets(records, exponent=0.0, pairs=keys)),))
+    return aggregate_of(spark, tolerance, Packets(records, exponent=0.0, pairs=keys), workers=workers)
+
+
+def aggregate_of(
+    spark: SparkSession | None, tolerance: af.Tolerance, source: Packets, *, workers: int = 1
+) -> af.StreamWriter:
+    """A single aggregate by key of what ``source`` generates."""
+    stream = Stream(spark, (Inflow(source),))
     summed = Summed("dst", by_key=True)
     return stream.apply(summed, name=AGGREGATE, keyed=True, workers=workers, tolerance=tolerance).writeStream

@@ -15,8 +15,8 @@ from afspark.bench.accuracy.regression_accuracy import RegressionStudy
 from afspark.bench.accuracy.trial import (
     BATCHES,
     FAILURES,
+    AccuracyStudy,
     Outcome,
-    Study,
     failures_before,
     injected_failures,
     is_scored,
@@ -61,7 +61,7 @@ def outcome(seed: int, score: float, held: float = 1.0) -> Outcome:
 
 
 @pytest.mark.parametrize(("study", "worst"), [(HeavyHitterStudy, 0.8), (JoinStudy, 0.9)])
-def test_the_worst_seed_is_that_of_the_measure(study: type[Study], worst: float) -> None:
+def test_the_worst_seed_is_that_of_the_measure(study: type[AccuracyStudy], worst: float) -> None:
     told = summary(study(), [outcome(1, 0.8), outcome(2, 0.9, held=0.0)])
     assert told["by_failures"][FAILURES]["worst"] == worst
     assert told["by_failures"][FAILURES]["mean"] == pytest.approx(0.85)

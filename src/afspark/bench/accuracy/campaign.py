@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from afspark.bench.accuracy.trial import FAILURES, Outcome, Study, trial
+from afspark.bench.accuracy.trial import FAILURES, AccuracyStudy, Outcome, trial
 from afspark.bench.drawing import Curve, curves
 from afspark.bench.markdown import table
 from afspark.bench.papers import ACCURACY
@@ -21,7 +21,7 @@ class Campaign:
     """What an experiment module needs: ``promise`` says what is observed and promised."""
 
     algorithm: str
-    study: Callable[[], Study]
+    study: Callable[[], AccuracyStudy]
     score: str
     promise: str
 
@@ -36,7 +36,7 @@ class Campaign:
         return drawn(found, path, self.algorithm, self.score)
 
 
-def measured(rig: Rig, study: Study) -> dict[str, Any]:
+def measured(rig: Rig, study: AccuracyStudy) -> dict[str, Any]:
     """All that is known of an algorithm under all settings of the study."""
     undisturbed = trial(rig.spark, study, next(iter(study.tolerances.values())), seed=0, failures=0)
     free = [found["score"] for found in undisturbed.scored]
@@ -68,7 +68,7 @@ def tell(setting: str, outcome: Outcome) -> None:
     )
 
 
-def summary(study: Study, outcomes: list[Outcome]) -> dict[str, Any]:
+def summary(study: AccuracyStudy, outcomes: list[Outcome]) -> dict[str, Any]:
     """Mean and worst over seeds by number of failures, and whether every promise was kept."""
     worst = min if study.more_is_better else max
     by_failures = {}

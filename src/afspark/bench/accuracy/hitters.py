@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import afspark as af
 from afspark.bench.accuracy.prefixes import Prefixes
-from afspark.bench.accuracy.trial import BATCHES, PAPERS, Study
+from afspark.bench.accuracy.trial import BATCHES, PAPERS, AccuracyStudy
 from afspark.bounds.sketch_bounds import HeavyKeys
 from afspark.report.accuracy import exact_sketch
 from afspark.report.recount import merge, sum_weights
@@ -24,7 +24,7 @@ LARGEST_PACKET = 1500
 _ROW_BYTES = 24
 
 
-class HeavyHitterStudy(Study):
+class HeavyHitterStudy(AccuracyStudy):
     """Packets of which some pairs of hosts send more than 10 MB."""
 
     measure, more_is_better = "precision", True

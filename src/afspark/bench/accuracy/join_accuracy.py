@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import afspark as af
 from afspark.bench.accuracy.prefixes import Prefixes
-from afspark.bench.accuracy.trial import BATCHES, PAPERS, Study
+from afspark.bench.accuracy.trial import BATCHES, PAPERS, AccuracyStudy
 from afspark.bounds.join_bounds import lost_samples
 from afspark.sources import Visits
 from afspark.sources.chunks import NumberedChunk
@@ -24,7 +24,7 @@ RATE = 0.1
 FAN_OUT = 100
 
 
-class JoinStudy(Study):
+class JoinStudy(AccuracyStudy):
     """Two streams of visits; tuples of host and second that occur in both."""
 
     measure, more_is_better = "relative error of COUNT", False

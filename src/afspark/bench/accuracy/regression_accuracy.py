@@ -13,7 +13,7 @@ import afspark as af
 from afspark.algorithms.logistic_regression import LOCAL, LocalRegression
 from afspark.api.result_shares import current_shares
 from afspark.bench.accuracy.prefixes import Prefixes
-from afspark.bench.accuracy.trial import BATCHES, FAILURES, Study
+from afspark.bench.accuracy.trial import BATCHES, FAILURES, AccuracyStudy
 from afspark.bounds.learning import Risk, average_regret_bound
 from afspark.model.kernels.plain_arrays import Array
 from afspark.sources import Clicks
@@ -24,7 +24,7 @@ RATE = 1.0
 _ROWS_A_CHUNK = 1 << 15
 
 
-class RegressionStudy(Study):
+class RegressionStudy(AccuracyStudy):
     """Clicks with eleven features of a million values; the first half teaches, the second one tests."""
 
     measure, more_is_better, mode = "prediction rate", True, "append"

@@ -35,7 +35,7 @@ PAPERS = {
 }
 
 
-class Study(ABC):
+class AccuracyStudy(ABC):
     """An algorithm over generated input, and the truth about it."""
 
     #: what the score is
@@ -108,7 +108,9 @@ def is_scored(batch: int, plan: Sequence[InjectedFailure]) -> bool:
     return not plan or batch == BATCHES - 1 or failures_before(batch, plan) < failures_before(batch + 1, plan)
 
 
-def trial(spark: SparkSession, study: Study, tolerance: af.Approximate, seed: int, failures: int = FAILURES) -> Outcome:
+def trial(
+    spark: SparkSession, study: AccuracyStudy, tolerance: af.Approximate, seed: int, failures: int = FAILURES
+) -> Outcome:
     """Runs the stream once."""
     plan = injected_failures(seed, failures)
     scores: list[dict[str, float]] = []
