@@ -11,6 +11,8 @@ from afspark._version import __version__
 
 _NAMES = {
     "algorithms": (
+        "Aggregator",
+        "BargainIndex",
         "Features",
         "GlobalRegression",
         "Grep",
@@ -21,8 +23,13 @@ _NAMES = {
         "LoadReadings",
         "LocalRegression",
         "OnlineJoin",
+        "QuoteFilter",
         "Sentiment",
+        "TradeFilter",
+        "TradeQuote",
+        "VWAP",
         "WordCount",
+        "bargain_discovery",
         "keyword_sentiment",
         "load_prediction",
         "logistic_regression",
@@ -56,10 +63,15 @@ _NAMES = {
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}
 
-__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604 - all of them are texts
+#: Names in packages of their own, such as ``lab.Study``.
+_PACKAGES = ("lab",)
+
+__all__ = ["__version__", *sorted((*_HOMES, *_PACKAGES))]  # noqa: PLE0604 - all of them are texts
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)

@@ -1,7 +1,11 @@
 """Fault tolerance for streaming that costs what it is worth: approximate state backup on Spark."""
 
+from afspark import lab
 from afspark._version import __version__
 from afspark.algorithms import (
+    VWAP,
+    Aggregator,
+    BargainIndex,
     Features,
     GlobalRegression,
     Grep,
@@ -12,8 +16,12 @@ from afspark.algorithms import (
     LoadReadings,
     LocalRegression,
     OnlineJoin,
+    QuoteFilter,
     Sentiment,
+    TradeFilter,
+    TradeQuote,
     WordCount,
+    bargain_discovery,
     keyword_sentiment,
     load_prediction,
     logistic_regression,
@@ -46,11 +54,14 @@ from afspark.policies import (
 from afspark.push.producer.producer import Producer
 
 __all__ = [
+    "VWAP",
     "ActiveReplication",
     "ActiveStandby",
     "Adaptive",
     "AfsparkError",
+    "Aggregator",
     "Approximate",
+    "BargainIndex",
     "BarrierSnapshot",
     "ColdStandby",
     "Combiner",
@@ -83,6 +94,7 @@ __all__ = [
     "Producer",
     "Punctuation",
     "Query",
+    "QuoteFilter",
     "Sentiment",
     "Set",
     "Share",
@@ -94,6 +106,8 @@ __all__ = [
     "StreamReader",
     "StreamWriter",
     "Tolerance",
+    "TradeFilter",
+    "TradeQuote",
     "Transform",
     "UpstreamBackup",
     "Vector",
@@ -101,8 +115,10 @@ __all__ = [
     "WordCount",
     "WorkerContext",
     "__version__",
+    "bargain_discovery",
     "inspect",
     "keyword_sentiment",
+    "lab",
     "load_prediction",
     "logistic_regression",
     "read_stream",

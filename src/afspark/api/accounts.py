@@ -49,6 +49,7 @@ class Accounts:
         ``internal``: of a node that the runtime has put in front of operators to take pushed items. ``taken``: the most
         that it can have taken from each state, infinite if no bound covers it. ``recovery_seconds``: how long the lost
         worker took to load its backups (``restore_seconds``) and to apply batches again (``replay_seconds``).
+        ``gap_batches``, ``gap_items``: what nobody replays for it, under a scheme with ``gap=True``.
         ``gap_seconds``: from the declared loss, ``at``, to the end of the batch with which it was back, on ``host``.
         ``steps``: seconds from the failure (of the kind ``failure``) to the first batch applied, by steps and together
         (``seconds``), beside what was ``estimated`` before; None for what nobody can tell.
@@ -67,6 +68,8 @@ class Accounts:
                 "failures": entry.loss.failures,
                 "taken": _taken(entry),
                 "items": entry.loss.items,
+                "gap_batches": entry.loss.gap_batches,
+                "gap_items": entry.loss.gap_items,
                 "thresholds": entry.loss.thresholds.to_json() if entry.loss.thresholds else {},
                 "at": entry.loss.at,
                 "recovery_seconds": entry.recovery.all_seconds if entry.recovery else None,

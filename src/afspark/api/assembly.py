@@ -11,14 +11,18 @@ from afspark.graph.fusing import MapStep
 from afspark.graph.graph import Graph, unused_name
 from afspark.graph.node import SOURCE, Edge, Node
 from afspark.graph.pipeline import Pipeline
-from afspark.graph.rewrites import rewritten
+from afspark.graph.rewrites import REWRITES, Rewrite, rewritten
 from afspark.graph.stream_frame import StreamFrame
 from afspark.sources import Source
 
 
-def assemble(sinks: Sequence[tuple[StatefulStream, str | None]], *, batch_bytes: int) -> Pipeline:
-    """The pipeline of all operators that the sinks reach. ``sinks``: operators with their output modes, or None."""
-    pipeline = rewritten(composed(sinks))
+def assemble(
+    sinks: Sequence[tuple[StatefulStream, str | None]], *, batch_bytes: int, rewrites: Sequence[Rewrite] = ()
+) -> Pipeline:
+    """The pipeline of all operators that the sinks reach. ``sinks``: operators with their output modes, or None;
+    ``rewrites``: those that come after the usual ones.
+    """
+    pipeline = rewritten(composed(sinks), (*REWRITES, *rewrites))
     readers = dict.fromkeys(pipeline.sources, 1)
     for node in pipeline.nodes:
         for edge in node.inputs:

@@ -26,7 +26,7 @@ from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.batch_progress import BatchProgress, Totals
 from afspark.coordinator.last_snapshot import committed_by_spark, take_last_snapshot
 from afspark.coordinator.operator_run import OperatorRun
-from afspark.errors import AnotherDriver, StoreError, UsageError
+from afspark.errors import AfsparkError, AnotherDriver, StoreError, UsageError
 from afspark.model.operator import Share
 from afspark.numbers import Batch
 from afspark.policies import Tolerance
@@ -276,6 +276,7 @@ class Query(Accounts):
         try:
             while not self._spark_query.awaitTermination(max(1.0, self._engine.lease.interval)):  # type: ignore[arg-type]
                 self._stop_if_superseded()
+                self._record_while_idle()
                 self._answer_requests()
             orderly = self._failure is None
         except StreamingQueryException:
@@ -345,6 +346,22 @@ class Query(Accounts):
             self._spark_query.stop()
         except StoreError:
             return  # the next batch says so
+
+    def _record_while_idle(self) -> None:
+        """Has what no record covers yet recorded, if no batch is at work, which would do so itself."""
+        if not self._batch_lock.acquire(timeout=0.0):
+            return
+        try:
+            if self._engine.runs and not self._stopping and self._failure is None:
+                self._engine.commits.go_on_at_rest()
+        except AfsparkError as error:
+            # The next batch would have failed with it.
+            self._failure = error
+        finally:
+            self._batch_lock.release()
+        if self._failure is not None:
+            # Not while the lock is held: Spark waits for its batch, which waits for the lock.
+            self._spark_query.stop()
 
     def _answer_requests(self) -> None:
         try:

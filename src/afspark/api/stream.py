@@ -31,6 +31,7 @@ from afspark.sources import (
     Higgs,
     JsonFiles,
     LibsvmFiles,
+    MarketEvents,
     Packets,
     ParquetFiles,
     PcapFiles,
@@ -106,6 +107,10 @@ class StreamReader:
     def smart_plugs(self, rows: int, seed: int = 0, **settings: Any) -> Stream:
         """``rows`` generated readings of smart plugs in days of bursts; settings as in `SmartPlugs`."""
         return self.source(SmartPlugs(rows, seed=seed, **settings))
+
+    def market_events(self, rows: int, seed: int = 0, **settings: Any) -> Stream:
+        """``rows`` generated trades and quotes of stocks in bursts; settings as in `MarketEvents`."""
+        return self.source(MarketEvents(rows, seed=seed, **settings))
 
     def pushed(self, schema: pa.Schema, **settings: Any) -> Stream:
         """Items of that schema that producers push to an Arrow Flight endpoint; settings as in `Pushed`.

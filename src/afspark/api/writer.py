@@ -31,6 +31,7 @@ from afspark.coordinator.run_options import DEFAULT_BATCH_BYTES, RunOptions
 from afspark.coordinator.savepoint_copying import start_from_savepoint
 from afspark.errors import UsageError
 from afspark.graph.pipeline import Pipeline
+from afspark.graph.rewrites import Rewrite
 from afspark.graph.stream_frame import StreamFrame
 from afspark.protocol.fault_plan import FaultPlan
 from afspark.sources import Source
@@ -70,6 +71,7 @@ class StreamWriter:
     query_name: str | None = None
     faults: FaultPlan = field(default_factory=FaultPlan)
     others: tuple[StreamWriter, ...] = ()
+    rewrites: tuple[Rewrite, ...] = ()
 
     def outputMode(self, mode: str) -> StreamWriter:
         """``update``: the rows each batch changed; ``complete``: all results after each batch; ``append``: the
@@ -108,6 +110,10 @@ class StreamWriter:
     def queryName(self, name: str) -> StreamWriter:
         return replace(self, query_name=name)
 
+    def rewritten(self, rewrites: tuple[Rewrite, ...]) -> StreamWriter:
+        """What runs is what these rewrites make of the pipeline in the end; for experiments."""
+        return replace(self, rewrites=rewrites)
+
     def inject(self, faults: FaultPlan) -> StreamWriter:
         """Makes failures happen while the query runs, as the plan says."""
         return replace(self, faults=faults)
@@ -145,7 +151,9 @@ class StreamWriter:
         identity = claim(checkpoint.below(FOLDER), pipeline.fingerprint(), pipeline.settings())
         outlets = [outlet for writer in writers if (outlet := writer._outlet()) is not None]
         standby = any(node.tolerance.has_secondaries for node in pipeline.nodes)
-        cluster = SparkCluster(spark, Patience.of(standby=standby, silent=options.silent_seconds))
+        elsewhere = any(node.tolerance.recovers_elsewhere for node in pipeline.nodes)
+        patience = Patience.of(standby=standby, elsewhere=elsewhere, silent=options.silent_seconds)
+        cluster = SparkCluster(spark, patience)
         past = next((SparkPastFrames(one.frame, checkpoint) for one in pipeline.frames.values()), None)
         engine = Coordinator(cluster, pipeline, options, identity, checkpoint, past)
         engine.check_hosts()
@@ -166,7 +174,8 @@ class StreamWriter:
         _refuse_twins([writer.stateful.name for writer in writers])
         for writer in writers:
             writer._check_options()
-        return assemble([(writer.stateful, writer._sink_mode()) for writer in writers], batch_bytes=batch_bytes)
+        sinks = [(writer.stateful, writer._sink_mode()) for writer in writers]
+        return assemble(sinks, batch_bytes=batch_bytes, rewrites=self.rewrites)
 
     def _check_options(self) -> None:
         """Only a sink made by ``format`` takes options that are not the query's own."""
@@ -264,6 +273,7 @@ def _frame(spark: SparkSession, pipeline: Pipeline, options: RunOptions) -> Data
         frames.append(
             spark.readStream.format(FORMAT)
             .option("source", json.dumps(source.to_json()))
+            .option("module", type(source).__module__)
             .option("folder", source_folder(name))
             .option("checkpoint", options.checkpoint)
             .option("batch_bytes", str(options.batch_bytes))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from afspark.errors import UsageError
 
 WORDCOUNT, HEAVY_HITTERS, GREP, JOIN, REGRESSION = "wordcount", "heavy-hitters", "grep", "join", "regression"
-SENTIMENT, SMARTGRID = "sentiment", "smartgrid"
+SENTIMENT, SMARTGRID, BARGAIN = "sentiment", "smartgrid", "bargain"
 DEFAULT_BATCH_BYTES = 40_000_000
 DEFAULT_THETA = {
     WORDCOUNT: 10_000,
@@ -17,6 +17,7 @@ DEFAULT_THETA = {
     REGRESSION: 10,
     SENTIMENT: 100,
     SMARTGRID: 10,
+    BARGAIN: 0.1,
 }
 #: those with a second copy of every worker, or with a place for one
 REPLICATED = (

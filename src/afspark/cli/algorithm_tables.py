@@ -49,6 +49,8 @@ examples:
   afspark run sentiment --input tweets.jsonl --format jsonl --time created --keywords spark,#flink --output moods/
   afspark run smartgrid --generate 20MB --slices 5,60 --kill 2 --verify
   afspark run smartgrid --input sorted.csv --slices 1,5,15,60,120 --output predictions/
+  afspark run bargain --generate 50MB --kill 2 --verify
+  afspark run bargain --input events.parquet --format parquet --output bargains/
 """
 
 FILES = Option("--input", "a file, a folder with files, or a glob", "DIR")

@@ -1,20 +1,21 @@
-"""What the two applications behind ``afspark run`` were asked to do, and which of it does not go together."""
+"""What the applications behind ``afspark run`` were asked to do, and which of it does not go together."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from afspark.cli.algorithm_options import CSV, SENTIMENT, SMARTGRID, CommandOptions, check
+from afspark.cli.algorithm_options import BARGAIN, CSV, SENTIMENT, SMARTGRID, CommandOptions, check
 from afspark.errors import UsageError
 
 DEFAULT_SECONDS = 600
 DEFAULT_HOUSES = 10
 DEFAULT_DAYS = 4
+DEFAULT_SYMBOLS = 8000
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordOptions(CommandOptions):
-    """What both are asked about files of records."""
+    """What all of them are asked about files of records."""
 
     names: tuple[str, ...] = ()
     delimiter: str = ","
@@ -48,6 +49,13 @@ class SmartGridOptions(RecordOptions):
     generated_days: int | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class BargainOptions(RecordOptions):
+    """What ``afspark run bargain`` was asked to do. None where a default depends on the input."""
+
+    symbols: int | None = None
+
+
 def check_sentiment(options: SentimentOptions) -> None:
     """Raises UsageError for options that do not go together for sentiments."""
     _check_records(options, SentimentOptions(algorithm=SENTIMENT), ("text", "time"), ("seconds",))
@@ -60,6 +68,11 @@ def check_sentiment(options: SentimentOptions) -> None:
 def check_smartgrid(options: SmartGridOptions) -> None:
     """Raises UsageError for options that do not go together for predictions of loads."""
     _check_records(options, SmartGridOptions(algorithm=SMARTGRID), (), ("houses", "generated_days"))
+
+
+def check_bargain(options: BargainOptions) -> None:
+    """Raises UsageError for options that do not go together for bargains."""
+    _check_records(options, BargainOptions(algorithm=BARGAIN), (), ("symbols",))
 
 
 def _check_records(

@@ -1,16 +1,19 @@
-"""The options of the two applications behind ``afspark run``, as tables."""
+"""The options of the applications behind ``afspark run``, as tables."""
 
 from __future__ import annotations
 
 from afspark.cli import values
-from afspark.cli.algorithm_options import CSV, JSON_LINES, PARQUET, SENTIMENT, SMARTGRID
+from afspark.cli.algorithm_options import BARGAIN, CSV, JSON_LINES, PARQUET, SENTIMENT, SMARTGRID
 from afspark.cli.algorithm_tables import BAD_ROWS, FILES, ONE_OF_TWO, common, generated, texts
 from afspark.cli.application_options import (
     DEFAULT_DAYS,
     DEFAULT_HOUSES,
     DEFAULT_SECONDS,
+    DEFAULT_SYMBOLS,
+    BargainOptions,
     SentimentOptions,
     SmartGridOptions,
+    check_bargain,
     check_sentiment,
     check_smartgrid,
 )
@@ -97,4 +100,25 @@ _SMARTGRID = Command(
     ),
 )
 
-APPLICATIONS = (_SENTIMENT, _SMARTGRID)
+_BARGAIN = Command(
+    **texts("find quotes of stocks that ask less than the last trades cost", BARGAIN),
+    options=BargainOptions,
+    check=check_bargain,
+    groups=(
+        Group(
+            ONE_OF_TWO,
+            (
+                FILES,
+                generated("trades and quotes of 48 bytes of this size, like 500MB, 500 a second in bursts; synthetic"),
+                _FORMAT,
+                *_OF_CSV,
+                Option("--symbols", f"stocks with generated events (default: {DEFAULT_SYMBOLS:,})", "N", values.count),
+                BAD_ROWS,
+            ),
+            one_of=2,
+        ),
+        *common(BARGAIN),
+    ),
+)
+
+APPLICATIONS = (_SENTIMENT, _SMARTGRID, _BARGAIN)

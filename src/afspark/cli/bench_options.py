@@ -20,7 +20,11 @@ experiments:
   snapshots       barrier snapshots: cost by interval, by parallelism, recovery (in hours; goes on
                   where it was cut off; --records 2e7 for a shorter one)
   snapshot-cost   the part of it that is soon measured: asynchronous ones every 3 and 0.5 s
-  replicas        what secondaries take, and recovery after real failures, on hosts of this machine
+  replicas        on hosts of this machine: recovery after real failures, what secondaries take, the interval
+                  of checkpoints, and how soon failures are noticed (replica-recovery, replica-costs,
+                  replica-intervals, detection; as root, hosts have networks that can be cut; in half an
+                  hour with --seeds 3 --rounds 1)
+  controller      the controller over a day of bursts, and whether recoveries keep its limit
   slow-store      approximate against none on a store of 100 MB/s and 20 ms
   rate            how fast pushed items are taken and acknowledged
   profile, state, upkeep

@@ -136,7 +136,7 @@ def with_recoveries(kills: Sequence[HostKill], ledger: Sequence[Mapping[str, Any
     the worker was back (``recovered_seconds``); and whether its secondary took its place (``promoted``), which is so if
     no backup was read.
     """
-    ends = [kill.at for kill in kills[1:]] + [float("inf")]
+    ends = [kill.at for kill in kills[1:]] + [float("inf")] * bool(kills)
     found = []
     for kill, end in zip(kills, ends, strict=True):
         losses = [

@@ -11,6 +11,7 @@ import sys
 import traceback
 
 from afspark.cli.algorithm_options import CommandOptions
+from afspark.cli.assess_options import AssessOptions
 from afspark.cli.bench_options import BenchOptions
 from afspark.cli.failures import CUT_SHORT, GOES_ON, one_line, own_error
 from afspark.cli.options import DemoOptions, InspectOptions, SavepointOptions, parse
@@ -44,7 +45,9 @@ def _sent(options: SendOptions) -> int:
         return _fail(error, debug=options.debug)
 
 
-def _guarded(options: CommandOptions | DemoOptions | InspectOptions | SavepointOptions | BenchOptions) -> int:
+def _guarded(
+    options: CommandOptions | DemoOptions | InspectOptions | SavepointOptions | BenchOptions | AssessOptions,
+) -> int:
     # Heavy imports only once the options are known to be good.
     from afspark.cli.bench import measured
     from afspark.cli.demo import demo
@@ -58,6 +61,10 @@ def _guarded(options: CommandOptions | DemoOptions | InspectOptions | SavepointO
             return save(options)
         if isinstance(options, InspectOptions):
             return show(options)
+        if isinstance(options, AssessOptions):
+            from afspark.cli.assess_command import assess
+
+            return assess(options)
         if isinstance(options, BenchOptions):
             return measured(options)
         return run(options) if isinstance(options, CommandOptions) else demo(options)

@@ -10,6 +10,7 @@ from afspark.cli import values
 from afspark.cli.algorithm_options import CommandOptions
 from afspark.cli.algorithm_tables import ALGORITHMS, RUN_EXAMPLES
 from afspark.cli.application_tables import APPLICATIONS
+from afspark.cli.assess_options import ASSESS, AssessOptions
 from afspark.cli.bench_options import BENCH, BenchOptions
 from afspark.cli.option_table import SEED, SPARK, TALK, Command, Group, Option, Parser, add_parser
 from afspark.cli.send_options import SEND, STANDARD_INPUT, SendOptions
@@ -124,9 +125,9 @@ _SAVEPOINT = Command(
 )
 
 _RUN = (*ALGORITHMS, *APPLICATIONS)
-_COMMANDS = (_DEMO, _INSPECT, _SAVEPOINT, SEND, BENCH)
+_COMMANDS = (_DEMO, _INSPECT, _SAVEPOINT, SEND, BENCH, ASSESS)
 
-Options = CommandOptions | DemoOptions | InspectOptions | SavepointOptions | SendOptions | BenchOptions
+Options = CommandOptions | DemoOptions | InspectOptions | SavepointOptions | SendOptions | BenchOptions | AssessOptions
 
 
 def parse(argv: list[str] | None) -> Options:

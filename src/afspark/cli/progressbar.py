@@ -30,14 +30,17 @@ class RunProgress:
     @property
     def facts(self) -> str:
         """What happened so far."""
-        return f"{self.batches} batches · {self.backups} backups · {self.recoveries} recoveries"
+        counts = {("batch", "batches"): self.batches, ("backup", "backups"): self.backups}
+        counts[("recovery", "recoveries")] = self.recoveries
+        return " · ".join(f"{count} {one if count == 1 else more}" for (one, more), count in counts.items())
 
     def speed(self, total_bytes: int) -> str:
         """How far it is and how fast it goes."""
         rate = self.bytes / 1e6 / self.seconds if self.seconds > 0 else 0.0
-        items = self.items / 1e6 / self.seconds if self.seconds > 0 else 0.0
+        items = self.items / self.seconds if self.seconds > 0 else 0.0
+        pace = f"{items / 1e6:,.1f} M" if items >= 1e5 else f"{items:,.0f}"
         done = f"{bytes_text(self.bytes)} of {bytes_text(total_bytes)}"
-        return f"{done} · {rate:,.{0 if rate >= 10 else 1}f} MB/s · {items:,.1f} M items/s"
+        return f"{done} · {rate:,.{0 if rate >= 10 else 1}f} MB/s · {pace} items/s"
 
 
 class Display:

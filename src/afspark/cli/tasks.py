@@ -20,6 +20,7 @@ from afspark.api.query import Query
 from afspark.api.stream import StatefulStream, Stream
 from afspark.api.writer import StreamWriter
 from afspark.cli.algorithm_options import (
+    BARGAIN,
     DEFAULT_RECOVERY_SECONDS,
     DEFAULT_THETA,
     GREP,
@@ -292,4 +293,5 @@ _ELSEWHERE = {
     REGRESSION: ("regression_command", "regression_task"),
     SENTIMENT: ("sentiment_command", "sentiment_task"),
     SMARTGRID: ("smartgrid_command", "smartgrid_task"),
+    BARGAIN: ("bargain_command", "bargain_task"),
 }

@@ -50,6 +50,9 @@ class Cluster(Protocol):
     def slots_by_host(self) -> dict[str, int]:
         """Task slots of every host that lives, and answers."""
 
+    def silent_hosts(self) -> frozenset[str]:
+        """Hosts that do not answer, though nobody has said that they have ended."""
+
     def failures(self) -> Sequence[HostFailure]:
         """The last executors that were missed, oldest first: since when, and when the driver knew."""
 

@@ -64,15 +64,20 @@ class Patience:
     removal: float = 15.0
 
     @classmethod
-    def of(cls, *, standby: bool, silent: float | None = None) -> Patience:
-        """That of a query. ``standby``: secondaries could go on at once; ``silent``: what its user says.
+    def of(cls, *, standby: bool, elsewhere: bool = False, silent: float | None = None) -> Patience:
+        """That of a query. ``standby``: secondaries could go on at once; ``elsewhere``: workers are restored on other
+        hosts at once; ``silent``: what its user says.
 
         >>> Patience.of(standby=True)
         Patience(silent=0.5, gone=0.0, removal=10.0)
+        >>> Patience.of(standby=False, elsewhere=True)
+        Patience(silent=5.0, gone=0.0, removal=15.0)
         >>> Patience.of(standby=False, silent=30.0)
         Patience(silent=30.0, gone=5.0, removal=90.0)
         """
-        usual = cls(silent=0.5, gone=0.0, removal=10.0) if standby else cls()
+        usual = cls(silent=0.5, removal=10.0) if standby else cls()
+        if standby or elsewhere:
+            usual = replace(usual, gone=0.0)
         return usual if silent is None else replace(usual, silent=silent, removal=max(usual.removal, 3 * silent))
 
 
@@ -153,8 +158,9 @@ class Liveness:
         one.heard, one.asked, one.silent = now, None, False
 
     def removed(self, executor: str) -> None:
-        """Spark was told to replace it."""
-        self._executors[executor].removed = True
+        """Spark was told to replace it, and may have done so."""
+        if executor in self._executors:
+            self._executors[executor].removed = True
 
     # --- verdicts -------------------------------------------------------------------------------------------
 
@@ -182,8 +188,10 @@ class Liveness:
 
     def given_up_hosts(self, now: float) -> frozenset[str]:
         """Missing hosts that no stage should wait for any longer."""
-        empty = (host for host, since in self._empty.items() if now - since >= self.patience.gone)
-        return self.silent_hosts().union(empty)
+        return self.silent_hosts() | self._empty_for_long(now)
+
+    def _empty_for_long(self, now: float) -> frozenset[str]:
+        return frozenset(host for host, since in self._empty.items() if now - since >= self.patience.gone)
 
     def to_remove(self, now: float) -> list[str]:
         """Silent executors that Spark should replace."""

@@ -70,9 +70,9 @@ class Candidate:
 
 
 def offered(adaptive: Adaptive, situation: Situation) -> Iterator[Protection]:
-    """The six schemes, barrier snapshots where input can be replayed, and approximation where an error is allowed."""
+    """The six schemes, barrier snapshots where input is replayed, and approximation where an error is allowed."""
     yield from Scheme
-    if situation.replayable:
+    if situation.replayable and not adaptive.gap:
         yield Unreplicated.BARRIER_SNAPSHOT
     if adaptive.theta is not None:
         yield Unreplicated.APPROXIMATE

@@ -47,6 +47,8 @@ def estimate(
         match step:
             case RecoveryStep.DETECTION:
                 found[step] = situation.detection(kind)
+            case RecoveryStep.WAIT if situation.elsewhere:
+                found[step] = 0.0
             case RecoveryStep.READ:
                 found[step] = _read(situation)
             case RecoveryStep.REPLAY:

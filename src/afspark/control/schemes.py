@@ -127,7 +127,7 @@ class RecoveryStep(StrEnum):
     """A part of the time from a failure to the next batch that the unit has applied."""
 
     DETECTION = "detection"  # the driver finds out
-    WAIT = "wait"  # a host may come back with its state: it is given time, unless a secondary is there
+    WAIT = "wait"  # a host may come back with its state: it is given time, unless a scheme says what recovers it
     PROMOTION = "promotion"  # the secondary becomes the primary: it processes and sends
     DEPLOY = "deploy"  # a replica is loaded, and its static data built
     READ = "read"  # the last checkpoint comes from the store
@@ -151,7 +151,6 @@ STEPS: Mapping[Protection, tuple[RecoveryStep, ...]] = {
     Scheme.DEPLOYED: (RecoveryStep.DETECTION, RecoveryStep.PROMOTION, RecoveryStep.READ, *_REWIRE),
     Scheme.PASSIVE_REPLICATION: (
         RecoveryStep.DETECTION,
-        RecoveryStep.WAIT,
         RecoveryStep.DEPLOY,
         RecoveryStep.READ,
         *_REWIRE,

@@ -31,6 +31,8 @@ class Situation:
     stateful: bool = True
     #: whether what it has received can be had again from upstream
     replayable: bool = True
+    #: whether a lost worker is restored on another host at once
+    elsewhere: bool = False
     #: items that it has received since the last checkpoint that is safe, where they were counted
     waiting: float | None = None
     #: by kind of failure, after how many seconds the driver finds out by itself: counts until one was measured

@@ -112,11 +112,13 @@ class Coordinator:
             [node.tolerance for node in pipeline.nodes],
             replayable=pipeline.replayable,
             max_replay_seconds=options.max_replay_seconds,
+            record_seconds=options.record_seconds,
             offsets_kept=options.offsets_kept,
         )
         effects = EffectLog(self.store) if pipeline.replayable and not self.retained.active else None
         self.commits = Committer(cluster, self.log, self._stages, pace, effects)
         self.control = control_loop(cluster, pipeline, self.store, grace_seconds=options.host_grace_seconds)
+        self._secondaries.step_taken = self.control.step_taken
         self.runs: list[OperatorRun] = []
         #: an earlier start has begun a batch; Spark may run that one again
         self.resumed = newest_of(checkpoint, "offsets") is not None
@@ -249,7 +251,8 @@ class Coordinator:
         self.told = self.told or last
         self._take_note(batch)
         self.retained.keep(batch, self._stages.replay.check.to_record(batch, batch).get(batch, {}))
-        self.commits.pace.ended(batch, committing - started)
+        kept = max((report.work.sent for run in self.runs for report in run.reports), default=0)
+        self.commits.pace.ended(batch, committing - started, kept)
         self._commit(batch, ending=ending)
         self.commits.finish()
         self._secondaries.forget(self.commits.records.covered.batch)

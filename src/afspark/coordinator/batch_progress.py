@@ -112,7 +112,7 @@ def _worker(run: OperatorRun, report: TaskReport) -> dict[str, Any]:
         "worker": report.worker,
         "host": report.host,
         "incarnation": member.incarnation,
-        "theta": run.group.budget.theta(member.counted_failures),
+        "theta": run.group.budget_of(member.worker).theta(member.counted_failures),
         "drift": dict(report.drift),
         "seconds": dict(report.seconds),
     }

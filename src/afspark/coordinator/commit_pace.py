@@ -1,9 +1,12 @@
 """How far commits may be behind the batches. Pure.
 
 Where lost workers can replay, nobody waits for the store: a batch ends, and its backups and its record become durable
-behind the next ones. A batch whose record is to be written is a barrier. Every batch is one, unless an operator is
-backed up at barriers only; then one comes when the first of those operators is due, and is one for all: what a record
-names is a state of the whole query.
+behind the next ones. A batch that a record can name is a barrier. Every batch is one, unless an operator is backed up
+at barriers only; then one comes when the first of those operators is due, and is one for all: what a record names is a
+state of the whole query.
+
+Not every barrier needs its record: the next one says all that it would have said, and until then lost workers replay.
+So records are a part of what may be replayed apart, unless snapshots are apart already.
 """
 
 from __future__ import annotations
@@ -15,6 +18,10 @@ from afspark.policies import Tolerance
 
 #: How many batches a record may be behind at most.
 MOST_BATCHES = 49
+#: How many records there are, at least, in the seconds that may be replayed, and in the batches.
+RECORDS_IN_REPLAY = 10
+#: How many bytes a worker may keep for others, because no record covers them, before the next record is due.
+MOST_KEPT_BYTES = 2**26
 
 
 class CommitPace:
@@ -26,6 +33,7 @@ class CommitPace:
         *,
         replayable: bool,
         max_replay_seconds: float,
+        record_seconds: float = 0.0,
         offsets_kept: int = 2 * MOST_BATCHES + 2,
     ) -> None:
         # Spark forgets what belonged to older batches. The newest record may turn out to be unreadable: then all since
@@ -33,9 +41,12 @@ class CommitPace:
         self._most_batches = min(MOST_BATCHES, (offsets_kept - 2) // 2)
         self._waiting = [one for one in tolerances if one.replays]
         self._replayable = replayable and (max_replay_seconds > 0 or bool(self._waiting))
-        self._max_replay_seconds = max_replay_seconds
+        self._max_replay_seconds, self._record_seconds = max_replay_seconds, record_seconds
         self._last = (0.0, Batch(-1), 0)
         self._spent: dict[Batch, float] = {}
+        #: how long the last batch took: a barrier is where a batch ends, and it is chosen when one begins
+        self._usual = 0.0
+        self._kept: dict[Batch, int] = {}
         self._covered = Batch(-1)
         self.barrier = True
         self.behind = False
@@ -91,14 +102,29 @@ class CommitPace:
             not self._waiting
             or self.wanted
             or any(
-                one.is_due(seconds=now - seconds, batches=batch - batches, items=items - before)
+                one.is_due(seconds=now + self._usual - seconds, batches=batch - batches, items=items - before)
                 for one in self._waiting
             )
         )
 
-    def ended(self, batch: Batch, seconds: float) -> None:
-        """A batch has taken so many seconds."""
-        self._spent[batch] = seconds
+    @property
+    def record_seconds(self) -> float:
+        """How far apart records are at least, where nobody waits for them."""
+        return 0.0 if self._waiting else min(self._record_seconds, self._max_replay_seconds / RECORDS_IN_REPLAY)
+
+    def is_record_due(self, *, seconds: float, batches: int) -> bool:
+        """Whether a barrier so long after the one whose record was begun last needs its record."""
+        return (
+            seconds >= self.record_seconds
+            or batches >= self._most_batches / RECORDS_IN_REPLAY
+            or sum(self._kept.values()) >= MOST_KEPT_BYTES
+        )
+
+    def ended(self, batch: Batch, seconds: float, kept: int = 0) -> None:
+        """A batch has taken so many seconds. ``kept``: how many bytes of it a worker keeps for others, at most."""
+        self._usual = seconds
+        if self._replayable:
+            self._spent[batch], self._kept[batch] = seconds, kept
 
     def passed(self, now: float, batch: Batch, items: int) -> None:
         """``batch`` has ended as a barrier."""
@@ -108,6 +134,7 @@ class CommitPace:
         """A record of ``covered`` is durable."""
         self._covered = covered
         self._spent = {batch: spent for batch, spent in self._spent.items() if batch > covered}
+        self._kept = {batch: kept for batch, kept in self._kept.items() if batch > covered}
 
     @property
     def replay_seconds(self) -> float:

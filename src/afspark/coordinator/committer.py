@@ -56,6 +56,8 @@ class Committer:
         """
         self.pace.ask([one for run in self.runs for one in run.group.secondaries.barriers])
         self.pace.wanted |= any(run.group.secondaries.wants_barrier for run in self.runs)
+        # A record that became durable since the last batch ended holds no barrier up.
+        self.records.go_on(due=False)
         under_way = self.records.newest is not None
         now = self._cluster.clock.monotonic()
         must = must or not self.recorded
@@ -129,6 +131,12 @@ class Committer:
         self.cover(self.records.covered)
         return self.records.covered.record
 
+    def go_on_at_rest(self) -> None:
+        """Between two batches, when the next one does not come: begins to write the last record if it was not due."""
+        if self.pace.behind:
+            self.records.go_on()
+            self.cover(self.records.covered)
+
     def before_loss(self) -> None:
         """Called before a loss is declared; `AnotherDriver` if another one has opened the query: only that one may."""
         self._log.refuse_if_superseded()
@@ -169,13 +177,20 @@ class Committer:
         if not self.pace.behind:
             self.records.write(record, pending)
         else:
-            self.records.offer(record, pending)
+            self.records.offer(record, pending, due=self._is_record_due(record.batch))
             if self.pace.is_late(record.batch):
                 self._settle()
         if not self.recorded:
             # Not before the first record of this epoch: it may name a backup that an earlier driver had written.
             self.recorded = True
             self._log.sweep()
+
+    def _is_record_due(self, batch: Batch) -> bool:
+        """Whether the record of ``batch``, which has just ended, is to be written; if not, a later one replaces it."""
+        if self.records.begun is None:
+            return True
+        last, since = self.records.begun
+        return self.pace.is_record_due(seconds=self._cluster.clock.monotonic() - since, batches=batch - last)
 
     def _settle(self) -> None:
         """Makes the newest record durable before this returns, and all backups before it."""

@@ -47,7 +47,7 @@ class OperatorInputs:
         for edge in run.node.inputs:
             if edge.origin in by_name:
                 origin = by_name[edge.origin]
-                inputs.append(OutputInput(origin.residents, origin.homes, batch, run.name, edge.transforms))
+                inputs.append(OutputInput(origin.residents, origin.homes, batch, run.node.addressee, edge.transforms))
             elif edge.origin in self.planners:
                 if edge.origin in given.slices:
                     source = self.pipeline.planned[edge.origin]
@@ -65,7 +65,7 @@ class OperatorInputs:
         produced = {}
         for name in self.origins(run.node):
             for report in by_name[name].reports:
-                ports = (ALL, items_for(run.name))
+                ports = (ALL, items_for(run.node.addressee))
                 produced[f"{name}:{report.worker}"] = "+".join(report.produced.get(port, "") for port in ports)
         return produced
 

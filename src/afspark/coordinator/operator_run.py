@@ -18,7 +18,7 @@ from afspark.graph.pipeline import Pipeline
 from afspark.graph.reach import reached_from, targets_of
 from afspark.model.windows import Punctuation, WindowProgress
 from afspark.numbers import Batch, PaneNumber
-from afspark.policies import Tolerance
+from afspark.policies import Adaptive, Tolerance
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import TaskReport
@@ -41,6 +41,8 @@ class OperatorRun:
     reports: Sequence[TaskReport] = ()
     #: those that take pushed items off the lanes for it: itself, or relays
     entrances: Sequence[OperatorRun] = ()
+    #: whether any source of the pipeline is pushed
+    is_pushed: bool = False
     #: the user's operators whose items or feedback can reach it
     senders: Sequence[OperatorRun] = ()
     #: pushed items that failures have taken off its lanes: (batch, worker) -> items
@@ -83,17 +85,21 @@ class OperatorRun:
 
         To be called between two batches. Where a secondary has no other host to live on, it waits for one.
         """
-        self._want(tolerance_for(protection, interval, gap=not self.config.exact), [worker])
+        own = self.node.tolerance
+        if isinstance(own, Adaptive):
+            self._want(own.chosen(protection, interval), [worker])
+        else:
+            self._want(tolerance_for(protection, interval, gap=own.leaves_gap), [worker])
 
     def want(self, tolerance: Tolerance, workers: Iterable[int] | None = None) -> None:
         """Has workers, by default all, protected by ``tolerance``; `UsageError` if they cannot be."""
         slots = self.group.cluster.slots_by_host()
-        refuse_change(self.group.secondaries, tolerance, slots, pushed=self.config.pushed)
+        refuse_change(self.group.secondaries, tolerance, slots, pushed=self.is_pushed)
         self._want(tolerance, range(self.node.workers) if workers is None else workers)
 
     def _want(self, tolerance: Tolerance, workers: Iterable[int]) -> None:
         for worker in workers:
-            self.group.secondaries.want(worker, tolerance, self._evidence, self.group.cluster.clock.time())
+            self.group.want(worker, tolerance, self._evidence)
 
     @property
     def _evidence(self) -> Evidence:
@@ -233,7 +239,7 @@ class OperatorRun:
     def record(self) -> OperatorRecord:
         """The operator after the batch at work."""
         return OperatorRecord(
-            workers=tuple(member.record(self.group.budget) for member in self.group.members),
+            workers=tuple(member.record(self.group.budget_of(member.worker)) for member in self.group.members),
             window_progress=self._progress_after(),
             counters=self._counted(),
             lost_by_receivers=dict(self.receivers),
@@ -270,5 +276,6 @@ def link(runs: Sequence[OperatorRun], pipeline: Pipeline) -> None:
     """Tells the runs of a pipeline of each other."""
     by_name, targets = {run.name: run for run in runs}, targets_of(pipeline.nodes)
     for run in runs:
+        run.is_pushed = bool(pipeline.pushed)
         run.entrances = [by_name[node.name] for node in pipeline.entrances(run.node)]
         run.senders = [by_name[one.name] for one in pipeline.operators if run.name in reached_from(targets, one.name)]

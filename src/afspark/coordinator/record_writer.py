@@ -19,9 +19,10 @@ from afspark.task.backup_writes import BackgroundWrite
 class RecordWriter:
     """Writes one record at a time. ``covered``: what is known to be durable.
 
-    A record may be written when the store has all backups that it names. Of several the newest one is written, and the
-    older ones are left out: each says all that is known. ``kept``: how many durable ones stay in the store; None: as
-    the log's own rule says. ``effects``: where to put what the batches of a record have done, if somewhere.
+    A record may be written when the store has all backups that it names, and is when it is due. Of several the newest
+    one is written, and the older ones are left out: each says all that is known. ``kept``: how many durable ones stay
+    in the store; None: as the log's own rule says. ``effects``: where to put what the batches of a record have done, if
+    somewhere.
     """
 
     def __init__(
@@ -42,6 +43,8 @@ class RecordWriter:
         self._offered: list[CommitRecord] = []
         self._pending: frozenset[str] = frozenset()
         self._durable_at = 0.0
+        #: the batch whose record was begun last, and when, by the monotonic clock; None: the next one is due at once
+        self.begun: tuple[Batch, float] | None = None
 
     @property
     def newest(self) -> CommitRecord | None:
@@ -50,8 +53,9 @@ class RecordWriter:
 
     def write(self, record: CommitRecord, pending: Iterable[str]) -> None:
         """Makes a record durable before this returns; `CheckpointError` if a backup that it names is ``pending``."""
-        self._offered = []
+        replaced, self._offered = self._offered, []
         self.wait()
+        self._forsake(replaced)
         refuse_if_incomplete(record, pending)
         record = self._begun(record)
         try:
@@ -61,16 +65,18 @@ class RecordWriter:
             raise
         self._ended(record)
 
-    def offer(self, record: CommitRecord, pending: Iterable[str]) -> None:
-        """Has a record written when it can be. ``pending``: the backups that the store may not have yet."""
+    def offer(self, record: CommitRecord, pending: Iterable[str], *, due: bool = True) -> None:
+        """Has a record written when it can be. ``pending``: the backups that the store may not have yet. ``due``: if
+        not, it waits for the next one, which takes its place, or until somebody waits for it.
+        """
         self._offered.append(record)
-        self.hear(pending)
+        self.hear(pending, due=due)
 
-    def hear(self, pending: Iterable[str]) -> None:
-        """What of the backups the store may not have yet; starts what can be written."""
+    def hear(self, pending: Iterable[str], *, due: bool = True) -> None:
+        """What of the backups the store may not have yet; starts what can be written, if a record is ``due``."""
         self._pending = frozenset(pending)
         self._snapshots.hear(self._pending)
-        self.go_on()
+        self.go_on(due=due)
 
     def stop(self) -> None:
         """Before a loss is declared: ends the write under way, and forgets what was offered after it.
@@ -80,12 +86,14 @@ class RecordWriter:
         """
         dropped, self._offered = self._offered, []
         self.wait()
+        self.begun = None
         self._snapshots.abandon(LOSS)
         # Whoever survives goes on from its own part, and the next record names that.
-        self._log.forsake(name for record in dropped for name in record.references())
+        self._forsake(dropped)
 
-    def go_on(self, seconds: float | None = 0.0) -> bool:
-        """Starts the next write, after so many seconds at most for the one under way; whether none is under way.
+    def go_on(self, seconds: float | None = 0.0, *, due: bool = True) -> bool:
+        """Starts the next write if one is ``due``, after so many seconds at most for the one under way; whether none is
+        under way.
 
         Raises what a write has failed with.
         """
@@ -98,10 +106,13 @@ class RecordWriter:
                 self._snapshots.fail(record.batch)
                 raise write.failure
             self._ended(record)
+        if not due:
+            return True
         complete = [record for record in self._offered if self._pending.isdisjoint(record.references())]
         if not complete:
             return True
         record = self._begun(complete[-1])
+        self._forsake([earlier for earlier in self._offered if earlier.batch < record.batch])
         self._offered = [later for later in self._offered if later.batch > record.batch]
         self._under_way = (record, self._cluster.in_background(self._job(record)))
         return self._under_way[1].wait(0.0) and self.go_on()
@@ -117,8 +128,13 @@ class RecordWriter:
         for record in self._offered:
             refuse_if_incomplete(record, self._pending)
 
+    def _forsake(self, records: Iterable[CommitRecord]) -> None:
+        """These are never written. While none is under way: its end deletes what no record names that is written."""
+        self._log.forsake(name for record in records for name in record.references())
+
     def _begun(self, record: CommitRecord) -> CommitRecord:
         """The record as it is written."""
+        self.begun = (record.batch, self._cluster.clock.monotonic())
         return self._snapshots.recording(record, self._cluster.clock.time())
 
     def _ended(self, record: CommitRecord) -> None:

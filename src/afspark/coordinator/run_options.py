@@ -37,6 +37,8 @@ class RunOptions:
     store_wait_seconds: float = WAIT_SECONDS
     #: how much processing time a lost worker may have to repeat: commit records may be behind the batches by that
     max_replay_seconds: float = 10.0
+    #: how far apart commit records are at least, where lost workers could replay; never more than a tenth of the above
+    record_seconds: float = 1.0
     #: of how many batches Spark remembers what belonged to them
     offsets_kept: int = 100
     #: how many bytes of bad items are kept, for each operator

@@ -8,10 +8,11 @@ so that later entries do no harm. Of Spark it has the offsets and commits of the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from afspark.coordinator.offsets import newest_of
-from afspark.errors import CheckpointError, UsageError
+from afspark.errors import CheckpointError, ObjectMissing, UsageError
 from afspark.numbers import Batch
 from afspark.store import (
     CommitRecord,
@@ -23,6 +24,7 @@ from afspark.store import (
     WorkerRecord,
     chain_to_restore,
 )
+from afspark.store.control_log import CONTROL
 from afspark.store.drivers import Driver, Notice
 from afspark.store.effect_log import EFFECTS
 from afspark.store.epochs import seal_record, seal_start
@@ -46,7 +48,7 @@ from afspark.store.reading import read_sealed
 
 SPARK_STATE = "state"
 _ENDING = "ending"
-_LEFT_OUT = {IDENTITY, SAVEPOINT, ORIGIN, REQUESTS, EPOCHS, OBJECTS, LEDGER, EFFECTS, _ENDING}
+_LEFT_OUT = {IDENTITY, SAVEPOINT, ORIGIN, REQUESTS, EPOCHS, OBJECTS, LEDGER, EFFECTS, CONTROL, _ENDING}
 """What is made anew, is chosen object by object, or says nothing of the barrier."""
 _BY_BATCH = {ITEM_LOSSES, QUARANTINE}
 """What is in objects whose names begin with the batch."""
@@ -93,6 +95,7 @@ def parts_of(checkpoint: Store, record: CommitRecord) -> Iterator[SavepointPart]
         yield _below(SavepointPart(ref[0], checksum=ref[1]))
     for name in _ledger_before(store, record.ledger_heads):
         yield _below(SavepointPart(name))
+    yield from (_below(part) for part in _measured(store))
     for name in store.list(""):
         room = name.partition("/")[0]
         if room in _LEFT_OUT or (room in _BY_BATCH and not _is_upto(name, record.batch)):
@@ -161,6 +164,13 @@ def _ledger_before(store: Store, heads: tuple[str, ...]) -> list[str]:
         }
         following = sorted(before - known - found.keys())
     return sorted(known)
+
+
+def _measured(store: Store) -> Iterator[SavepointPart]:
+    """What was measured and decided: as of now, because a driver at work replaces it."""
+    for name in store.list(CONTROL):
+        with suppress(ObjectMissing):
+            yield SavepointPart(name, store.get(name))
 
 
 def _is_upto(name: str, batch: Batch) -> bool:

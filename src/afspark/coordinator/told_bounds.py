@@ -78,9 +78,10 @@ def in_force(run: OperatorRun) -> list[dict[str, Any]]:
 
     ``covered``: whether a bound holds for all losses of the operator so far.
     """
-    budget, unknown = run.group.budget, uncovered(run)
+    unknown = uncovered(run)
     entries = []
     for member in run.group.members:
+        budget = run.group.budget_of(member.worker)
         entry: dict[str, Any] = {
             "operator": run.name,
             "worker": member.worker,

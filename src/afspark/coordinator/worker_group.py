@@ -11,6 +11,7 @@ from afspark.cluster.cluster import Cluster
 from afspark.coordinator.placement import spread
 from afspark.coordinator.recovery.discovery import RecordedWorkers, find_survivors, restore_workers
 from afspark.coordinator.recovery.error_budget import ErrorBudget
+from afspark.coordinator.recovery.gaps import AppliedBatches, without_replay
 from afspark.coordinator.recovery.recoveries import Recoveries
 from afspark.coordinator.recovery.recovery_timings import RecoveryTimings
 from afspark.coordinator.recovery.verdicts import Verdict, judge
@@ -19,6 +20,7 @@ from afspark.coordinator.replicas.unit_scheme import Evidence
 from afspark.coordinator.worker_state import Covered, DurableState, WorkerState
 from afspark.errors import CheckpointError, WorkerFailed
 from afspark.numbers import Batch, Fence
+from afspark.policies import Tolerance
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import LossEvidence
@@ -63,6 +65,9 @@ class WorkerGroup:
         #: whether lost workers apply again what no durable record covers
         self.replays = False
         self.covered = Covered()
+        #: up to which batch a worker has left some out
+        self.left_out = Batch(-1)
+        self._applied = AppliedBatches()
         #: whether requests are made for a batch of the past
         self.past = False
         #: whether the batch at work ends with a state of the whole query that can be recovered
@@ -77,6 +82,19 @@ class WorkerGroup:
 
     def member(self, worker: int) -> WorkerState:
         return self._members[worker]
+
+    def budget_of(self, worker: int) -> ErrorBudget:
+        """What one worker may lose: an approximate tolerance may have been chosen for it alone."""
+        chosen = self.secondaries.approximation(worker)
+        return self.budget if chosen is None else replace(self.budget, tolerance=chosen)
+
+    def want(self, worker: int, tolerance: Tolerance, seen: Evidence) -> None:
+        """From now on ``worker`` is to be protected by ``tolerance``."""
+        member = self.member(worker)
+        before = self.budget_of(worker).theta(member.counted_failures)
+        self.secondaries.want(worker, tolerance, seen, self.cluster.clock.time())
+        now = self.budget_of(worker).theta(member.counted_failures)
+        self._members[worker] = member.with_limits(before, now)
 
     @property
     def homes(self) -> dict[int, str]:
@@ -128,7 +146,9 @@ class WorkerGroup:
         return slots
 
     def await_hosts(self, batch: Batch) -> None:
-        """Waits for homes without executor; where none comes back, the workers are declared lost."""
+        """Waits for homes without executor; where none comes back, the workers are declared lost. Those that can be had
+        again elsewhere are declared lost at once.
+        """
         deadline = self.cluster.clock.monotonic() + self.host_grace_seconds
         while away := [member for member in self.members if member.home not in (slots := self.cluster.slots_by_host())]:
             for member in away:
@@ -137,11 +157,17 @@ class WorkerGroup:
                 for member in away:
                     self._declare(member, batch, f"host {member.home} is gone")
                 break
-            if replaced := [one for one in away if self.secondaries.can_replace(one, self.covered.batch, slots)]:
-                for member in replaced:
+            if elsewhere := [one for one in away if slots and not self._is_worth_waiting_for(one, slots)]:
+                for member in elsewhere:
                     self._declare(member, batch, f"host {member.home} is away")
                 continue
             self.cluster.clock.sleep(0.1)
+
+    def _is_worth_waiting_for(self, member: WorkerState, slots: Mapping[str, int]) -> bool:
+        """Whether the host of a worker, which is away, could bring back something better than there is elsewhere."""
+        if self.secondaries.can_replace(member, self.covered.batch, slots):
+            return False
+        return not self.secondaries.recovers_elsewhere(member.worker)
 
     def requests(self, batch: Batch) -> list[TaskRequest]:
         """What the workers are asked to do in ``batch``."""
@@ -157,7 +183,14 @@ class WorkerGroup:
                 batch=batch,
             )
         return replace(
-            member.request(batch, self.budget, self._fence, self.batch_time, barrier=self.barrier, past=self.past),
+            member.request(
+                batch,
+                self.budget_of(member.worker),
+                self._fence,
+                self.batch_time,
+                barrier=self.barrier,
+                past=self.past,
+            ),
             punctuation_plan=self.punctuation_plan,
             covered=self._covered(batch),
             shipping=None if self.past else self.secondaries.shipping(member),
@@ -188,6 +221,7 @@ class WorkerGroup:
         """A lost worker will be given back what ``covered`` names."""
         self.covered = covered
         self._meanings = {batch: meaning for batch, meaning in self._meanings.items() if batch > covered.batch}
+        self._applied.forget(covered.batch)
 
     @contextmanager
     def at(self, batch: Batch) -> Iterator[None]:
@@ -221,7 +255,7 @@ class WorkerGroup:
         for report in reports:
             member = self.member(report.worker)
             if member.version < batch:
-                applied = member.applied(report, self.budget, self.batch_time)
+                applied = member.applied(report, self.budget_of(report.worker), self.batch_time)
                 self._members[report.worker] = replace(applied, recovering=member.recovering)
                 self.recoveries.replayed(report, seconds)
 
@@ -236,7 +270,10 @@ class WorkerGroup:
 
     def last_requests(self, batch: Batch) -> list[TaskRequest]:
         """Requests like those of ``batch``, for whoever speaks on behalf of its workers."""
-        return [member.request(batch, self.budget, self._fence, self.batch_time) for member in self.members]
+        return [
+            member.request(batch, self.budget_of(member.worker), self._fence, self.batch_time)
+            for member in self.members
+        ]
 
     def requests_at_rest(self, batch: Batch) -> list[TaskRequest]:
         """Requests for workers that have applied ``batch``, as if its end were a barrier."""
@@ -293,7 +330,9 @@ class WorkerGroup:
         """Moves on to the next batch, after all workers applied this one."""
         for report in reports:
             member = self.member(report.worker)
-            applied = member.applied(report, self.budget, self.batch_time, replays=self.replays)
+            budget = self.budget_of(report.worker)
+            applied = member.applied(report, budget, self.batch_time, replays=self.replays)
+            self._applied.note(applied.version, report)
             self._members[report.worker] = replace(applied, recovering=member.recovering and self.past)
         self.recoveries.gap = ()
 
@@ -333,18 +372,27 @@ class WorkerGroup:
             member,
             batch,
             cause,
+            budget=self.budget_of(member.worker),
             batch_time=self._time_of_loss,
             trace=trace,
         )
         if secondary is None or goes_back:
             home = (None if goes_back else prepared) or self._home_after(member, slots)
-            self._members[member.worker] = declare(home=home, durable=self._durable(member))
+            self._members[member.worker] = declare(home=home, durable=self._gone_on_from(member, self._durable(member)))
         else:
             # What was sent to either of them before must do nothing any more.
             self.raise_fence()
-            self._members[member.worker] = declare(home=secondary.home, durable=secondary.state()).promoted(
-                secondary.queued
-            )
+            state = self._gone_on_from(member, secondary.state())
+            self._members[member.worker] = declare(home=secondary.home, durable=state).promoted(secondary.queued)
+
+    def _gone_on_from(self, member: WorkerState, state: DurableState | None) -> DurableState | None:
+        """``state`` as what a lost worker goes on from, which its policy may have it do without a replay."""
+        if state is None or not self.budget.tolerance.leaves_gap:
+            return state
+        found = without_replay(member, state, self._applied, self.budget.states)
+        if found.gap_batches:
+            self.left_out = max(self.left_out, Batch(found.version))
+        return found
 
     def _home_after(self, member: WorkerState, slots: Mapping[str, int]) -> str:
         """Where a lost worker lives next."""
@@ -358,7 +406,9 @@ class WorkerGroup:
 
     @property
     def _time_of_loss(self) -> BatchTime:
-        """What a lost worker lacks for good it lacked when its durable state was backed up: the rest is replayed."""
+        """What a lost worker lacks for good it lacked when its durable state was backed up, if the rest is replayed."""
+        if self.budget.tolerance.leaves_gap:
+            return self.batch_time
         batch_time, _ = self._meanings.get(Batch(self.covered.batch + 1), (self.batch_time, ()))
         return batch_time
 

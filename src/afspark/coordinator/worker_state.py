@@ -37,6 +37,9 @@ class DurableState:
     older_theta: Mapping[str, float] | None = None
     #: backups that the chain builds on are unknown
     hole: bool = False
+    #: batches before ``version`` that it lacks for good, and the items that the worker had got in them
+    gap_batches: int = 0
+    gap_items: int = 0
 
     @property
     def is_whole(self) -> bool:
@@ -159,6 +162,7 @@ class WorkerState:
             ),
             recovery=self._recovery_plan(budget),
             promotes=self.promoting,
+            skips=self.promoting and budget.tolerance.leaves_gap,
             missing=budget.missing(self.counted_failures),
             pane_missing=budget.pane_missing(self.counted_failures),
             lost=budget.last_loss(self.counted_failures) if fresh else None,
@@ -228,6 +232,17 @@ class WorkerState:
             restart_chain=self.restart_chain or durable.hole,
         )
 
+    def with_limits(self, before: Mapping[str, float], now: Mapping[str, float]) -> WorkerState:
+        """The same under other thresholds: its backups were made under those that it had ``before``."""
+        lowered = any(now[name] < most for name, most in before.items())
+        older = {name: max(most, (self.older_theta or {}).get(name, 0.0)) for name, most in before.items()}
+        return replace(
+            self,
+            recheck=self.recheck or lowered,
+            older_theta=older if lowered else self.older_theta,
+            raised=self.raised or any(now[name] > most for name, most in before.items()),
+        )
+
     def promoted(self, queued: Mapping[Batch, int] | None = None) -> WorkerState:
         """This incarnation of a lost worker, given that a secondary takes its place: its state is there, and its first
         backup builds on none of those before.
@@ -261,8 +276,9 @@ class WorkerState:
             checkpointed=self.version + 1 if report.covers else self.checkpointed,
             chain=chain,
             previous=previous,
-            recheck=bool(older),
-            older_theta=older or None,
+            # Only what is written tells that nothing lags behind limits that were lowered.
+            recheck=bool(older) or (self.recheck and not report.covers),
+            older_theta=older or (None if report.covers else self.older_theta),
             raised=False,
             restart_chain=hole,
             counted_failures=counted_failures,

@@ -10,7 +10,7 @@ from afspark.errors import UsageError
 from afspark.policies import parameters
 from afspark.policies.cost_weights import Costs
 from afspark.policies.plans import BackupNeed, BackupPlan
-from afspark.policies.replication import SCHEMES, ActiveReplication
+from afspark.policies.replication import ActiveReplication, scheme_of
 from afspark.policies.snapshot import BarrierSnapshot
 from afspark.policies.tolerance import Approximate, Tolerance
 
@@ -20,6 +20,13 @@ _PLAIN = {
     "every": (parameters.seconds, "It is how often the choice is looked at again."),
     "cooldown": (parameters.finite, "It is how long a scheme stays at least, as long as it recovers in time."),
 }
+
+
+@dataclass(frozen=True)
+class ChosenApproximation(Approximate):
+    """`Approximate` for some workers of an operator, for as long as the controller says: every batch is a barrier."""
+
+    replays: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,7 @@ class Adaptive(Tolerance):
     name: ClassVar[str] = "adaptive"
     replays: ClassVar[bool] = True
     has_secondaries: ClassVar[bool] = True
+    recovers_elsewhere: ClassVar[bool] = True
     reason: ClassVar[str] = "the cheapest scheme that recovers in time"
 
     def __post_init__(self) -> None:
@@ -68,17 +76,17 @@ class Adaptive(Tolerance):
             return self.approximation
         if name == BarrierSnapshot.name:
             return BarrierSnapshot(interval=interval)
-        return {scheme.name: scheme for scheme in SCHEMES}[name](interval=interval, gap=self.gap)
+        return scheme_of(name, interval, gap=self.gap)
 
     @property
     def first(self) -> Tolerance:
         """What a worker starts with, before anything is measured."""
-        return ActiveReplication(gap=self.gap)
+        return ActiveReplication(gap=self.gap, store_every=1)
 
     @property
-    def approximation(self) -> Approximate | None:
+    def approximation(self) -> ChosenApproximation | None:
         """The approximate tolerance that may be chosen."""
-        return None if self.theta is None else Approximate(self.theta)
+        return None if self.theta is None else ChosenApproximation(self.theta)
 
     @property
     def approximates(self) -> bool:
@@ -87,6 +95,10 @@ class Adaptive(Tolerance):
     @property
     def exact(self) -> bool:
         return not self.approximates and not self.gap
+
+    @property
+    def leaves_gap(self) -> bool:
+        return self.gap
 
     def is_due(self, *, seconds: float, batches: int, items: int) -> bool:
         return self.first.is_due(seconds=seconds, batches=batches, items=items)

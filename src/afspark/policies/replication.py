@@ -6,14 +6,11 @@ sets, and how long its recovery takes, is in ``afspark.control``.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from afspark.bounds.thresholds import Place
 from afspark.policies import parameters
 from afspark.policies.barriers import BarrierTolerance
-from afspark.policies.plans import BackupNeed, BackupPlan, ThresholdBackup
 
 
 @dataclass(frozen=True)
@@ -21,14 +18,16 @@ class Replicated(BarrierTolerance):
     """Base of the six schemes: a worker's primary, and a secondary on another host.
 
     Barriers are the moments of checkpoints. Recovery is precise: what came since the last checkpoint is replayed, and
-    nothing is lost. With ``gap=True`` it is not replayed: the worker is back sooner, the ledger has the gap, and no
-    error is promised for it.
+    nothing is lost. With ``gap=True`` it is not replayed: the worker goes on from the checkpoint, or as its secondary
+    was. The ledger has the gap, and no error is promised for it; where nothing came in between, nothing is lost.
 
     >>> HotStandby(interval=0.5).exact, HotStandby(gap=True).exact
     (True, False)
     """
 
     gap: bool = field(default=False, kw_only=True)
+
+    recovers_elsewhere: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -38,15 +37,9 @@ class Replicated(BarrierTolerance):
     def exact(self) -> bool:
         return not self.gap
 
-    def allowance(self, *, failures: int, place: Place, divergence: str, exact: bool, decaying: bool = False) -> float:
-        return math.inf if self.gap else 0.0
-
-    def backup_plan(self, need: BackupNeed) -> BackupPlan:
-        plan = super().backup_plan(need)
-        # No bound covers a gap, and yet a checkpoint holds everything.
-        if self.gap and isinstance(plan, ThresholdBackup):
-            return ThresholdBackup(theta=dict.fromkeys(need.theta, 0.0), items=need.items, full=need.full)
-        return plan
+    @property
+    def leaves_gap(self) -> bool:
+        return self.gap
 
     def promise(self, alpha: float | None = None) -> float | None:
         return None if self.gap else 0.0
@@ -56,7 +49,33 @@ class Replicated(BarrierTolerance):
 
 
 @dataclass(frozen=True)
-class ActiveReplication(Replicated):
+class Followed(Replicated):
+    """Base of the two schemes whose secondaries process everything, so that none of them needs a checkpoint.
+
+    Only one in ``store_every`` is made while the secondary is there. If both copies are lost, there is more to replay.
+
+    >>> ActiveStandby(interval=0.5).rarely.barrier_seconds, HotStandby(interval=0.5).rarely.barrier_seconds
+    (4.0, 0.5)
+    """
+
+    store_every: int = field(default=8, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        meaning = "It says that one in so many checkpoints is made while the secondary has all of the state."
+        object.__setattr__(self, "store_every", parameters.count("store_every", self.store_every, meaning))
+
+    @property
+    def rarely(self) -> Followed:
+        apart = {name: value * self.store_every for name, value in self._distances().items()}
+        return replace(self, store_every=1, **apart)
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"store_every": self.store_every}
+
+
+@dataclass(frozen=True)
+class ActiveReplication(Followed):
     """The secondary receives, processes and sends; whoever receives both drops what it has already."""
 
     name: ClassVar[str] = "active-replication"
@@ -65,7 +84,7 @@ class ActiveReplication(Replicated):
 
 
 @dataclass(frozen=True)
-class ActiveStandby(Replicated):
+class ActiveStandby(Followed):
     """The secondary receives and processes, but does not send before the primary fails."""
 
     name: ClassVar[str] = "active-standby"
@@ -117,3 +136,11 @@ SCHEMES: tuple[type[Replicated], ...] = (
     PassiveReplication,
 )
 """Those that need the fewest steps after a failure first."""
+
+
+def scheme_of(name: str, interval: float | None, *, gap: bool = False) -> Replicated:
+    """The scheme of that name with a checkpoint every ``interval`` seconds, and no fewer; KeyError if there is none."""
+    found = {scheme.name: scheme for scheme in SCHEMES}[name]
+    if issubclass(found, Followed):
+        return found(interval=interval, gap=gap, store_every=1)
+    return found(interval=interval, gap=gap)

@@ -35,6 +35,9 @@ class Tolerance:
     #: whether workers have a second copy of their state on another host
     has_secondaries: ClassVar[bool] = False
 
+    #: whether it says how a lost worker is recovered, so that no host is waited for that may come back with its state
+    recovers_elsewhere: ClassVar[bool] = False
+
     @property
     def waits_at_barriers(self) -> bool:
         """Whether everybody waits at a barrier until it is durable."""
@@ -49,6 +52,11 @@ class Tolerance:
     def barrier_seconds(self) -> float:
         """How far apart barriers are, if that is a time."""
         return 0.0
+
+    @property
+    def rarely(self) -> Tolerance:
+        """The same with barriers as far apart as they may be while a secondary has all that its primary has."""
+        return self
 
     @property
     def longest_chain(self) -> int | None:
@@ -72,6 +80,11 @@ class Tolerance:
     @property
     def exact(self) -> bool:
         """Whether no failure changes anything, so that none has to be counted."""
+        return False
+
+    @property
+    def leaves_gap(self) -> bool:
+        """Whether nothing is replayed for a lost worker, which lacks for good what came since its last checkpoint."""
         return False
 
     def backup_plan(self, need: BackupNeed) -> BackupPlan:

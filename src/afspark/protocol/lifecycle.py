@@ -11,9 +11,9 @@ Positions of a segment relative to batch t, tested from top to bottom:
 - ``newer``: its incarnation or its fence is above the wanted one
 - ``older``: its incarnation is below the wanted one, or it has another role; unless it is a secondary that is promoted
 - ``restoring``: created, but its first contents are not complete
-- ``behind``: version below t-1
-- ``before``: version t-1, no mark
-- ``halfway``: version t-1, mark set: a process died while it applied t
+- ``behind``: version below t-1, unless it is promoted and leaves out what it lacks
+- ``before``: version t-1, no mark; or below, and it leaves out what it lacks
+- ``halfway``: the same with the mark set: a process died while it applied the next batch
 - ``applied``: version t, no mark
 - ``later``: version above t, or t+1 begun, and t is replayed: others have lost it
 - ``ahead``: version above t, or t+1 begun
@@ -138,6 +138,8 @@ class Wanted:
     secondary: bool = False
     #: a secondary is to be the primary from now on, in place of the incarnation before
     promotes: bool = False
+    #: batches that such a one lacks are left out
+    skips: bool = False
 
 
 class Position(Enum):
@@ -251,9 +253,9 @@ def _relative(version: Batch, marked: bool, wanted: Wanted) -> Position:
     batch = wanted.batch
     if version == RESTORING:
         return Position.RESTORING
-    if version < batch - 1:
+    if version < batch - 1 and not wanted.skips:
         return Position.BEHIND
-    if version == batch - 1:
+    if version <= batch - 1:
         return Position.HALFWAY if marked else Position.BEFORE
     if version == batch and not marked:
         return Position.APPLIED

@@ -32,6 +32,8 @@ class OperatorConfig:
     keyed: bool = False
     #: what the user calls inputs that come through an internal node
     input_names: Mapping[str, str] = field(default_factory=dict)
+    #: the place of each input among all; none: by their names
+    input_order: Mapping[str, int] = field(default_factory=dict)
     #: the operators that what it sends goes to; none: nothing is kept
     successors: tuple[str, ...] = ()
     #: a sink takes what it sends

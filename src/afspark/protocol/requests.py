@@ -25,6 +25,8 @@ class TaskRequest:
     role: ReplicaRole = ReplicaRole.PRIMARY
     #: the replica was a secondary, and is the primary from now on
     promotes: bool = False
+    #: what it lacks then is not replayed: it goes on as if it had the batch before
+    skips: bool = False
     batch: Batch
     incarnation: Incarnation
     hint: Hint

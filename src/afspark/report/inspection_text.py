@@ -229,7 +229,7 @@ def _cells(operator: OperatorInspection) -> list[RenderableType]:
 
 def _ledger(found: Inspection) -> RenderableType:
     table, known = plain_table(), {operator.name for operator in found.operators}
-    for name in ("batch", "operator", "worker", "counted", "recovery", "cells\nrestored", "covered", "cause"):
+    for name in ("batch", "operator", "worker", "counted", "restore\n+ replay", "cells\nrestored", "covered", "cause"):
         table.add_column(name, justify="left" if name in ("operator", "cause") else "right")
     for entry in found.ledger[-_SHOWN:]:
         loss, recovery = entry.loss, entry.recovery

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from afspark.report.document import RunReport
+from afspark.report.figure_style import GRID, INK, MUTED
 from afspark.report.wording import bytes_text, number_text
-
-_INK, _MUTED, _GRID = "#222222", "#6b6b6b", "#e4e4e4"
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,8 @@ def save_plot(path: str | Path, contenders: Sequence[Contender], *, title: str, 
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, 3)
     figure.subplots_adjust(left=0.17, right=0.985, top=0.72, bottom=0.12, wspace=0.14)
-    figure.text(0.015, 0.93, title, fontsize=16, fontweight="bold", color=_INK)
-    figure.text(0.015, 0.865, subtitle, fontsize=10.5, color=_MUTED)
+    figure.text(0.015, 0.93, title, fontsize=16, fontweight="bold", color=INK)
+    figure.text(0.015, 0.865, subtitle, fontsize=10.5, color=MUTED)
     _bars(
         axes[0],
         contenders,
@@ -96,8 +95,8 @@ def _bars(
     """Horizontal bars with a label behind each, or behind ``end`` where that is farther right."""
     values = [value(one) for one in contenders]
     axis.barh(range(len(contenders)), values, color=[one.color for one in contenders], height=0.52, zorder=2)
-    axis.set_title(title, loc="left", fontsize=12.5, fontweight="bold", color=_INK, pad=24)
-    axis.text(0, 1.035, subtitle, transform=axis.transAxes, fontsize=9.5, color=_MUTED)
+    axis.set_title(title, loc="left", fontsize=12.5, fontweight="bold", color=INK, pad=24)
+    axis.text(0, 1.035, subtitle, transform=axis.transAxes, fontsize=9.5, color=MUTED)
     top = max([*values, *map(end, contenders), 1.0])
     if logarithmic:
         # Zero has its place at the left edge, and labels need room behind the longest bar.
@@ -116,24 +115,24 @@ def _bars(
             textcoords="offset points",
             va="center",
             fontsize=10.5,
-            color=_INK,
+            color=INK,
             linespacing=1.35,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
             zorder=3,
         )
     axis.set_ylim(len(contenders) - 0.5, -0.5)
     axis.set_axisbelow(True)
-    axis.grid(axis="x", color=_GRID, zorder=0)
-    axis.tick_params(length=0, labelcolor=_MUTED, labelsize=9)
+    axis.grid(axis="x", color=GRID, zorder=0)
+    axis.tick_params(length=0, labelcolor=MUTED, labelsize=9)
     for side in ("top", "right", "bottom"):
         axis.spines[side].set_visible(False)
-    axis.spines["left"].set_color(_MUTED)
+    axis.spines["left"].set_color(MUTED)
 
 
 def _promises(axis: Any, contenders: Sequence[Contender]) -> None:
     for place, one in enumerate(contenders):
         if one.report.promised:
-            axis.plot([one.report.promised] * 2, [place - 0.36, place + 0.36], color=_INK, linewidth=2, zorder=4)
+            axis.plot([one.report.promised] * 2, [place - 0.36, place + 0.36], color=INK, linewidth=2, zorder=4)
 
 
 def _error_label(one: Contender) -> str:
@@ -147,4 +146,4 @@ def _error_label(one: Contender) -> str:
 def _name(axis: Any, place: int, one: Contender) -> None:
     where = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "ha": "right"}
     axis.annotate(one.name, (0, place), xytext=(-10, 6), va="center", fontsize=11.5, fontweight="bold", **where)
-    axis.annotate(one.detail, (0, place), xytext=(-10, -9), va="center", fontsize=9, color=_MUTED, **where)
+    axis.annotate(one.detail, (0, place), xytext=(-10, -9), va="center", fontsize=9, color=MUTED, **where)

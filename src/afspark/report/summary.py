@@ -24,9 +24,11 @@ _TITLES = {
     "regression": "Largest weights",
     "sentiment": "Windows with most texts",
     "smartgrid": "Newest predictions for houses, in watts",
+    "bargain": "Largest gains, in dollars",
 }
 _AMOUNTS = {"count", "estimate", "bound", "exact", "low", "high", "pairs", "samples", "lost"} | {
-    *("texts", "score", "mean", "load", "past", "prediction")
+    *("texts", "score", "mean", "load", "past", "prediction"),
+    *("ask_price", "ask_size", "average", "gain"),
 }
 _UNITS = {
     "wordcount": "words",
@@ -35,6 +37,7 @@ _UNITS = {
     "join": "packets",
     "sentiment": "texts",
     "smartgrid": "readings",
+    "bargain": "events",
 }
 
 
@@ -83,14 +86,14 @@ def run_table(report: RunReport) -> RenderableType:
 def losses_table(report: RunReport) -> RenderableType:
     """Every loss of a worker's state and how it was made good."""
     table = plain_table()
-    for name in ("batch", "worker", "threshold\nin force", "recovery", "cells\nrestored"):
+    for name in ("batch", "worker", "threshold\nin force", "restore\n+ replay", "cells\nrestored"):
         table.add_column(name, justify="right")
     table.add_column("counted")
     table.add_column("cause")
     for entry in report.ledger[:_SHOWN_LOSSES]:
         table.add_row(
             str(entry["batch"]),
-            str(entry["worker"]),
+            text_cell(f"{entry['operator']}[{entry['worker']}]"),
             number_text(entry["theta"].get(report.main_state)),
             seconds_text(entry["recovery_seconds"]),
             number_text(entry["restored_cells"]),
@@ -172,6 +175,9 @@ def _comparison(report: RunReport) -> Sequence[tuple[str, str]]:
         if found.get("mean_error", math.nan) >= 0:
             quality = f"{number_text(found['mean_error'])} W off, of {number_text(found['mean_load'])} W"
             facts.append(("predictions for houses", quality))
+        if "exact_gain" in found:
+            gains = f"{number_text(found['gain'])} in all, exactly {number_text(found['exact_gain'])}"
+            facts.append(("gains", gains))
         return facts
     if report.algorithm != "join":
         return []

@@ -222,9 +222,9 @@ class Segment:
         self._slots[header.SLOT_INCARNATION] = incarnation
         self._slots[header.SLOT_SECONDARY] = 0
 
-    def restored(self, version: Batch) -> None:
-        """Ends the restoring of a new segment: its contents are those of ``version``."""
-        self._require(RESTORING, marked=False)
+    def restored(self, version: Batch, since: Batch = RESTORING) -> None:
+        """Has the contents, which are new or those of ``since``, count as those of ``version``: none before is kept."""
+        self._require(since, marked=False)
         self._slots[header.SLOT_KEPT] = version
         self._store(version, marked=False)
 

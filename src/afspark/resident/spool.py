@@ -86,6 +86,11 @@ class Uploads:
                 self._running[directory] = thread
                 thread.start()
 
+    @property
+    def any(self) -> bool:
+        """Whether threads have written anything that nobody has asked for yet."""
+        return bool(self._uploaded)
+
     def taken(self, directory: Path) -> Uploaded | None:
         """What has been written of a folder by threads since this was asked last."""
         with self._changing:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from afspark.model.states import Columns
 from afspark.numbers import Batch, Fence, Incarnation, Step
-from afspark.protocol.lifecycle import Found, Identity, Present
+from afspark.protocol.lifecycle import RESTORING, Found, Identity, Present
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.resident.side_files import SideFiles
 from afspark.resident.survivor import Survivor
@@ -32,7 +32,7 @@ class StateStorage(Protocol):
 
     def promote(self, incarnation: Incarnation) -> None: ...
 
-    def restored(self, version: Batch) -> None: ...
+    def restored(self, version: Batch, since: Batch = RESTORING) -> None: ...
 
     def begin(self, batch: Batch, covered: Batch | None = None) -> None: ...
 

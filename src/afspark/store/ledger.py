@@ -44,6 +44,9 @@ class Loss:
     counted_failure: CountedFailure | None = None
     #: waiting items that went with it
     items: int = 0
+    #: batches that nobody replays, and the items that the worker had got in them
+    gap_batches: int = 0
+    gap_items: int = 0
     at: float = field(default_factory=time.time)
     #: what was in force for the worker, and why; None if the entry is about no state of a worker's
     thresholds: Thresholds | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import ClassVar, NamedTuple
 
@@ -45,10 +45,18 @@ class Feed:
     stepped = False
 
     def __init__(
-        self, direct: Iterable[tuple[str, Ingest]] = (), inbox: Iterable[Parcel] = (), *, size: int = 0
+        self,
+        direct: Iterable[tuple[str, Ingest]] = (),
+        inbox: Iterable[Parcel] = (),
+        *,
+        size: int = 0,
+        order: Mapping[str, int] | None = None,
     ) -> None:
         self._direct = list(direct)
-        parcels = sorted(inbox, key=lambda parcel: (parcel.origin, parcel.partition))
+        places = order or {}
+        parcels = sorted(
+            inbox, key=lambda parcel: (places.get(parcel.origin, len(places)), parcel.origin, parcel.partition)
+        )
         self._received = [(parcel, tuple(parcel.packets())) for parcel in parcels if not parcel.feedback]
         self._waiting = [(parcel, list(packets)) for parcel, packets in self._received]
         self._feedback = [parcel for parcel in parcels if parcel.feedback]

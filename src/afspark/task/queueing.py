@@ -94,7 +94,10 @@ def queued_feed(environment: TaskEnvironment, config: OperatorConfig, request: T
         return None
     own, inbox = _unpacked(data)
     return Feed(
-        [(parcel.origin, QueuedItems(parcel)) for parcel in own], inbox, size=sum(parcel.size for parcel in own)
+        [(parcel.origin, QueuedItems(parcel)) for parcel in own],
+        inbox,
+        size=sum(parcel.size for parcel in own),
+        order=config.input_order,
     )
 
 

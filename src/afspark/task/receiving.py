@@ -92,7 +92,9 @@ def receive(
             waiting = [(name, items, size) for (name, items), size in zip(own, sizes, strict=True)]
             yield put_into_queue(environment, config, request, waiting, inbox)
             continue
-        yield serve(environment, config, request, work.operator, Feed(own, inbox, size=sum(sizes)))
+        yield serve(
+            environment, config, request, work.operator, Feed(own, inbox, size=sum(sizes), order=config.input_order)
+        )
 
 
 def _lane_feed(

@@ -89,7 +89,8 @@ class SegmentEnvironment(ABC):
         upload(self._directory(config, worker), config.store)
 
     def uploaded(self, config: OperatorConfig, worker: int) -> Uploaded | None:
-        return uploads.taken(self._directory(config, worker))
+        # Most batches upload nothing, and to find the folder takes longer than the answer.
+        return uploads.taken(self._directory(config, worker)) if uploads.any else None
 
     def _root(self, config: OperatorConfig) -> SegmentRoot:
         return SegmentRoot(config.segments, self.host)

@@ -12,6 +12,7 @@ from typing import Any
 
 from afspark.errors import NoSpace, SegmentError
 from afspark.model.operator import Operator
+from afspark.numbers import Batch
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.lifecycle import Action, Wanted, decide
 from afspark.protocol.operator_config import OperatorConfig
@@ -69,6 +70,7 @@ class _Task:
             replay=request.replay,
             secondary=task.is_secondary,
             promotes=request.promotes,
+            skips=request.skips,
         )
         self.damaged: tuple[str, ...] = ()
         self.restored: Restored | None = None
@@ -127,6 +129,8 @@ class _Task:
                 home.step_back(batch)
             panes.rollback()
             home.clear_mark()
+        if self.request.skips and home.found().version < batch - 1:
+            home.restored(Batch(batch - 1), home.found().version)
         if applies:
             return BatchApplication(self.task, home, panes, damaged=self.damaged, restored=self.restored).run()
         if action not in (Action.CREATE, Action.RECOVER):

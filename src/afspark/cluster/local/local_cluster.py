@@ -108,6 +108,9 @@ class LocalCluster:
     def slots_by_host(self) -> dict[str, int]:
         return {host: number for host, number in self.slots.items() if host not in self.silent}
 
+    def silent_hosts(self) -> frozenset[str]:
+        return frozenset(self.silent)
+
     def failures(self) -> Sequence[HostFailure]:
         now = self.clock.monotonic()
         return [HostFailure(host, host, Absence.SILENT, now, now) for host in sorted(self.silent)]

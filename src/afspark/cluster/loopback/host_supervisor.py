@@ -40,8 +40,8 @@ def _answer(hosts: LoopbackHosts, name: str, given: list[str]) -> dict[str, Any]
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    folder, slots, base, base_variable = sys.argv[1:]
-    hosts = LoopbackHosts(Path(folder), int(slots), Path(base), base_variable)
+    folder, slots, base, base_variable, master, *launcher = sys.argv[1:]
+    hosts = LoopbackHosts(Path(folder), int(slots), Path(base), base_variable, master, launcher)
     try:
         serve(hosts)
     finally:

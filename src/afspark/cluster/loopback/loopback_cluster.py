@@ -52,23 +52,34 @@ class LoopbackCluster:
     """The hosts are started with the block, and at its end nothing of them is left. ``folder`` is for scratch files.
 
     Its methods may be called from several threads. A process of its own starts and ends the hosts; if this process
-    is killed, that one ends all of them.
+    is killed, that one ends all of them. With a ``launcher``, hosts may be in network namespaces of their own, which
+    reach the address ``master``: see `LoopbackHosts`.
     """
 
-    def __init__(self, hosts: Sequence[str], *, slots: int, folder: Path) -> None:
+    def __init__(
+        self,
+        hosts: Sequence[str],
+        *,
+        slots: int,
+        folder: Path,
+        master: str = MASTER,
+        launcher: Sequence[str] = (),
+    ) -> None:
         self.hosts, self.slots, self.folder = tuple(hosts), slots, folder
+        self.master, self.launcher = master, tuple(launcher)
         self.url = ""
         self._lock = Lock()
         self._supervisor: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        check_addresses((MASTER, *self.hosts))
+        check_addresses((self.master, *(() if self.launcher else self.hosts)))
         java = find_java_home()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._supervisor = subprocess.Popen(
             [
                 *(sys.executable, "-m", "afspark.cluster.loopback.host_supervisor"),
                 *(str(self.folder), str(self.slots), str(default_base().absolute()), BASE_VARIABLE),
+                *(self.master, *self.launcher),
             ],
             env=os.environ | {"JAVA_HOME": str(java), "PYTHONPATH": python_paths()},
             stdin=subprocess.PIPE,

@@ -59,25 +59,28 @@ class LoopbackHosts:
     """A master and hosts with ``slots`` task slots each. Logs and scratch files are in ``folder``.
 
     The resident state of a host is in a folder of its own below ``base``, so that it goes with the host, and no other
-    one finds it; ``base_variable`` is the environment variable that tells its tasks.
+    one finds it; ``base_variable`` is the environment variable that tells its tasks. ``master`` is the address of the
+    master; ``launcher`` stands before the command of a host, with its address for ``{host}``.
     """
 
     folder: Path
     slots: int
     base: Path
     base_variable: str
+    master: str = MASTER
+    launcher: Sequence[str] = ()
     url: str = ""
     _daemons: dict[str, Daemon] = field(default_factory=dict)
     _states: Path | None = None
 
     def start_master(self) -> None:
-        arguments = ["--host", MASTER, "--port", "0", "--webui-port", "0"]
-        self._spawn(MASTER, ["org.apache.spark.deploy.master.Master", *arguments])
+        arguments = ["--host", self.master, "--port", "0", "--webui-port", "0"]
+        self._spawn(self.master, ["org.apache.spark.deploy.master.Master", *arguments])
 
     def found_url(self) -> str:
         """The address of the master, once it has one; "" before. UsageError if the master has ended."""
         if not self.url:
-            master = self._daemons[MASTER]
+            master = self._daemons[self.master]
             master.check("The Spark master")
             found = master.said(_URL)
             self.url = found[1] if found else ""
@@ -88,7 +91,8 @@ class LoopbackHosts:
         known = self._daemons.get(host)
         if known is None or known.process.poll() is not None:
             size = ["--host", host, "-c", str(self.slots), "-m", _OFFERED_MEMORY, "--webui-port", "0"]
-            self._spawn(host, ["org.apache.spark.deploy.worker.Worker", *size, self.url])
+            launcher = [part.format(host=host) for part in self.launcher]
+            self._spawn(host, ["org.apache.spark.deploy.worker.Worker", *size, self.url], launcher)
 
     def is_ready(self, host: str) -> bool:
         """Whether the master knows the host. UsageError if the host's Spark worker has ended by itself."""
@@ -116,21 +120,22 @@ class LoopbackHosts:
 
     def stop(self) -> None:
         """Kills all hosts and the master, and leaves nothing behind."""
-        for name in [*(name for name in self._daemons if name != MASTER), *({MASTER} & self._daemons.keys())]:
+        hosts = [name for name in self._daemons if name != self.master]
+        for name in [*hosts, *({self.master} & self._daemons.keys())]:
             self.kill(name)
         if self._states is not None:
             shutil.rmtree(self._states, ignore_errors=True)
             _remove_if_empty(self.base)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _spawn(self, host: str, command: Sequence[str]) -> None:
+    def _spawn(self, host: str, command: Sequence[str], launcher: Sequence[str] = ()) -> None:
         scratch = self.folder / host
         scratch.mkdir(parents=True, exist_ok=True)
         log = scratch / "log"
         setpriv = _END_WITH_PARENT if shutil.which(_END_WITH_PARENT[0]) else ()
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [*setpriv, str(spark_home() / "bin" / "spark-class"), *command],
+                [*launcher, *setpriv, str(spark_home() / "bin" / "spark-class"), *command],
                 env=os.environ | self._environment(host, scratch),
                 cwd=scratch,
                 stdin=subprocess.DEVNULL,

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol
 
 from py4j.protocol import Py4JError
@@ -66,8 +67,18 @@ class AskedExecutors(Protocol):
 class ExecutorWatch:
     """A thread that asks all executors for signs of life while stages run, and for a while after."""
 
-    def __init__(self, executors: AskedExecutors, clock: Clock, patience: Patience, start: Start = in_a_thread) -> None:
+    def __init__(
+        self,
+        executors: AskedExecutors,
+        clock: Clock,
+        patience: Patience,
+        start: Start = in_a_thread,
+        aside: Start = in_a_thread,
+    ) -> None:
         self._executors, self._clock = executors, clock
+        #: does what may take long, while others are asked
+        self._aside = aside
+        self._replacing: set[str] = set()
         self._liveness = Liveness(patience)
         self._questions: dict[str, AskedQuestion] = {}
         self._withheld: set[str] = set()
@@ -102,6 +113,12 @@ class ExecutorWatch:
         self.wake()
         with self._lock:
             return self._liveness.missing_hosts()
+
+    def silent_hosts(self) -> frozenset[str]:
+        """Hosts with an executor that owes an answer for too long."""
+        self.wake()
+        with self._lock:
+            return self._liveness.silent_hosts()
 
     def failures(self) -> tuple[HostFailure, ...]:
         with self._lock:
@@ -160,7 +177,8 @@ class ExecutorWatch:
             for name in answered:
                 self._liveness.answered(name, now)
             found = self._liveness.look(hosts, now)
-            to_remove = self._liveness.to_remove(now)
+            to_remove = [name for name in self._liveness.to_remove(now) if name not in self._replacing]
+            self._replacing.update(to_remove)
             silent = self._liveness.silent_executors()
             given_up = self._liveness.given_up_hosts(now)
             stages = list(self._stages.values())
@@ -178,10 +196,21 @@ class ExecutorWatch:
                 stage.is_cancelled = True
                 self._executors.cancel(stage.tag)
         for name in to_remove:
-            self._executors.replace(name, f"it has not answered for {self.patience.removal:g} s")
-            with self._lock:
-                self._liveness.removed(name)
+            self._aside(partial(self._replace, name))
         self._ask(hosts.keys() - self._questions.keys())
+
+    def _replace(self, executor: str) -> None:
+        """Has Spark replace an executor, which asks the cluster's manager and may wait for its answer."""
+        try:
+            self._executors.replace(executor, f"it has not answered for {self.patience.removal:g} s")
+        except (Py4JError, OSError) as error:
+            LOG.debug("The executor %s could not be replaced: %s", executor, error)
+        else:
+            with self._lock:
+                self._liveness.removed(executor)
+        finally:
+            with self._lock:
+                self._replacing.discard(executor)
 
     def _used(self, stage: StageUnderWay, silent: Collection[str]) -> frozenset[str]:
         return self._executors.used_by(stage.tag) if silent else frozenset()

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -26,6 +28,9 @@ class PlanReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets of a chunked source, at most ``batch_bytes`` a batch."""
 
     def __init__(self, options: dict[str, str]) -> None:
+        # A user's own kind of source is known once its module is imported.
+        with suppress(ImportError):
+            import_module(options["module"])
         source = source_from_json(json.loads(options["source"]))
         checkpoint = attached(open_store(options["checkpoint"]), float(options["wait_seconds"]))
         self.planner = source.planner(checkpoint.below(FOLDER).below(options["folder"]))

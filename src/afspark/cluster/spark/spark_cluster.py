@@ -56,6 +56,9 @@ class SparkCluster:
         slots = slots_by_host(self.session.sparkContext)
         return {host: number for host, number in slots.items() if host not in missing}
 
+    def silent_hosts(self) -> frozenset[str]:
+        return self.watch.silent_hosts() if self.watch is not None else frozenset()
+
     def failures(self) -> Sequence[HostFailure]:
         return self.watch.failures() if self.watch is not None else ()
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from afspark.cluster.cluster import Cluster
-from afspark.control import Controller, Decision, FailureKind, InForce, Unit, estimate
+from afspark.control import Controller, Decision, FailureKind, InForce, Quantity, Unit, estimate
 from afspark.control.candidates import Candidate, candidate
 from afspark.control.controller import decide
 from afspark.control.schemes import Scheme, Unreplicated
@@ -98,6 +98,10 @@ class ControlLoop:
         self._look()
         self._keep()
 
+    def step_taken(self, run: OperatorRun, worker: int, step: Quantity, seconds: float, amount: float) -> None:
+        """A secondary of a worker has taken a step of a recovery, on its way to a scheme."""
+        self.meters.step_taken(Unit(run.name, worker), step, at=self._now, seconds=seconds, amount=amount)
+
     def close(self) -> None:
         """Keeps what is known, if the store takes it: no batch follows."""
         if self._log is None or not self._runs:
@@ -176,7 +180,7 @@ class ControlLoop:
         if in_force is None:
             return Foreseen()
         situation = self.meters.situation(run, worker, self._now)
-        gap = bool(getattr(run.node.tolerance, "gap", False))
+        gap = run.node.tolerance.leaves_gap
         return Foreseen(in_force.protection, estimate(in_force.protection, situation, gap=gap, kind=kind))
 
     def _candidates(
@@ -186,7 +190,7 @@ class ControlLoop:
         situation = self.meters.situation(run, worker, now)
         if controller is not None:
             return decide(controller.adaptive, situation, in_force).candidates
-        usual = Adaptive(gap=bool(getattr(run.node.tolerance, "gap", False)))
+        usual = Adaptive(gap=run.node.tolerance.leaves_gap)
         return [candidate(one, None, usual, situation) for one in (*Scheme, *Unreplicated)]
 
     # --- over restarts --------------------------------------------------------------------------------------

@@ -109,6 +109,7 @@ class QueryMeters:
             now=now,
             stateful=bool(run.node.operator.states()),
             replayable=self._replayable,
+            elsewhere=run.node.tolerance.recovers_elsewhere,
             waiting=meter.waiting,
             deadlines=deadlines,
             expected=expected,

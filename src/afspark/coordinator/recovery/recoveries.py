@@ -70,13 +70,17 @@ class Recoveries:
         batch: Batch,
         cause: str,
         *,
+        budget: ErrorBudget,
         home: str,
         batch_time: BatchTime,
         trace: LossEvidence | None = None,
         durable: DurableState | None = None,
     ) -> WorkerState:
-        """Makes the loss of a worker durable and returns its next incarnation, which will live at ``home``."""
-        successor = member.lost(self.budget, home, batch_time, trace, durable)
+        """Makes the loss of a worker durable and returns its next incarnation, which will live at ``home``.
+
+        ``budget``: what it might lose.
+        """
+        successor = member.lost(budget, home, batch_time, trace, durable)
         counted = successor.failures > member.failures
         loss = Loss(
             batch=batch,
@@ -85,12 +89,14 @@ class Recoveries:
             incarnation=member.incarnation,
             counted=counted,
             cause=cause,
-            theta=self.budget.theta(member.counted_failures) | dict(member.older_theta or {}),
+            theta=budget.theta(member.counted_failures) | dict(member.older_theta or {}),
             failures=member.failures,
             counted_failure=successor.counted_failures[-1] if counted else None,
             # Items of an incarnation that completed nothing are in the entry of the one before it.
             items=successor.lost_items if counted else 0,
-            thresholds=self.budget.thresholds(member.counted_failures),
+            gap_batches=0 if durable is None else durable.gap_batches,
+            gap_items=0 if durable is None else durable.gap_items,
+            thresholds=budget.thresholds(member.counted_failures),
         )
         self._under_way[member.worker] = self.ledger.declare(loss)
         self._restored.pop(member.worker, None)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from afspark.control import Protection, Unreplicated
+from afspark.control import Protection, Scheme, Unreplicated
 from afspark.coordinator.replicas.secondary_group import SecondaryGroup
 from afspark.errors import UsageError
 from afspark.policies import Adaptive, BarrierSnapshot, Replicated, Tolerance
 from afspark.policies.barriers import BarrierTolerance
-from afspark.policies.replication import SCHEMES
+from afspark.policies.replication import SCHEMES, scheme_of
 
 
 def tolerance_for(protection: Protection, interval: float | None, *, gap: bool = False) -> Tolerance:
@@ -19,9 +19,8 @@ def tolerance_for(protection: Protection, interval: float | None, *, gap: bool =
     """
     if protection is Unreplicated.BARRIER_SNAPSHOT:
         return BarrierSnapshot(interval=interval)
-    for scheme in SCHEMES:
-        if scheme.name == protection:
-            return scheme(interval=interval, gap=gap)
+    if isinstance(protection, Scheme):
+        return scheme_of(protection, interval, gap=gap)
     raise UsageError(
         f"A running operator cannot change to {protection}.", remedy="Use one of the six schemes, or BarrierSnapshot()."
     )
@@ -43,10 +42,12 @@ def refuse_change(group: SecondaryGroup, tolerance: Tolerance, slots: Mapping[st
             remedy="Start it with one of the six schemes, or with BarrierSnapshot.",
             operator=name,
         )
-    if tolerance.exact != group.tolerance.exact and not isinstance(group.tolerance, Adaptive):
+    if tolerance.leaves_gap != group.tolerance.leaves_gap:
         raise UsageError(
             f"{name!r} cannot change between precise and gap recovery while it runs.",
-            remedy=f"Use gap={not group.tolerance.exact}.",
+            remedy=f"Use gap={group.tolerance.leaves_gap}."
+            if isinstance(tolerance, Replicated)
+            else "Use one of the six schemes with gap=True.",
             operator=name,
         )
     if tolerance.has_secondaries and pushed:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 from afspark.cluster.cluster import Cluster
+from afspark.control import Quantity
 from afspark.coordinator.batch_input import BatchInput
 from afspark.coordinator.operator_inputs import OperatorInputs
 from afspark.coordinator.operator_run import OperatorRun
@@ -64,6 +65,8 @@ class Secondaries:
         self._job = SecondaryJob()
         #: jobs of secondaries that work at the same time as their primaries, by operator
         self._alongside: dict[str, SecondaryJob] = {}
+        #: told of every step of a recovery that a secondary has taken without a failure: its seconds, and bytes
+        self.step_taken: Callable[[OperatorRun, int, Quantity, float, float], None] = lambda *_: None
         #: what secondaries have answered of a batch that is under way
         self._early: list[tuple[SecondaryStage, Secondary, TaskReport]] = []
 
@@ -116,6 +119,8 @@ class Secondaries:
         requests = {run.name: {one.worker: one for one in run.group.requests(batch)} for run in followed}
         reports = {run.name: {one.worker: one for one in run.reports} for run in followed}
         self._batches[batch] = FollowedBatch(given, requests, reports)
+        # Who has left batches out has kept nothing of them.
+        self.forget(max(run.group.left_out for run in runs))
         for run in followed:
             _note_checkpoints(run, batch, requests[run.name])
         for _ in range(_ROUNDS):
@@ -147,9 +152,15 @@ class Secondaries:
         if job is None or not job.is_done:
             return
         now = self._cluster.clock.monotonic()
-        for run, one in _drained(job.deployed):
+        for run, one, seconds in _drained(job.deployed):
+            if not one.deployed:
+                # Later it is only kept loaded.
+                self.step_taken(run, one.worker, Quantity.DEPLOY, seconds, 0.0)
             run.group.secondaries.note(one, lambda known: known.was_deployed(now))
         for stage, one, report in _drained(job.applied):
+            if report.restored is not None and report.restored.bytes:
+                read = report.restored
+                self.step_taken(stage.run, one.worker, Quantity.READ, read.seconds, float(read.bytes))
             stage.run.group.secondaries.applied(one, stage.batch, damaged=bool(report.damaged))
             self._early.append((stage, one, report))
         for run, one, answer in _drained(job.shipped):
@@ -212,8 +223,9 @@ class Secondaries:
 
     def _orders(self, followed: Sequence[OperatorRun], runs: Sequence[OperatorRun]) -> SecondaryOrders:
         slots = self._cluster.slots_by_host()
-        unusable = []
+        unusable, silent, now = [], self._cluster.silent_hosts(), self._cluster.clock.monotonic()
         for run in followed:
+            run.group.secondaries.keep_silent(run.group.members, run.group.covered.batch, silent, now)
             housed = run.group.secondaries.house(run.group.members, run.group.covered, slots)
             unusable += [(run.config, one) for one in housed]
         building = [stage for run in followed for stage in self._to_build(run)]

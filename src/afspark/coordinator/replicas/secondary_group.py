@@ -4,7 +4,7 @@ place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from afspark.control import InForce, Scheme
@@ -15,7 +15,7 @@ from afspark.coordinator.worker_state import Covered, WorkerState
 from afspark.errors import UsageError
 from afspark.graph.node import Node
 from afspark.numbers import Batch
-from afspark.policies import Adaptive, Tolerance
+from afspark.policies import Adaptive, Approximate, Tolerance
 from afspark.policies.barriers import BarrierTolerance
 from afspark.protocol.shipments import Shipping
 from afspark.resident import Survivor
@@ -23,6 +23,9 @@ from afspark.resident.side_files import Delta, leading_from
 
 #: Of how many checkpoints of a worker the driver remembers that they can be shipped.
 _DELTAS = 16
+
+#: How long a secondary is kept whose host does not answer: it may wake up, and has little to catch up with.
+KEPT_SILENT_SECONDS = 5.0
 
 
 class SecondaryGroup:
@@ -40,6 +43,8 @@ class SecondaryGroup:
         self._deltas: dict[int, list[Delta]] = {}
         #: secondaries whose state has to be removed
         self._unusable: list[Secondary] = []
+        #: workers whose secondaries are kept although their hosts do not answer, and since when
+        self._silent: dict[int, float] = {}
 
     # --- schemes --------------------------------------------------------------------------------------------
 
@@ -51,7 +56,11 @@ class SecondaryGroup:
     @property
     def barriers(self) -> list[Tolerance]:
         """What says how often there are checkpoints."""
-        return [unit.wanted for unit in self.units.values()] or [self.tolerance]
+        found = [
+            unit.wanted.rarely if unit.is_complete and worker not in self._silent else unit.wanted
+            for worker, unit in self.units.items()
+        ]
+        return found or [self.tolerance]
 
     @property
     def wants_barrier(self) -> bool:
@@ -67,10 +76,18 @@ class SecondaryGroup:
         """Has a worker protected by ``tolerance`` from the start, whatever the program says."""
         self.units[worker] = UnitScheme.new(tolerance, now)
 
+    def approximation(self, worker: int) -> Approximate | None:
+        """The approximate tolerance that was chosen for a worker; None if another protection was."""
+        wanted = self.units[worker].wanted if worker in self.units else None
+        return wanted if isinstance(wanted, Approximate) else None
+
     def in_force(self, seen: Evidence) -> dict[int, InForce]:
         """What protects each worker at this moment."""
         return {
-            worker: unit.in_force(replace(seen, secondary=self._members.get(worker)))
+            # One whose host does not answer protects nobody.
+            worker: unit.set_up(seen.batch).in_force(seen)
+            if worker in self._silent
+            else unit.in_force(replace(seen, secondary=self._members.get(worker)))
             for worker, unit in self.units.items()
         }
 
@@ -89,8 +106,9 @@ class SecondaryGroup:
         return [self._members[worker] for worker in sorted(self._members)]
 
     def those(self, wanted: Callable[[UnitScheme, Secondary], bool]) -> list[Secondary]:
-        """The secondaries of which something is ``wanted``."""
-        return [one for one in self.members if wanted(self.units[one.worker], one)]
+        """The secondaries of which something is ``wanted``, and whose hosts answer."""
+        answering = [one for one in self.members if one.worker not in self._silent]
+        return [one for one in answering if wanted(self.units[one.worker], one)]
 
     def adopt(self, survivors: Iterable[Survivor], batch: Batch) -> None:
         """Takes up what a starting driver has found that begins with ``batch``, and can say what it did since then."""
@@ -141,10 +159,25 @@ class SecondaryGroup:
         """Whether a lost worker begins anew on another host, if there is one."""
         return worker in self.units and self.units[worker].protection is Scheme.PASSIVE_REPLICATION
 
+    def recovers_elsewhere(self, worker: int) -> bool:
+        """Whether the host of a lost worker is not waited for, because its scheme says what recovers it."""
+        unit = self.units.get(worker)
+        return unit is not None and (unit.wanted.recovers_elsewhere or self.tolerance.recovers_elsewhere)
+
     def can_replace(self, member: WorkerState, covered: Batch, alive: Iterable[str]) -> bool:
         """Whether there is one that can take the place of a worker whose host is away."""
         one = self._members.get(member.worker)
         return one is not None and one.home in alive and one.can_replace(member, covered)
+
+    def keep_silent(self, members: Sequence[WorkerState], covered: Batch, silent: Collection[str], now: float) -> None:
+        """Notes which secondaries live on ``silent`` hosts and are kept for a while: those that could catch up."""
+        kept = {}
+        for member in members:
+            one, since = self._members.get(member.worker), self._silent.get(member.worker, now)
+            is_away = one is not None and one.is_built and one.home in silent and now - since < KEPT_SILENT_SECONDS
+            if one is not None and is_away and self._is_of_use(one, member, covered):
+                kept[member.worker] = since
+        self._silent = kept
 
     def house(self, members: Sequence[WorkerState], covered: Covered, slots: Mapping[str, int]) -> list[Secondary]:
         """Gives every worker the secondary that its scheme has, on another host than its primary's; those whose places
@@ -153,7 +186,7 @@ class SecondaryGroup:
         A state that follows an incarnation before, or lacks what nobody can replay any more, is built anew.
         """
         for member in members:
-            if (unit := self.units.get(member.worker)) is not None:
+            if (unit := self.units.get(member.worker)) is not None and member.worker not in self._silent:
                 self._house(member, unit, covered, slots, [other.home for other in members])
         unusable, self._unusable = self._unusable, []
         return unusable

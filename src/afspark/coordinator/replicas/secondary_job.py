@@ -57,7 +57,8 @@ class SecondaryJob:
 
     applied: list[tuple[SecondaryStage, Secondary, TaskReport]] = field(default_factory=list)
     shipped: list[tuple[OperatorRun, Secondary, ShipAnswer]] = field(default_factory=list)
-    deployed: list[tuple[OperatorRun, Secondary]] = field(default_factory=list)
+    #: and how many seconds that took
+    deployed: list[tuple[OperatorRun, Secondary, float]] = field(default_factory=list)
     queued: list[tuple[SecondaryStage, Secondary, TaskReport]] = field(default_factory=list)
     gone: list[tuple[OperatorRun, Secondary, str]] = field(default_factory=list)
     work: BackgroundWrite | None = None
@@ -87,7 +88,10 @@ class SecondaryJob:
         places = tuple((run.config, one.worker, one.home) for run, one in ordered)
         homes = {number: one.home for number, (_, one) in enumerate(ordered)}
         by_unit = {(run.name, one.worker): (run, one) for run, one in ordered}
-        self.deployed += [by_unit[name, worker] for name, worker in cluster.run_on(homes, partial(deploy, places))]
+        started = cluster.clock.monotonic()
+        found = cluster.run_on(homes, partial(deploy, places))
+        seconds = cluster.clock.monotonic() - started
+        self.deployed += [(*by_unit[name, worker], seconds) for name, worker in found]
 
     def _queue(self, cluster: Cluster, stage: SecondaryStage) -> None:
         try:
