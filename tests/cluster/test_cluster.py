@@ -114,16 +114,21 @@ def test_a_host_that_was_frozen_for_a_while_has_lost_nothing(driver: Driver, pla
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("tolerance", [["minibatch"], ["approximate", THETA]], ids=["minibatch", "approximate"])
+@pytest.mark.parametrize(
+    ("tolerance", "grace"),
+    [(["minibatch"], 2), (["passive-replication", 3600], 3600), (["approximate", THETA], 2)],
+    ids=["minibatch", "passive-replication", "approximate"],
+)
 def test_workers_of_a_host_that_never_comes_back_move(
-    driver: Driver, machines: LoopbackCluster, place: Place, tolerance: list[object]
+    driver: Driver, machines: LoopbackCluster, place: Place, tolerance: list[object], grace: int
 ) -> None:
+    """Under a scheme it is not waited for."""
     truth = write_text(place.input, FILES)
     group = str(machines.session(HOSTS[1]))
-    answer = driver.run(place, tolerance, grace=2, events={"1": ["gone", group]})
+    answer = driver.run(place, tolerance, grace=grace, events={"1": ["gone", group]})
     assert {entry["worker"] for entry in answer["ledger"]} == {1, 3}
     assert answer["homes"][-1] == [HOSTS[0]] * 4
-    assert worst(truth, answer["counts"]) <= answer["bound"] <= (0 if tolerance == ["minibatch"] else THETA)
+    assert worst(truth, answer["counts"]) <= answer["bound"] <= (THETA if tolerance[0] == "approximate" else 0)
 
 
 def test_system_failures_that_kill_every_executor(driver: Driver, place: Place) -> None:

@@ -7,14 +7,17 @@ import gc
 import logging
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 
 from tests.simulation import pushed
+from tests.simulation.adaptive import AdaptiveSimulation
 from tests.simulation.feedback import Feedback
 from tests.simulation.graphs import Graphs
 from tests.simulation.pushed.running import Only
 from tests.simulation.replicated import ReplicatedSimulation
+from tests.simulation.replicated_graphs import ReplicatedGraphs
 from tests.simulation.simulation import Broken, Outcome, simulate
 
 Run = Callable[[int], Outcome]
@@ -30,6 +33,8 @@ def main() -> int:
     kind.add_argument("--pushed", action="store_true", help="producers, receivers and an operator on pushed items")
     kind.add_argument("--graphs", action="store_true", help="random graphs of operators, each with its own policy")
     kind.add_argument("--replicas", action="store_true", help="workers with secondaries on other hosts")
+    kind.add_argument("--replicated-graphs", action="store_true", help="graphs whose workers have secondaries")
+    kind.add_argument("--adaptive", action="store_true", help="workers whose schemes the controller chooses")
     parser.add_argument("--only", type=_names, help="with --pushed: events that come to pass, separated by commas")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the steps")
@@ -41,6 +46,10 @@ def main() -> int:
         run = partial(simulate, make=Graphs)
     if options.replicas:
         run = partial(simulate, make=ReplicatedSimulation)
+    if options.replicated_graphs:
+        run = partial(simulate, make=ReplicatedGraphs)
+    if options.adaptive:
+        run = partial(simulate, make=AdaptiveSimulation)
     if options.pushed:
         run = partial(pushed.simulate, only=options.only)
     return _run(seeds, run, verbose=options.verbose, keep_going=options.keep_going)
@@ -52,6 +61,7 @@ def _names(text: str) -> Only:
 
 def _run(seeds: Iterable[int], run: Run, *, verbose: bool, keep_going: bool) -> int:
     started, broken, batches, losses, told, number = time.perf_counter(), 0, 0, 0, 0.0, 0
+    seen: Counter[str] = Counter()
     gc.disable()
     for number, seed in enumerate(seeds, 1):
         if number % 100 == 0:
@@ -70,11 +80,14 @@ def _run(seeds: Iterable[int], run: Run, *, verbose: bool, keep_going: bool) -> 
             print("\n".join(outcome.trace))  # noqa: T201
         batches += outcome.batches
         losses += outcome.losses
+        seen += outcome.seen
         spent = time.perf_counter() - started
         if spent - told > 2:
             told = spent
             print(_progress(number, seed, batches, losses, broken, spent), flush=True)  # noqa: T201
     print(f"{number} schedules, {batches} batches, {losses} losses, {broken} broken")  # noqa: T201
+    for what, times in sorted(seen.items()):
+        print(f"  {what}: {times}")  # noqa: T201
     return 1 if broken else 0
 
 

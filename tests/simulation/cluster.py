@@ -22,7 +22,7 @@ from afspark.task.stage_inputs import StageInput, UserCode
 from afspark.task.task_environment import TaskEnvironment
 from tests.simulation.memory import MemoryAddress, survivors_on
 from tests.simulation.storage import WrittenAtOnce
-from tests.simulation.world import World, world
+from tests.simulation.world import HostSilent, World, world
 
 
 class WorldClock:
@@ -135,7 +135,17 @@ class SimulatedCluster(LocalCluster):
         return super().run_stage(config, work, requests, inputs)
 
     def run(self, job: LocalJob) -> list[list[Any]]:
-        return [self._run(home, job.task(number)) for number, home in job.homes.items()]
+        """What came of each task. If a host falls silent, the others go on; then the stage has failed."""
+        found: list[list[Any]] = []
+        silent: StageFailed | None = None
+        for number, home in job.homes.items():
+            try:
+                found.append(self._run(home, job.task(number)))
+            except HostSilent as error:
+                silent = error
+        if silent is not None:
+            raise StageFailed(str(silent))
+        return found
 
     def _run(self, home: str, task: LocalTask) -> list[Any]:
         here = self.world
@@ -144,7 +154,7 @@ class SimulatedCluster(LocalCluster):
             here.wake_zombies()
             here.point("a task is sent")
             host = home if home in here.slots else min(here.slots)
-            if here.forgets(host, told):
+            if here.forgets(host, told, self._at_work[1]):
                 continue
             ended, rows = here.attempt(host, told)
             if ended:
@@ -157,6 +167,7 @@ class SimulatedCluster(LocalCluster):
         for report in rows:
             if isinstance(report, TaskReport):
                 request = next(one for one in requests if one.replica_id == report.replica_id)
+                self.world.heard(config.operator_name, request, report)
                 self.world.say(
                     f"  {config.operator_name}/{request.worker}.{request.incarnation} batch {request.batch}"
                     f" {request.hint.value} -> {report.status.value} {report.detail}"

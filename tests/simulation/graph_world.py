@@ -34,7 +34,11 @@ class GraphWorld(World):
     def _note_gone(self, segments: list[Place]) -> None:
         for place in segments:
             if place in self.memory:
-                self.gone.add((place[1], place[2], self.memory[place].incarnation))
+                segment = self.memory[place]
+                self.gone.add((place[1], place[2], segment.incarnation))
+                if segment.secondary:
+                    # It may have been promoted, without having heard of it.
+                    self.gone.add((place[1], place[2], segment.incarnation + 1))
 
     def say(self, what: str) -> None:
         self.were_away |= self.away.keys()
@@ -45,8 +49,8 @@ class GraphWorld(World):
         if where == "phase backing up" and self.task in self.memory:
             segment = self.memory[self.task]
             batch = segment.version + 1
-            # A task that everybody has forgotten does what it likes, and nobody hears of it.
-            if batch < self._newest and not self.quiet:
+            # A task that everybody has forgotten does what it likes, and nobody hears of it; a secondary is behind.
+            if batch < self._newest and not self.quiet and not segment.secondary:
                 self.replayed.add((self.task[1], self.task[2], segment.incarnation, batch))
             self._newest = max(self._newest, batch)
         super().point(where)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from afspark.coordinator.batch_loop import Coordinator
+from afspark.coordinator.batch_loop import FENCE_BITS, Coordinator
 from afspark.coordinator.recovery.coverage import ALL_WORKERS
 from afspark.coordinator.recovery.recoveries import UNNAMED
 from afspark.coordinator.told_bounds import realised
@@ -15,6 +15,7 @@ from afspark.model.windows import Decaying
 from afspark.policies import Tolerance
 from afspark.store import chain_to_restore, load_chain
 from tests.simulation import observe
+from tests.simulation.graph_world import GraphWorld
 from tests.simulation.schedule import Schedule
 from tests.simulation.truth import Cells, Truth, summed
 from tests.simulation.world import World
@@ -142,3 +143,39 @@ def nothing_named_is_missing(engine: Coordinator, world: World) -> None:
         for one in operator.workers:
             damaged = {damage.name for damage in load_chain(engine.store, *chain_to_restore(one)).damaged}
             assert damaged <= world.destroyed, f"{damaged - world.destroyed} of worker {one.worker} is damaged"
+
+
+def one_primary_counts(engine: Coordinator, world: World) -> None:
+    """Of each worker one state at most passes for the present primary, wherever it is, and it is at the worker's home.
+    None is of an incarnation that the driver has not declared.
+
+    A task of an earlier driver may have made one elsewhere before that driver had declared anything.
+    """
+    fence = engine.log.epoch_number << FENCE_BITS
+    for run in engine.runs:
+        members = {member.worker: member for member in run.group.members}
+        for (host, operator, worker), segment in world.memory.items():
+            if operator != run.name or worker not in members:
+                continue
+            member = members[worker]
+            known = f"{operator}/{worker} is incarnation {member.incarnation} on {member.home}"
+            assert segment.incarnation <= member.incarnation, f"{known}, and {host} has {segment.incarnation}"
+            if segment.incarnation == member.incarnation and not segment.secondary and segment.fence >= fence:
+                assert host == member.home, f"{known}, and {host} has a primary as well"
+
+
+def losses_are_real(engine: Coordinator, world: GraphWorld, *, forgot: bool = False) -> None:
+    """Nobody is declared lost whose state was there, on a host that could be reached. ``forgot``: a driver may have
+    forgotten what the next one needs of a state that is still there.
+    """
+    for loss in (entry.loss for entry in engine.ledger.entries()):
+        if "goes back" in loss.cause:
+            continue
+        excused = forgot or not loss.counted or not loss.limited or world.destroyed
+        if "driver started" in loss.cause and excused:
+            # It was being made when the driver before died, and is declared once more, without a bound, if a policy
+            # without backups follows; or it goes on from a record that nobody can read.
+            continue
+        lost = (loss.operator, loss.worker, loss.incarnation)
+        away = loss.cause.removeprefix("host ").removesuffix(" is gone").removesuffix(" is away")
+        assert lost in world.gone or away in world.were_away, f"{lost} was declared lost ({loss.cause}), and was not"

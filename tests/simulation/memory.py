@@ -13,7 +13,7 @@ from afspark.model.states import HeapColumns
 from afspark.protocol.lifecycle import RESTORING, Absent, Found, Identity, Present
 from afspark.resident import Survivor
 from afspark.resident.kept_files import is_swept, kept_from
-from afspark.resident.side_files import SideFiles
+from afspark.resident.side_files import SideFiles, queued_in
 from afspark.resident.spool import Spooled, next_spooled
 from afspark.store import Store
 from tests.simulation.world import world
@@ -97,6 +97,8 @@ class MemorySegment:
     @contextmanager
     def lock(self, timeout_seconds: float) -> Iterator[MemorySegment]:
         if self.locked:
+            world().wake(self.place[0])
+        if self.locked:
             raise SegmentError(f"{self.place} is busy")
         self.locked = True
         try:
@@ -116,6 +118,8 @@ class MemorySegment:
         self.fence = max(self.fence, fence)
 
     def promote(self, incarnation: int) -> None:
+        if self.secondary:
+            world().was_promoted(self.place, incarnation, len(queued_in(self.side_files)))
         self.incarnation = incarnation
         world().point("promoted by half")
         self.secondary = False
@@ -239,6 +243,11 @@ class MemorySegment:
             del files[name]
 
 
+def is_newer(old: MemorySegment, identity: Identity, incarnation: int) -> bool:
+    """Whether what is in a place must not be replaced by an incarnation."""
+    return old.identity == identity and old.incarnation > incarnation
+
+
 class MemoryAddress:
     """Implements `StateAddress` in the world's memory."""
 
@@ -259,8 +268,10 @@ class MemoryAddress:
         same = old is not None and old.identity == identity and old.incarnation == incarnation
         if same and old.version != RESTORING and not (old.secondary and not secondary):
             raise SegmentError(f"{self.place} was put in place by another task")
-        if old is not None and old.identity == identity and old.incarnation > incarnation:
+        if old is not None and is_newer(old, identity, incarnation):
             raise SegmentError(f"{self.place} is of incarnation {old.incarnation}, newer than {incarnation}")
+        if old is not None and old.locked:
+            here.wake(self.place[0])
         if old is not None and old.locked:
             raise SegmentError(f"{self.place} is busy")
         made = here.memory[self.place] = MemorySegment(self.place, identity, incarnation, secondary=secondary)

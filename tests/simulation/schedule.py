@@ -82,6 +82,8 @@ class Schedule:
     other_cells: bool
     #: how far records may be behind batches: how often the driver looks for one in vain, at most
     lag: int
+    #: how far apart records are at least, where they may be behind batches
+    record_seconds: float
     #: how likely the sink fails in a batch, and the query is stopped in an orderly way after it
     stops: float
     #: its user stops it now and then, and starts it with any policy
@@ -124,7 +126,9 @@ class Schedule:
             f"{self.combination}, {self.workers} workers{' keyed' if self.keyed else ''}, {self.window}, "
             f"{self.tolerance}, {len(self.batches)} batches, up to {self.failures} failures"
             f"{', relentless' if self.relentless else ''}{', corrupt objects' if self.corrupts else ''}"
-            f"{', ends' if self.ends else ''}{', records lag' if self.lag else ''}{', stops' if self.stops else ''}"
+            f"{', ends' if self.ends else ''}{', records lag' if self.lag else ''}"
+            f"{f', records {self.record_seconds} s apart' if self.lag and self.record_seconds else ''}"
+            f"{', stops' if self.stops else ''}"
             f"{', other policies' if self.switches else ''}{', corrupt records' if self.unread else ''}"
             f"{f', {self.offsets_kept} offsets' if self.offsets_kept < 100 else ''}"
             f"{', rotten records' if self.rots else ''}"
@@ -146,7 +150,7 @@ def draw(seed: int) -> Schedule:
     window = _window(rng, combination.window, workers)
     theta = float(rng.choice((1, 4, 16, 40)))
     number = rng.choice((3, 3, 4, 4, 5, 8))
-    times, batches = _input(rng, combination, window, number)
+    times, batches = draw_input(rng, combination, window, number)
     drawn = Schedule(
         seed=seed,
         combination=combination,
@@ -168,6 +172,7 @@ def draw(seed: int) -> Schedule:
         factors=tuple(rng.choice(FACTORS) for _ in range(7)),
         other_cells=combination.primitive in ("hashtable", "set") and rng.random() < 0.3,
         lag=rng.choice((0, 0, 1, 3, 8)),
+        record_seconds=random.Random(f"pace-{seed}").choice((0.0, 0.0, 1.0, 6.0, 100.0)),
         stops=0.0,
     )
     if rng.random() < 0.25:
@@ -185,7 +190,7 @@ def _restarted(drawn: Schedule) -> Schedule:
     if unread and rng.random() < 0.5:
         # Windows depend on records, so that nothing else is seen where they have some.
         drawn = replace(drawn, window=None, ends=False)
-    times, batches = _input(rng, drawn.combination, drawn.window, rng.choice((5, 6, 8)))
+    times, batches = draw_input(rng, drawn.combination, drawn.window, rng.choice((5, 6, 8)))
     return replace(
         drawn,
         switches=switches,
@@ -218,7 +223,8 @@ def _window(rng: random.Random, kind: str, workers: int) -> Window | None:
     return Sliding(size * rng.randint(2, 3), size, **given)
 
 
-def _input(rng: random.Random, combination: Combination, window: Window | None, number: int) -> tuple[Any, Any]:
+def draw_input(rng: random.Random, combination: Combination, window: Window | None, number: int) -> tuple[Any, Any]:
+    """The times and the chunks of items of so many batches."""
     # Where presence is what counts, values must not cancel out: that would let a difference grow.
     signed = combination.divergence != "keys"
     now, times, batches = 0.0, [], []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -47,9 +48,9 @@ class Broken(AssertionError):
         self.seed, self.why, self.trace = seed, why, trace
 
 
-def run_options(*, behind: bool = False, offsets_kept: int = 100) -> RunOptions:
+def run_options(*, behind: bool = False, record_seconds: float = 0.0, offsets_kept: int = 100) -> RunOptions:
     """Drivers come one after the other, so that nobody has to wait for the end of a lease. ``behind``: records may be
-    behind the batches.
+    behind the batches, and are so far apart at least.
     """
     faults: Any = Faults()
     return RunOptions(
@@ -58,7 +59,8 @@ def run_options(*, behind: bool = False, offsets_kept: int = 100) -> RunOptions:
         faults=faults,
         takeover=True,
         lease_seconds=0.0,
-        max_replay_seconds=10.0 if behind else 0.0,
+        max_replay_seconds=1000.0 if behind else 0.0,
+        record_seconds=record_seconds,
         offsets_kept=offsets_kept,
     )
 
@@ -79,6 +81,8 @@ class Outcome:
     losses: int = 0
     drivers: int = 0
     worst: float = 0.0
+    #: how often things have happened that only some schedules have
+    seen: Counter[str] = field(default_factory=Counter)
     trace: list[str] = field(default_factory=list)
 
 
@@ -88,7 +92,7 @@ class Simulation:
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-        self.world = World(schedule.seed, hosts=schedule.hosts, failures=schedule.failures, rate=schedule.rate)
+        self.world = self.make_world(schedule)
         self.store = MemoryStore(self.world)
         #: the policies that the query has had so far
         self.had: list[Tolerance] = []
@@ -98,6 +102,12 @@ class Simulation:
         self._rotting = random.Random(f"rotting-{schedule.seed}")
         self.deliveries: dict[int, list[Delivery]] = {}
         self.outcome = Outcome(trace=self.world.trace)
+
+    def make_world(self, schedule: Schedule) -> World:
+        return World(schedule.seed, hosts=schedule.hosts, failures=schedule.failures, rate=schedule.rate)
+
+    def make_cluster(self) -> SimulatedCluster:
+        return SimulatedCluster(self.world, lag=self.schedule.lag)
 
     def assemble(self, schedule: Schedule) -> Pipeline:
         return pipeline(schedule)
@@ -186,9 +196,13 @@ class Simulation:
             with self.world.in_peace():
                 identity = claim(store, pipeline.fingerprint(), pipeline.settings())
             self.engine = Coordinator(
-                SimulatedCluster(self.world, lag=self.schedule.lag),
+                self.make_cluster(),
                 pipeline,
-                run_options(behind=self.schedule.lag > 0, offsets_kept=self.schedule.offsets_kept),
+                run_options(
+                    behind=self.schedule.lag > 0,
+                    record_seconds=self.schedule.record_seconds,
+                    offsets_kept=self.schedule.offsets_kept,
+                ),
                 identity,
                 self.store,
             )
@@ -406,3 +420,5 @@ def simulate(seed: int, make: Callable[[int], Simulation] = alone) -> Outcome:
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
         raise Broken(seed, why, simulation.world.trace, *simulation.options) from error
+    finally:
+        simulation.world.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -12,6 +13,7 @@ from afspark.numbers import Batch
 from tests.simulation import test_planted_in_replay as in_replay
 from tests.simulation.graphs import Graphs
 from tests.simulation.planted import likely_first
+from tests.simulation.replicated_graphs import ReplicatedGraphs
 from tests.simulation.simulation import Broken, simulate
 from tests.simulation.test_feedback import backups_of_feedback_not_read
 
@@ -30,6 +32,26 @@ def test_promises_hold_in_any_graph(first: int) -> None:
     # Schedules in which nothing happens prove nothing.
     assert sum(outcome.losses for outcome in outcomes) > EACH
     assert sum(outcome.drivers for outcome in outcomes) > EACH
+
+
+#: Seeds from one number to another; `make test` runs the first part.
+REPLICATED = [range(12), *(range(first, first + 100) for first in range(12, 412, 100))]
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [part if not part.start else pytest.param(part, marks=pytest.mark.thorough) for part in REPLICATED],
+    ids=str,
+)
+def test_promises_hold_where_some_have_secondaries(seeds: range) -> None:
+    outcomes = [simulate(seed, ReplicatedGraphs) for seed in seeds]
+    seen, count = sum((outcome.seen for outcome in outcomes), Counter()), len(seeds)
+    assert sum(outcome.losses for outcome in outcomes) > count
+    assert seen["host killed"] > count / 4
+    assert seen["decision taken up by another driver"] > 0
+    if seeds.start:
+        assert seen["promoted"] > count / 20
+        assert seen["scheme changed by the controller"] > count / 20
 
 
 def everybody_goes_back(patch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+
+from afspark.cluster.cluster import StageFailed
+from afspark.protocol.requests import TaskRequest
 
 #: A failure is so much more likely while a worker is being recovered, which is rare enough.
 EAGER_IN_RECOVERY = 6.0
@@ -24,6 +27,10 @@ class DriverKilled(Killed):
     """The driver; the tasks it was waiting for with it."""
 
 
+class HostSilent(StageFailed):
+    """A host does not answer any more: its processes are stopped."""
+
+
 class World:
     """One schedule's hosts, segments and failures."""
 
@@ -37,14 +44,19 @@ class World:
         #: objects that the schedule has destroyed
         self.destroyed: set[str] = set()
         self.lost_segments = 0
-        self.zombies: list[Callable[[], Any]] = []
+        #: tasks that everybody has forgotten; the first of their arguments is the host
+        self.zombies: list[partial[Any]] = []
         self.woken = 0
+        #: how likely a task is forgotten, and how likely one of those wakes when another task is sent
+        self.forgetful, self.wakeful = 0.03, 0.25
         self.now = 0.0
         self.host = "driver"
         self.task: tuple[str, str, int] | None = None
         self.recovering = False
         self.dying = False
         self.quiet = False
+        #: the task at work, if it may be stopped
+        self.at_work: Any = None
         self.trace: list[str] = []
         self._points = 0
         self._expected = 80
@@ -86,6 +98,8 @@ class World:
 
     def point(self, where: str) -> None:
         """A step between two others: whoever is at work may die here."""
+        if self.at_work is not None:
+            self.at_work.step()
         if self.counted_failures():
             self.fail(where)
 
@@ -136,6 +150,18 @@ class World:
         for segment in segments:
             self.lost_segments += self.memory.pop(segment, None) is not None
 
+    def wake(self, host: str) -> None:
+        """Processes of a host that were stopped go on: somebody waits for what they have locked."""
+
+    def was_promoted(self, place: tuple[str, str, int], incarnation: int, queued: int) -> None:
+        """A secondary becomes the primary of an incarnation; the items of so many batches wait beside it."""
+
+    def heard(self, operator: str, request: Any, report: Any) -> None:
+        """A task has reported."""
+
+    def close(self) -> None:
+        """Ends what is still under way."""
+
     def _freeze(self) -> None:
         """The next process finds the memory as it is now: what is unwound from here on must not reach it."""
         if self.task in self.memory:
@@ -145,9 +171,11 @@ class World:
         self.dying = True
         raise how
 
-    def forgets(self, host: str, task: Callable[[], Any]) -> bool:
-        """Whether a task is forgotten: it will wake as a zombie. Often because its host cannot be reached."""
-        if self.quiet or self.failures <= 0 or self.rng.random() >= 0.03:
+    def forgets(self, host: str, task: Callable[[], Any], requests: Sequence[TaskRequest] = ()) -> bool:
+        """Whether a task of a stage with these ``requests`` is forgotten: it will wake as a zombie. Often because its
+        host cannot be reached.
+        """
+        if self.quiet or self.failures <= 0 or self.rng.random() >= self.forgetful:
             return False
         self.failures -= 1
         self.zombies.append(partial(self.attempt, host, task))
@@ -178,7 +206,7 @@ class World:
 
     def wake_zombies(self) -> None:
         """Tasks that everybody has forgotten may still be under way."""
-        if self.quiet or self.dying or not self.zombies or self.rng.random() > 0.25:
+        if self.quiet or self.dying or not self.zombies or self.rng.random() > self.wakeful:
             return
         zombie = self.zombies.pop(self.rng.randrange(len(self.zombies)))
         self.woken += 1

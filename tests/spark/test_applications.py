@@ -1,4 +1,4 @@
-"""The two applications as commands over a real Spark."""
+"""The applications as commands over a real Spark."""
 
 from __future__ import annotations
 
@@ -45,3 +45,19 @@ def test_predictions_under_failures(tmp_path: Path) -> None:
     assert set(rows.column("minutes").to_pylist()) == {30, 120}
     assert document["accuracy"]["mean_error"] < document["accuracy"]["mean_load"]
     assert document["results"]["top"][0]["minutes"] == 120
+
+
+def test_bargains_under_failures(tmp_path: Path) -> None:
+    document, rows = run(tmp_path, "run bargain --generate 2.4MB --symbols 100 --kill 1 --theta 2")
+    assert document["input"]["items"] == 50_000
+    assert {entry["operator"] for entry in document["ledger"]} >= {"Aggregator", "BargainIndex"}
+    assert rows.column_names == ["key", "time", "ticker", "ask_price", "ask_size", "average", "gain"]
+    assert len(set(rows.column("key").to_pylist())) == len(rows) == document["results"]["count"] > 1000
+    assert document["accuracy"]["gain"] == pytest.approx(sum(rows.column("gain").to_pylist()))
+    assert document["results"]["top"][0]["gain"] == max(rows.column("gain").to_pylist())
+
+
+def test_bargains_are_exact_under_snapshots(tmp_path: Path) -> None:
+    document, _ = run(tmp_path, "run bargain --generate 2.4MB --symbols 100 --kill 1 --tolerance snapshot")
+    assert document["observed"]["state"] == 0
+    assert document["accuracy"]["gain"] == document["accuracy"]["exact_gain"]

@@ -134,10 +134,10 @@ def die():
 
 real = RecordLog.write
 def write(log, record):
-    if moment == "before" and record.batch == 2:
+    if moment == "before" and record.batch >= 2:
         die()
     real(log, record)
-    if moment == "after" and record.batch == 2:
+    if moment == "after" and record.batch >= 2:
         die()
 RecordLog.write = write
 spark = make_session(place.root / "spark")
@@ -146,7 +146,9 @@ run(words(spark, place, af.Approximate(100.0)).option("maxReplaySeconds", behind
 
 
 def die_in_driver(place: Place, moment: str, *, behind: float = 0.0) -> None:
-    """A driver is killed when it writes the record of batch 2; ``behind``: that may be after the batch has ended."""
+    """A driver is killed when it writes the record of batch 2; ``behind``: that may be after the batch has ended, or a
+    later one may be written in its place.
+    """
     with own_driver(DRIVER, place, moment, str(behind)) as driver:
         driver.wait_until_it_kills_itself()
     assert behind or not (place.checkpoint / "commits" / "2").exists()

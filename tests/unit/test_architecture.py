@@ -38,6 +38,7 @@ ROOMS = [
     "coordinator",
     "api",
     "testing",
+    "lab",
 ]
 """Each imports only what stands before it."""
 
@@ -50,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     "algorithms": {"errors", "model"},
 }
 ALLOWED |= {room: {*ALLOWED, *FRONT} for room in FRONT}
-MAY_IMPORT_PYSPARK = {"graph", "task", "cluster", "coordinator", "api", "cli", "bench"}
+MAY_IMPORT_PYSPARK = {"graph", "task", "cluster", "coordinator", "api", "lab", "cli", "bench"}
 # Measurements are written as users write their programs.
 MAY_IMPORT_THE_PACKAGE = {"bench"}
 

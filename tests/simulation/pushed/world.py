@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.simulation.pushed.fibers import Fiber
+from afspark.protocol.requests import TaskRequest
+from tests.simulation.fibers import Fiber
 from tests.simulation.pushed.moments import Dice, Moments, name_of
 from tests.simulation.pushed.schedule import PushedSchedule
 from tests.simulation.world import EAGER_IN_RECOVERY, DriverKilled, Killed, TaskKilled, World
@@ -303,7 +304,7 @@ class PushedWorld(World):
         finally:
             self.host, self.task, self.recovering, self.under_way, self.fiber, self._patience = before
 
-    def forgets(self, host: str, task: Callable[[], Any]) -> bool:
+    def forgets(self, host: str, task: Callable[[], Any], requests: Sequence[TaskRequest] = ()) -> bool:
         return False
 
     def end(self) -> None:

@@ -17,6 +17,7 @@ from afspark.report.summary import summary
 
 LOSS = {
     "batch": 3,
+    "operator": "words",
     "worker": 1,
     "theta": {"counts": 2500.0, "other": 0.0},
     "recovery_seconds": 0.25,

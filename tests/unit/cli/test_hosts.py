@@ -141,6 +141,10 @@ def test_losses_belong_to_the_kill_before_them() -> None:
     assert [one["recovered_seconds"] for one in second["losses"]] == [1.0, None]
 
 
+def test_a_run_without_kills_has_nothing_to_tell_of_them() -> None:
+    assert with_recoveries([], [loss(99.0)]) == []
+
+
 def test_the_summary_and_the_document_name_killed_hosts() -> None:
     kills = with_recoveries([HostKill(A, 100.0, 3.0, 4, PlannedFailure(1, 0.0, 0), 108.0)], [loss(101.0)])
     hosts = {"names": [A, B], "slots": 2, "away_seconds": 3.0, "wanted": 2, "kills": kills}

@@ -97,6 +97,14 @@ def test_where_nothing_can_be_replayed_only_a_queue_helps() -> None:
     assert not estimate(Scheme.COLD_STANDBY, closed, gap=True).unknown
 
 
+def test_a_host_is_waited_for_only_without_a_scheme() -> None:
+    waiting = {Quantity.WAIT: 20.0}
+    for elsewhere in (False, True):
+        found = situation(UnitHistory(), expected=waiting, elsewhere=elsewhere)
+        assert all(estimate(one, found).wait == (0.0 if elsewhere else 20.0) for one in Unreplicated)
+        assert all(estimate(scheme, found).wait == 0.0 for scheme in Scheme)
+
+
 def test_what_has_no_state_reads_and_replays_nothing() -> None:
     bare = UnitHistory().add(Quantity.DEPLOY, at=1.0, seconds=3.0).add(Quantity.WIRE_SEND, at=1.0, seconds=0.2)
     bare = bare.add(Quantity.WIRE_RECEIVE, at=1.0, seconds=0.3)

@@ -56,7 +56,7 @@ def test_what_the_paper_leaves_out() -> None:
     promoted = [scheme for scheme in Scheme if RecoveryStep.PROMOTION in STEPS[scheme]]
     assert detected == list(Scheme)[1:] and promoted == list(Scheme)[1:5]
     waiting = [one for one, steps in STEPS.items() if RecoveryStep.WAIT in steps]
-    assert waiting == [one for one, switches in SWITCHES.items() if not switches.deployed]
+    assert waiting == list(Unreplicated)
     stage = (RecoveryStep.DETECTION, RecoveryStep.WAIT, RecoveryStep.READ, RecoveryStep.WIRE_RECEIVE)
     assert STEPS[Unreplicated.BARRIER_SNAPSHOT] == (*stage, RecoveryStep.REPLAY)
     assert STEPS[Unreplicated.APPROXIMATE] == stage

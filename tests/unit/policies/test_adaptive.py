@@ -80,10 +80,13 @@ def test_what_cannot_be_meant_is_refused_in_one_line(name: str, value: Any) -> N
 def test_every_choice_of_the_controller_is_a_tolerance() -> None:
     one = Adaptive(gap=True, theta=7)
     for scheme in SCHEMES:
-        assert one.chosen(scheme.name, 4.0) == scheme(interval=4.0, gap=True)
+        chosen = one.chosen(scheme.name, 4.0)
+        assert isinstance(chosen, scheme) and chosen.gap
+        assert chosen.barrier_seconds == chosen.rarely.barrier_seconds == 4.0
     assert one.chosen("snapshot", 2.0) == BarrierSnapshot(interval=2.0)
-    assert one.chosen("approximate") == Approximate(7)
-    assert one.first == ActiveReplication(gap=True)
+    error = one.chosen("approximate")
+    assert isinstance(error, Approximate) and (error.theta, error.replays) == (7, True)
+    assert one.first == ActiveReplication(gap=True, store_every=1)
     with pytest.raises(KeyError):
         Adaptive().chosen("approximate")
 

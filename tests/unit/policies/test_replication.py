@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from afspark.errors import UsageError
 from afspark.numbers import Batch
 from afspark.policies import BackupNeed, BarrierSnapshot, HotStandby, MiniBatch, Replicated, ThresholdBackup
 from afspark.policies.plans import AwaitBarrier
-from afspark.policies.replication import SCHEMES
+from afspark.policies.replication import SCHEMES, Followed
 
 CASE: dict[str, Any] = {"failures": 2, "place": Place(workers=4), "divergence": "max", "exact": False}
 NEED = BackupNeed(batch=Batch(3), theta={"counts": 0.0}, items=0.0)
@@ -33,9 +32,9 @@ def test_precise_recovery_loses_nothing(scheme: type[Replicated]) -> None:
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_gap_recovery_promises_nothing_and_checkpoints_everything(scheme: type[Replicated]) -> None:
     one = scheme(gap=True)
-    assert not one.exact and one.promise() is None and one.allowance(**CASE) == math.inf
-    unlimited = BackupNeed(batch=Batch(3), theta={"counts": one.allowance(**CASE)}, items=5.0, full=True)
-    assert one.backup_plan(unlimited) == ThresholdBackup(theta={"counts": 0.0}, items=5.0, full=True)
+    assert one.leaves_gap and not one.exact and one.promise() is None
+    need = BackupNeed(batch=Batch(3), theta={"counts": one.allowance(**CASE)}, items=5.0, full=True)
+    assert one.backup_plan(need) == ThresholdBackup(theta={"counts": 0.0}, items=5.0, full=True)
     assert one.backup_plan(BETWEEN) == AwaitBarrier()
 
 
@@ -53,7 +52,8 @@ def test_each_has_a_name_of_its_own_and_tells_what_was_chosen() -> None:
     assert len({scheme.name for scheme in SCHEMES}) == 6
     for scheme in SCHEMES:
         told = json.loads(json.dumps(scheme(items=9, gap=True).to_json(), allow_nan=False))
-        assert told == {"name": scheme.name, "items": 9, "gap": True}
+        stored = {"store_every": 8} if issubclass(scheme, Followed) else {}
+    assert told == {"name": scheme.name, "items": 9, "gap": True, **stored}
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,16 @@ def test_the_right_policy_is_named_where_there_are_two_intervals() -> None:
     with pytest.raises(UsageError) as caught:
         HotStandby(interval=1, items=5)
     assert "HotStandby" in str(caught.value) and caught.value.remedy
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("apart", [{"interval": 0.5}, {"batches": 3}, {"items": 70}])
+def test_what_follows_needs_few_checkpoints(scheme: type[Replicated], apart: dict[str, Any]) -> None:
+    one = scheme(**apart)
+    ((name, distance),) = apart.items()
+    times = 8 if issubclass(scheme, Followed) else 1
+    assert getattr(one.rarely, name) == times * distance and one.rarely.rarely == one.rarely
+    if issubclass(scheme, Followed):
+        assert scheme(**apart, store_every=1).rarely == scheme(**apart, store_every=1)
+        with pytest.raises(UsageError, match="store_every"):
+            scheme(**apart, store_every=0)

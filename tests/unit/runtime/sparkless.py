@@ -53,6 +53,7 @@ RUN_OPTIONS = {
     "host_grace_seconds",
     "max_replay_seconds",
     "quarantine_bytes",
+    "record_seconds",
     "throttle",
     "takeover",
     "lease_seconds",
@@ -152,8 +153,8 @@ class Rig:
         """A new driver on the checkpoint."""
         self.settings |= changes
         chosen = SUCCESSION | {k: v for k, v in self.settings.items() if k in RUN_OPTIONS}
-        # Tests look at records after every batch, unless they say that those may be behind.
-        chosen.setdefault("max_replay_seconds", 0.0)
+        # Tests look at records after every batch, unless they say that those may be behind, or further apart.
+        chosen = {"max_replay_seconds": 0.0, "record_seconds": 0.0} | chosen
         run = RunOptions(checkpoint=str(self.checkpoint), segments=str(self.segments), **chosen)
         if run.faults.failures:
             self.hosts.fork()

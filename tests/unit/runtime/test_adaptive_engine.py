@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from afspark.control import Scheme
-from afspark.errors import UsageError
 from afspark.policies import Adaptive, Costs
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Hurried, Rig, die
@@ -95,9 +94,3 @@ def test_what_was_decided_outlives_the_driver(make_rig: MakeRig) -> None:
     assert set(decided.values()) == wanted(rig) != {Scheme.ACTIVE_REPLICATION}
     go(rig)
     assert rig.counts() == truth and rig.bound() == 0
-
-
-def test_an_error_that_is_allowed_is_refused_beside_a_limit_for_recovery(make_rig: MakeRig) -> None:
-    rig, _ = make_rig(slots=HOSTS, tolerance=Adaptive(theta=10.0))
-    with pytest.raises(UsageError, match="while it runs"):
-        rig.start()

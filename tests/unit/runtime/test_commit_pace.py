@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from afspark.coordinator.commit_pace import MOST_BATCHES, CommitPace
+from afspark.coordinator.commit_pace import MOST_BATCHES, MOST_KEPT_BYTES, RECORDS_IN_REPLAY, CommitPace
 from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Tolerance
 
 
@@ -115,3 +115,56 @@ def test_an_interval_may_be_longer_than_what_is_replayed_else() -> None:
     assert not one.is_late(2)
     one.ended(2, 2.0)
     assert one.is_late(3)
+
+
+def test_a_barrier_is_the_first_batch_that_will_end_after_the_interval() -> None:
+    one = pace(BarrierSnapshot(interval=3.0))
+    one.passed(10.0, 0, 0)
+    found = []
+    for batch in range(1, 5):
+        began = 10.0 + 1.25 * (batch - 1)
+        one.choose(began, batch, 0, under_way=False, must=False)
+        found.append(one.barrier)
+        one.ended(batch, 1.25)
+    assert found == [False, False, True, True], "the third one ends 3.75 seconds after the last barrier"
+
+
+def due_after(one: CommitPace, seconds: float = 0.0, batches: int = 1) -> bool:
+    return one.is_record_due(seconds=seconds, batches=batches)
+
+
+def test_not_every_barrier_has_a_record() -> None:
+    one = CommitPace([MiniBatch()], replayable=True, max_replay_seconds=10.0, record_seconds=0.5)
+    assert not due_after(one, 0.4) and due_after(one, 0.5)
+    assert due_after(pace(MiniBatch())), "unless they are to be no seconds apart"
+
+
+def test_records_are_at_most_a_part_of_the_replay_apart() -> None:
+    one = CommitPace([MiniBatch()], replayable=True, max_replay_seconds=2.0, record_seconds=1.0)
+    assert not due_after(one, 0.1) and due_after(one, 0.2)
+    most = MOST_BATCHES // RECORDS_IN_REPLAY
+    assert not due_after(one, batches=most) and due_after(one, batches=most + 1)
+    forgetful = CommitPace([MiniBatch()], replayable=True, max_replay_seconds=2.0, record_seconds=1.0, offsets_kept=3)
+    assert due_after(forgetful), "Spark remembers next to nothing"
+
+
+def test_a_record_is_due_when_workers_keep_much_for_others() -> None:
+    one = CommitPace([MiniBatch()], replayable=True, max_replay_seconds=10.0, record_seconds=1.0)
+    one.ended(1, 0.1, MOST_KEPT_BYTES // 2)
+    assert not due_after(one)
+    one.ended(2, 0.1, MOST_KEPT_BYTES // 2)
+    assert due_after(one)
+    one.cover(1)
+    assert not due_after(one)
+
+
+def test_nothing_gathers_where_nothing_is_replayed() -> None:
+    """No record covers the batches of a query that keeps none."""
+    one = pace(replayable=False)
+    one.ended(1, 2.5, 100)
+    assert one.replay_seconds == 0.0
+
+
+def test_snapshots_are_apart_already() -> None:
+    one = CommitPace([MiniBatch(), BarrierSnapshot()], replayable=True, max_replay_seconds=10.0, record_seconds=1.0)
+    assert due_after(one)

@@ -15,7 +15,8 @@ import pytest
 from afspark.algorithms import WordCount
 from afspark.cluster.cluster import StageFailed
 from afspark.errors import InputError, OperatorFailed
-from afspark.policies import Approximate, MiniBatch, Tolerance
+from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, PassiveReplication, Tolerance
+from afspark.policies.replication import SCHEMES
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Rig, die
 from tests.unit.runtime.test_engine_failures import worst
@@ -76,6 +77,51 @@ def test_a_host_that_comes_back_in_time_loses_nothing(make_rig: MakeRig) -> None
     assert patience.now >= 0.25
     assert rig.counts() == truth
     assert rig.ledger == []
+
+
+@pytest.mark.parametrize(
+    "tolerance", [MiniBatch(), BarrierSnapshot(batches=2), Approximate(400.0)], ids=lambda one: one.name
+)
+def test_a_host_without_executor_is_waited_for_without_a_scheme(make_rig: MakeRig, tolerance: Any) -> None:
+    """Its state comes back with it, and costs no restore."""
+    rig, truth = make_rig(host_grace_seconds=60.0, tolerance=tolerance)
+    patience = Patience(rig, then=lambda: rig.hosts.slots.update(b=1), after=30.0)
+    rig.go(3)
+    rig.hosts.slots = {"a": 2}
+    rig.go()
+    assert patience.now >= 30.0
+    assert rig.counts() == truth and rig.ledger == []
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+@pytest.mark.parametrize("silent", [False, True])
+def test_no_host_is_waited_for_under_a_scheme(make_rig: MakeRig, scheme: Any, silent: bool) -> None:
+    """Not even before its secondaries are built."""
+    rig, truth = make_rig(slots={"a": 4, "b": 4}, host_grace_seconds=60.0, tolerance=scheme(batches=2))
+    patience = Patience(rig)
+    rig.go(1)
+    away = rig.run_of().homes[1]
+    if silent:
+        rig.hosts.silent.add(away)
+    else:
+        del rig.hosts.slots[away]
+    for one in rig.run_of().group.secondaries.members:
+        rig.run_of().group.secondaries.gone(one)
+    rig.go()
+    assert patience.now < 1.0
+    assert rig.counts() == truth and rig.bound() == 0
+    assert away not in rig.run_of().homes.values()
+
+
+def test_a_host_is_waited_for_if_there_is_no_other_one(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(slots={"a": 4, "b": 4}, host_grace_seconds=60.0, tolerance=PassiveReplication(batches=2))
+    slots = dict(rig.hosts.slots)
+    patience = Patience(rig, then=lambda: rig.hosts.slots.update(slots), after=5.0)
+    rig.go(3)
+    rig.hosts.slots.clear()
+    rig.go()
+    assert patience.now >= 5.0
+    assert rig.counts() == truth and rig.ledger == []
 
 
 def test_a_host_that_is_silent_for_a_while_loses_nothing(make_rig: MakeRig) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+import pytest
+from py4j.protocol import Py4JError
 
 from afspark.cluster.liveness import ASK_SECONDS, Absence, Patience
 from afspark.cluster.spark.executor_watch import IDLE_SECONDS, ExecutorWatch
@@ -85,7 +89,15 @@ class Watched:
     def __init__(self) -> None:
         self.clock, self.executors = SteppedClock(), FakeExecutors()
         self.begun = 0
-        self.watch = ExecutorWatch(self.executors, self.clock, PATIENCE, start=self._begin)
+        #: what is done aside waits here if it does not end at once
+        self.held: list[Callable[[], None]] | None = None
+        self.watch = ExecutorWatch(self.executors, self.clock, PATIENCE, start=self._begin, aside=self._aside)
+
+    def _aside(self, work: Callable[[], None]) -> None:
+        if self.held is None:
+            work()
+        else:
+            self.held.append(work)
 
     def _begin(self, work: object) -> None:
         self.begun += 1
@@ -114,6 +126,40 @@ def test_a_stage_that_reads_what_a_frozen_executor_keeps_is_cancelled() -> None:
         watched.executors.frozen.add("1")
         watched.go(2)
         assert set(watched.executors.cancelled) == {reader.tag}
+
+
+def test_a_replacement_that_takes_long_holds_nobody_up() -> None:
+    watched = Watched()
+    watched.held = []
+    watched.executors.frozen.add("1")
+    with watched.watch.stage({"c"}) as waiting:
+        watched.go(8)
+        assert len(watched.held) == 1 and not watched.executors.replaced, "it is told once"
+        watched.executors.frozen.add("2")
+        watched.go(2)
+        assert waiting.is_cancelled
+    for work in watched.held:
+        work()
+    assert watched.executors.replaced == ["1"]
+
+
+def test_a_replacement_that_fails_is_tried_again() -> None:
+    watched = Watched()
+    watched.held = []
+    watched.executors.frozen.add("1")
+    watched.go(8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watched.executors, "replace", _fail)
+        watched.held.pop()()
+    watched.go(1)
+    watched.held.pop()()
+    assert watched.executors.replaced == ["1"]
+    watched.go(2)
+    assert not watched.held
+
+
+def _fail(executor: str, why: str) -> None:
+    raise Py4JError(f"{executor}: {why}")
 
 
 def test_a_stage_on_a_host_whose_executor_died_is_cancelled() -> None:

@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 
 from afspark.api.query import Query
 from afspark.coordinator.offsets import newest_of
-from afspark.errors import UsageError
+from afspark.errors import StoreNotWritable, UsageError
 from afspark.store import open_store
 
 
@@ -188,3 +188,52 @@ def test_only_an_orderly_end_takes_a_last_snapshot(where: str, stopping: bool) -
     query.attach(ending)  # type: ignore[arg-type]
     query._await_end()
     assert ending.asked == (where == "nowhere" or (where == "in Spark" and stopping))
+
+
+class Quiet(Busy):
+    """A query that is idle when it is looked at for the first time, and has ended at the second look."""
+
+    runs: Any = ("an operator",)
+    store: Any = SimpleNamespace(list=lambda prefix: [])
+
+    def __init__(self, record: Callable[[], Any]) -> None:
+        super().__init__(lambda: None)
+        self.record, self.looks = record, 0
+
+    @property
+    def commits(self) -> Any:
+        return SimpleNamespace(go_on_at_rest=self.record)
+
+    @property
+    def log(self) -> Any:
+        return SimpleNamespace(refuse_if_superseded=lambda: None)
+
+    @property
+    def cluster(self) -> Any:
+        return SimpleNamespace(stopped=True)
+
+    def awaitTermination(self, timeout: float) -> bool:
+        self.looks += 1
+        return self.looks > 1
+
+
+def watched(record: Callable[[Query], Any]) -> tuple[Query, Quiet]:
+    quiet = Quiet(lambda: record(query))
+    query = Query(None, quiet)  # type: ignore[arg-type]
+    query.attach(quiet)  # type: ignore[arg-type]
+    query._await_end()
+    return query, quiet
+
+
+def test_an_idle_query_has_its_last_batch_recorded_between_two_batches() -> None:
+    held: list[bool] = []
+    query, quiet = watched(lambda query: held.append(query._batch_lock.locked()))
+    assert held == [True] and query.exception() is None and quiet.stopped == 0
+
+
+def test_a_query_that_cannot_record_its_last_batch_while_it_is_idle_fails() -> None:
+    def refuse(query: Query) -> None:
+        raise StoreNotWritable("no room")
+
+    query, quiet = watched(refuse)
+    assert isinstance(query.exception(), StoreNotWritable) and quiet.stopped == 1

@@ -14,13 +14,15 @@ import pytest
 from afspark.api.inspection import inspect
 from afspark.api.savepoints import answer_requests, found_savepoints, held_record, save, savepoint_of
 from afspark.cluster.local.processes import in_process
+from afspark.control import Quantity
 from afspark.coordinator.savepoint_copying import make_savepoint, start_from_savepoint
-from afspark.errors import AfsparkError, CheckpointError, UsageError
+from afspark.errors import AfsparkError, CheckpointError, ObjectMissing, UsageError
 from afspark.graph.pipeline import Pipeline
 from afspark.model.windows import Hopping
 from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance
 from afspark.sources import Pushed
 from afspark.store import identify, open_store
+from afspark.store.control_log import CONTROL
 from afspark.store.effect_log import EFFECTS
 from afspark.store.local import LocalStore
 from afspark.store.naming import FOLDER
@@ -323,6 +325,25 @@ def test_pushed_items_cannot_be_sent_again(make_rig: MakeRig, tmp_path: Path) ->
     with pytest.raises(UsageError) as caught, held_record(rig.driver):
         pass
     assert "pushed" in str(caught.value)
+
+
+def test_what_was_measured_is_in_it(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig, _ = make_rig(batches=8, tolerance=BarrierSnapshot(batches=2))
+    rig.go(5)
+    rig.driver.control.close()
+    made = begun(rig, saved(rig), "again")
+    made.start().ready()
+    known = made.driver.control.meters.situation(made.run_of(), 0, 0.0).history
+    assert known.of(Quantity.CHECKPOINT_SIZE) and known.of(Quantity.PROCESSED)
+
+    def replaced(store: LocalStore, name: str) -> bytes:
+        if f"{CONTROL}/" in name:
+            raise ObjectMissing(name)
+        return get(store, name)
+
+    get = LocalStore.get
+    monkeypatch.setattr(LocalStore, "get", replaced)
+    assert not [one.name for one in read_savepoint(open_store(saved(rig, "less"))).objects if CONTROL in one.name]
 
 
 def test_a_damaged_backup_is_not_saved(make_rig: MakeRig) -> None:

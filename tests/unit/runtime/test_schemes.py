@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from afspark.control import Scheme
+from afspark.control import Quantity, Scheme
 from afspark.coordinator.recovery.replay import Replay
 from afspark.coordinator.replicas.secondary_job import SecondaryJob
 from afspark.errors import UsageError
@@ -191,6 +191,29 @@ def test_what_cannot_be_changed_to_is_refused(make_rig: MakeRig, tolerance: Any)
         rig.run_of().want(tolerance)
 
 
+def test_a_transition_tells_how_long_its_steps_take(make_rig: MakeRig) -> None:
+    rig, _ = make_rig(batches=8, slots=HOSTS, tolerance=PassiveReplication(batches=1), keyed=True)
+    rig.go(3)
+
+    def known(what: Quantity) -> int:
+        return len(rig.driver.control.meters.situation(rig.run_of(), 0, 0.0).history.of(what))
+
+    assert (known(Quantity.DEPLOY), known(Quantity.READ)) == (0, 0)
+    rig.run_of().want(ColdStandby(batches=1))
+    rig.go()
+    assert protections(rig) == {"cold-standby"}
+    assert known(Quantity.DEPLOY) == 1 and known(Quantity.READ) >= 1
+
+
+def test_no_secondary_follows_a_pushed_source_through_other_operators(make_rig: MakeRig) -> None:
+    rig, _ = make_rig(slots=HOSTS, tolerance=BarrierSnapshot(batches=2))
+    rig.go(1)
+    rig.run_of().is_pushed = True
+    with pytest.raises(UsageError, match="cannot follow a pushed source"):
+        rig.run_of().want(HotStandby())
+    rig.run_of().want(PassiveReplication(batches=2))
+
+
 def test_one_host_is_refused(make_rig: MakeRig) -> None:
     rig, _ = make_rig(slots={"a": 4}, tolerance=BarrierSnapshot(batches=2))
     rig.go(1)
@@ -211,11 +234,3 @@ def test_both_replicas_are_compared(make_rig: MakeRig, monkeypatch: pytest.Monke
 
 def _differs(first: Any, second: Any) -> list[str]:
     return ["counts"]
-
-
-@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
-def test_a_gap_is_refused(make_rig: MakeRig, scheme: Any) -> None:
-    """What came since the last checkpoint is always replayed."""
-    rig, _ = make_rig(slots=HOSTS, tolerance=scheme(gap=True))
-    with pytest.raises(UsageError, match="asks for a gap"):
-        rig.start()

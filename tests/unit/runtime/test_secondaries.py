@@ -19,7 +19,7 @@ from afspark.policies.replication import ActiveReplication, ActiveStandby
 from afspark.protocol.lifecycle import Present
 from afspark.resident import examine
 from tests.unit.runtime.conftest import MakeRig, write_file
-from tests.unit.runtime.sparkless import Hosts, Rig, die
+from tests.unit.runtime.sparkless import Hosts, Hurried, Rig, die
 
 HOSTS = {"a": 4, "b": 4}
 
@@ -153,6 +153,26 @@ def test_a_host_that_stays_away_is_not_waited_for(make_rig: MakeRig) -> None:
     assert away not in homes(rig).values()
 
 
+@pytest.mark.parametrize("scheme", [ActiveStandby, ActiveReplication])
+def test_few_checkpoints_are_stored_while_they_follow(make_rig: MakeRig, scheme: Any) -> None:
+    tolerance = scheme(batches=1, store_every=5)
+    rig, truth = make_rig(batches=24, slots=HOSTS, tolerance=tolerance, keyed=True, max_replay_seconds=1000.0)
+    rig.go(4)
+    covered = [rig.driver.commits.records.covered.batch for _ in range(12) if rig.go(1) is None]
+    assert len(set(covered)) <= 4 and rig.committed - covered[-1] < 6
+    one = secondaries(rig)[0]
+    for folder in rig.segments.glob(f"{one.home}/*/operator-{one.worker}"):
+        shutil.rmtree(folder)
+    rig.go(1)
+    before = rig.driver.commits.records.covered.batch
+    assert before >= rig.committed - 1, "without it they are stored as often as the scheme says"
+    rig.go(2)
+    for host in HOSTS:
+        lose_host(rig, host)
+    rig.go()
+    check_whole(rig, truth)
+
+
 def test_a_secondary_that_is_lost_is_built_anew(make_rig: MakeRig) -> None:
     rig, truth = make_rig(slots=HOSTS, tolerance=ActiveStandby(batches=2), keyed=True)
     rig.go(3)
@@ -225,6 +245,40 @@ def test_one_takes_the_place_of_a_primary_whose_host_is_silent(make_rig: MakeRig
     rig.go()
     check_whole(rig, truth)
     assert all(entry.recovery is not None and entry.recovery.restored_cells == 0 for entry in rig.ledger)
+
+
+@pytest.mark.parametrize("soon", [True, False])
+def test_one_whose_host_was_silent_for_a_while_catches_up(make_rig: MakeRig, soon: bool) -> None:
+    tolerance = ActiveStandby(batches=50)
+    rig, truth = make_rig(
+        batches=12, slots={**HOSTS, "c": 4}, tolerance=tolerance, keyed=True, max_replay_seconds=1000.0
+    )
+    rig.go(4)
+    (one,) = [one for one in secondaries(rig) if one.home not in homes(rig).values()]
+    inode = next(rig.segments.glob(f"{one.home}/*/operator-{one.worker}")).stat().st_ino
+    rig.hosts.silent.add(one.home)
+    rig.go(2)
+    protected = {worker: str(found.protection) for worker, found in rig.run_of().protections().items()}
+    assert protected == {one.worker: "passive-replication", 1 - one.worker: "active-standby"}
+    if not soon:
+        rig.hosts.clock = Later()
+        rig.go(2)
+        assert {two.home for two in secondaries(rig)}.isdisjoint({one.home}), "another one was built"
+    rig.hosts.silent.clear()
+    rig.go()
+    check_whole(rig, truth)
+    assert rig.ledger == []
+    if soon:
+        (same,) = [two for two in secondaries(rig) if two.worker == one.worker]
+        assert same.home == one.home
+        assert next(rig.segments.glob(f"{one.home}/*/operator-{one.worker}")).stat().st_ino == inode
+
+
+class Later(Hurried):
+    """A minute has passed."""
+
+    def monotonic(self) -> float:
+        return super().monotonic() + 60.0
 
 
 @pytest.mark.parametrize("scheme", [ActiveStandby, ActiveReplication])

@@ -82,6 +82,21 @@ def test_a_batch_that_is_replayed_may_be_in_the_past(found: Found, position: Pos
         assert decide(found, wanted) is Action.ALREADY_APPLIED
 
 
+@pytest.mark.parametrize(
+    ("found", "position"),
+    [
+        (present(2), Position.BEFORE),
+        (present(2, marked=True), Position.HALFWAY),
+        (present(4), Position.BEFORE),
+        (present(5), Position.APPLIED),
+        (present(RESTORING), Position.RESTORING),
+    ],
+)
+def test_one_that_leaves_batches_out_is_not_behind(found: Found, position: Position) -> None:
+    wanted = Wanted(ME, INCARNATION, BATCH, fence=FENCE, skips=True)
+    assert locate(found, wanted) is position
+
+
 def test_positions_are_all_covered() -> None:
     assert {position for _, position in (*FOUND, *REPLAYED)} == set(Position)
 

@@ -1,0 +1,166 @@
+"""Recovery without replay: what came since the last checkpoint is lost, and told."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from afspark.algorithms import WordCount
+from afspark.coordinator.recovery.gaps import AppliedBatches, without_replay
+from afspark.coordinator.told_bounds import told
+from afspark.coordinator.worker_state import DurableState, WorkerState
+from afspark.errors import UsageError
+from afspark.graph.node import SOURCE, Edge, Node
+from afspark.graph.pipeline import Pipeline
+from afspark.policies import Adaptive, BarrierSnapshot, MiniBatch
+from afspark.policies.replication import SCHEMES, ActiveStandby, ColdStandby, HotStandby, PassiveReplication
+from afspark.protocol.reports import Status, TaskReport
+from afspark.sources import Pushed, Source
+from tests.unit.runtime.conftest import MakeRig
+from tests.unit.runtime.sparkless import Rig, die
+from tests.unit.runtime.test_barrier_snapshot import SCHEMA
+from tests.unit.runtime.test_secondaries import HOSTS, homes, lose_host, secondaries
+
+
+def tolerance(scheme: Any, batches: int = 50) -> Any:
+    return Adaptive(gap=True) if scheme is Adaptive else scheme(batches=batches, gap=True)
+
+
+def missing(truth: Counter[str], rig: Rig) -> Counter[str]:
+    found = rig.counts()
+    assert not found - truth, "nothing is counted twice"
+    return truth - found
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+@pytest.mark.parametrize("keyed", [False, True])
+def test_what_came_since_the_checkpoint_is_lost_and_told(make_rig: MakeRig, scheme: Any, keyed: bool) -> None:
+    rig, truth = make_rig(batches=8, slots=HOSTS, tolerance=tolerance(scheme), keyed=keyed, max_replay_seconds=1000.0)
+    rig.go(5)
+    covered = rig.driver.commits.records.covered.batch
+    assert covered < 3
+    rig.lose(0)
+    rig.go()
+    (entry,) = rig.ledger
+    assert entry.recovery is not None and entry.recovery.replayed == 0
+    if scheme.name.startswith("active"):
+        # The secondary has all that its primary had.
+        assert (entry.loss.gap_batches, rig.bound()) == (0, 0.0) and not missing(truth, rig)
+        return
+    assert entry.loss.gap_batches == 4 - covered
+    assert entry.loss.gap_items > 0 and missing(truth, rig)
+    assert not entry.loss.limited and entry.covered is False
+    assert rig.bound() == math.inf and set(told(rig.run_of()).values()) == {math.inf}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+def test_nothing_is_lost_if_a_checkpoint_has_everything(make_rig: MakeRig, scheme: Any) -> None:
+    rig, truth = make_rig(batches=6, slots=HOSTS, tolerance=tolerance(scheme, batches=1), keyed=True)
+    rig.go(3)
+    rig.driver.commits.settle()
+    assert rig.driver.commits.records.covered.batch == 2
+    lose_host(rig, "a")
+    rig.go()
+    assert rig.ledger and {entry.loss.gap_batches for entry in rig.ledger} == {0}
+    assert rig.counts() == truth and rig.bound() == 0
+
+
+def test_it_goes_on_from_there(make_rig: MakeRig) -> None:
+    """A promoted secondary that has left batches out is checkpointed, followed and lost like any other worker."""
+    rig, truth = make_rig(batches=14, slots=HOSTS, tolerance=ColdStandby(batches=3, gap=True), keyed=True)
+    rig.go(5)
+    rig.lose(0)
+    rig.go(1)
+    first = missing(truth, rig)
+    rig.go(5)
+    assert all(one.is_built for one in secondaries(rig))
+    rig.driver.commits.settle()
+    covered = rig.driver.commits.records.covered.batch
+    lose_host(rig, homes(rig)[0])
+    rig.go()
+    assert len(rig.ledger) > 1 and all(entry.loss.gap_batches <= 10 - covered for entry in rig.ledger[1:])
+    assert first and rig.bound() == math.inf
+    missing(truth, rig)
+
+
+def test_a_started_driver_goes_on_with_it_and_tells_the_same(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(
+        batches=10, slots=HOSTS, tolerance=HotStandby(batches=50, gap=True), keyed=True, max_replay_seconds=1000.0
+    )
+
+    def script() -> None:
+        rig.go(4)
+        rig.lose(0)
+        rig.go(3, lambda batch: die() if batch == 6 else None)
+
+    rig.drive_and_die(script)
+    rig.start()
+    rig.go()
+    assert rig.bound() == math.inf
+    missing(truth, rig)
+
+
+@pytest.mark.parametrize("lost", [(0,), (0, 1)])
+def test_a_started_driver_may_replay(make_rig: MakeRig, lost: tuple[int, ...]) -> None:
+    """It has to come to the last batch anyway: what is told is what there is."""
+    rig, truth = make_rig(batches=8, slots=HOSTS, tolerance=PassiveReplication(batches=50, gap=True), keyed=True)
+    rig.go(1)
+    rig.drive_and_die(lambda: rig.go(4, lambda batch: die() if batch == 4 else None))
+    rig.lose(*lost)
+    rig.start()
+    rig.go()
+    assert rig.bound() == math.inf or rig.counts() == truth
+    missing(truth, rig)
+
+
+def chain(source: Source, first: Any, second: Any) -> Pipeline:
+    nodes = (
+        Node(name="words", operator=WordCount(), inputs=(Edge(SOURCE),), tolerance=first, workers=2),
+        Node(name="again", operator=WordCount(), inputs=(Edge("words"),), tolerance=second, workers=2),
+    )
+    return Pipeline(sources={SOURCE: source}, nodes=nodes)
+
+
+@pytest.mark.parametrize("second", [MiniBatch(), BarrierSnapshot(), HotStandby()])
+def test_nobody_may_have_to_replay_what_is_left_out_upstream(make_rig: MakeRig, second: Any) -> None:
+    with pytest.raises(UsageError, match="asks for a gap") as refused:
+        make_rig(slots=HOSTS, pipeline=lambda source: chain(source, ActiveStandby(gap=True), second))
+    assert refused.value.fields["operator"] == "words"
+
+
+def test_pushed_items_leave_no_gap() -> None:
+    with pytest.raises(UsageError, match="asks for a gap, and pushed items"):
+        Pipeline.single(
+            source=Pushed.of(SCHEMA, lanes=2), operator=WordCount(), tolerance=PassiveReplication(gap=True), workers=2
+        )
+
+
+def test_precise_operators_may_be_upstream_of_a_gap(make_rig: MakeRig) -> None:
+    make_rig(slots=HOSTS, pipeline=lambda source: chain(source, MiniBatch(), ActiveStandby(gap=True)))
+
+
+def test_a_running_operator_cannot_change_between_both_kinds(make_rig: MakeRig) -> None:
+    rig, _ = make_rig(slots=HOSTS, tolerance=HotStandby(batches=2, gap=True))
+    rig.go(1)
+    for other in (HotStandby(), BarrierSnapshot()):
+        with pytest.raises(UsageError, match="gap recovery"):
+            rig.run_of().want(other)
+    rig.run_of().want(ColdStandby(gap=True))
+
+
+def test_the_gap_is_from_the_state_to_the_last_batch() -> None:
+    applied = AppliedBatches()
+    for batch in range(6):
+        fed_back = {"gate": batch}
+        applied.note(batch, TaskReport(worker=1, status=Status.APPLIED, host="a", items=10 + batch, fed_back=fed_back))
+    member = WorkerState.at("a", worker=1, version=5, completed=6)
+    found = without_replay(member, DurableState(2), applied, ["counts"])
+    assert (found.gap_batches, found.gap_items, found.waiting) == (3, 13 + 14 + 15, 5)
+    assert found.version == 5 and found.older_theta == {"counts": math.inf}
+    whole = without_replay(member, DurableState(5), applied, ["counts"])
+    assert (whole.gap_batches, whole.gap_items, whole.incarnation) == (0, 0, None)
+    applied.forget(4)
+    assert applied.items_of(1, 2, 5) == 15
