@@ -190,6 +190,14 @@ def await_executors(spark: SparkSession, seconds: float = 60.0) -> None:
         time.sleep(0.1)
 
 
+def with_options(writer: af.StreamWriter, request: dict[str, Any]) -> af.StreamWriter:
+    writer = writer.option("hostGraceSeconds", request.get("grace", 30))
+    for option in ("silentSeconds", "maxReplaySeconds"):
+        if option in request:
+            writer = writer.option(option, request[option])
+    return writer
+
+
 def carry_out(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
     await_executors(spark)
     place = Place(Path(request["place"]))
@@ -216,9 +224,7 @@ def carry_out(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
         if "failures" in request
         else None,
     )
-    if "silent" in request:
-        writer = writer.option("silentSeconds", request["silent"])
-    query = writer.option("hostGraceSeconds", request.get("grace", 30)).foreachBatch(deliver).start()
+    query = with_options(writer, request).foreachBatch(deliver).start()
     query.awaitTermination()
     return {
         "counts": counts(query),
@@ -252,7 +258,7 @@ class EventfulRun(stages.Run):
 def carry_out_stages(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
     name, *limits = request["tolerance"]
     attempt = EventfulRun(Place(Path(request["place"])), POLICIES[name](*limits), request.get("events", {}))
-    query = attempt.writer(spark).option("hostGraceSeconds", request.get("grace", 30)).start()
+    query = with_options(attempt.writer(spark), request).start()
     query.awaitTermination()
     query.end()
     return {

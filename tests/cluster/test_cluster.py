@@ -107,7 +107,9 @@ def test_a_standby_takes_the_place_of_a_frozen_host(driver: Driver, place: Place
 def test_a_host_that_was_frozen_for_a_while_has_lost_nothing(driver: Driver, place: Place) -> None:
     """The batch is tried again when it answers; tasks of the first try that wake up do no harm."""
     truth = write_text(place.input, FILES)
-    answer = driver.run(place, ["approximate", THETA], keyed=True, silent=1, grace=120, events={"1": ["nap", HOSTS[0]]})
+    answer = driver.run(
+        place, ["approximate", THETA], keyed=True, silentSeconds=1, grace=120, events={"1": ["nap", HOSTS[0]]}
+    )
     assert answer["counts"] == truth and answer["bound"] == 0 and answer["ledger"] == []
     assert answer["homes"] == [HOMES] * BATCHES
     assert answer["failures"][0] == [HOSTS[0], "silent"]
@@ -159,8 +161,9 @@ def test_map_outputs_lost_after_one_worker_has_applied_them(driver: Driver, plac
 
 def test_a_killed_driver_finds_all_state_again(driver: Driver, place: Place) -> None:
     truth = write_text(place.input, FILES)
-    assert driver.run(place, ["approximate", THETA], events={"0": ["die_after_record", "2"]}) == {}
-    # The record may have been written behind the batches.
+    # With little to replay every batch has its record, behind the batches.
+    given = {"events": {"0": ["die_after_record", "2"]}, "maxReplaySeconds": 0.1}
+    assert driver.run(place, ["approximate", THETA], **given) == {}
     committed = [int(one.name) for one in (place.checkpoint / "commits").iterdir() if one.name.isdigit()]
     answer = driver.run(place, ["approximate", THETA])
     assert answer["batches"] == BATCHES - max(committed) - 1
@@ -197,7 +200,8 @@ def test_a_host_lost_under_a_pipeline(driver: Driver, place: Place, tolerance: l
 def test_a_killed_driver_keeps_windows_and_feedback(driver: Driver, place: Place) -> None:
     """Killed between its own record of a batch and Spark's: the batch runs again, nothing is applied twice."""
     truth = write_events(place, EVENT_FILES)
-    assert driver.run(place, ["minibatch"], stages=True, events={"0": ["die_after_record", "1"]}) == {}
+    given = {"events": {"0": ["die_after_record", "1"]}, "maxReplaySeconds": 0}
+    assert driver.run(place, ["minibatch"], stages=True, **given) == {}
     answer = driver.run(place, ["minibatch"], stages=True)
     windows = {window for window, _ in truth}
     assert answer["total"] == {"total": EVENT_FILES * 800, "windows": len(windows), "ended": 1}

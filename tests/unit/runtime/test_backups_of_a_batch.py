@@ -21,7 +21,7 @@ from afspark.store.local import LocalStore
 from afspark.store.naming import OBJECTS, parse_object_name
 from afspark.task.feed import Feed
 from afspark.task.unnamed_backups import find_unnamed
-from tests.unit.runtime.environments import attend
+from tests.unit.runtime.environments import attend, written_at_once
 from tests.unit.runtime.test_losses_in_a_tick import Approximating, bench, dies_in_step, dies_when_confirmed, same_key
 from tests.unit.runtime.test_steps import A, Died, FakeLane, Tally
 
@@ -160,7 +160,7 @@ def test_what_was_lost_under_another_policy_is_counted_under_an_exact_one(bench:
 
 def test_a_state_that_is_older_than_what_was_confirmed_stops_the_query(bench: Approximating, tmp_path: Path) -> None:
     """Somebody has put back an earlier copy of the folder."""
-    bench.exact = True
+    bench.exact, bench.writes = True, written_at_once
     lane = FakeLane([[number] for number in range(9)])
     copy = tmp_path / "copy"
 
