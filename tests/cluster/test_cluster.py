@@ -73,7 +73,7 @@ def test_exactly_the_workers_of_a_lost_host_recover(
     "scheme",
     [
         "hot-standby",
-        "active-replication",
+        pytest.param("active-replication", marks=pytest.mark.thorough),
         pytest.param("active-standby", marks=pytest.mark.thorough),
         pytest.param("cold-standby", marks=pytest.mark.thorough),
     ],
@@ -133,6 +133,7 @@ def test_workers_of_a_host_that_never_comes_back_move(
     assert worst(truth, answer["counts"]) <= answer["bound"] <= (THETA if tolerance[0] == "approximate" else 0)
 
 
+@pytest.mark.thorough
 def test_system_failures_that_kill_every_executor(driver: Driver, place: Place) -> None:
     truth = write_text(place.input, FILES)
     answer = driver.run(place, ["approximate", THETA], failures=2, batches=BATCHES)
@@ -299,6 +300,7 @@ def test_snapshots_and_an_executor_killed_in_a_batch(driver: Driver, place: Plac
     assert again(place) == {(1, 3)}, "state outlives processes: nobody has to replay anything"
 
 
+@pytest.mark.thorough
 @either
 def test_snapshots_and_a_host_lost_right_after_a_barrier(driver: Driver, place: Place, calm: Calm, keyed: bool) -> None:
     """Its part of the snapshot is gone, or nobody knows whether the store has it: the one before counts."""
@@ -314,6 +316,7 @@ def test_snapshots_and_a_host_lost_right_after_a_barrier(driver: Driver, place: 
     assert again(place) == {(0, batch) for batch in range(complete + 1, lost + 1)}
 
 
+@pytest.mark.thorough
 @either
 def test_snapshots_and_a_host_lost_in_an_upload(driver: Driver, place: Place, calm: Calm, keyed: bool) -> None:
     expected = calm(keyed)

@@ -18,14 +18,16 @@ from tests.simulation.feedback import Feedback
 from tests.simulation.planted import likely_first
 from tests.simulation.simulation import Broken, simulate
 
-EACH = 50
+EACH = 25
 #: How many schedules may pass before a mistake is found.
 MOST = 400
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-@pytest.mark.parametrize("first", [0, *(pytest.param(part * EACH, marks=pytest.mark.thorough) for part in range(1, 8))])
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(part * EACH, marks=pytest.mark.thorough) for part in range(1, 16))]
+)
 def test_promises_hold_under_any_schedule(first: int) -> None:
     outcomes = [simulate(seed, Feedback) for seed in range(first, first + EACH)]
     # Schedules in which nothing happens prove nothing.

@@ -17,7 +17,7 @@ from tests.simulation.replicated_graphs import ReplicatedGraphs
 from tests.simulation.simulation import Broken, simulate
 from tests.simulation.test_feedback import backups_of_feedback_not_read
 
-EACH = 24
+EACH = 12
 #: How many schedules may pass before a mistake is found.
 MOST = 80
 
@@ -25,7 +25,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 @pytest.mark.parametrize(
-    "first", [0, *(pytest.param(part * EACH, marks=pytest.mark.thorough) for part in range(1, 12))]
+    "first", [0, *(pytest.param(part * EACH, marks=pytest.mark.thorough) for part in range(1, 24))]
 )
 def test_promises_hold_in_any_graph(first: int) -> None:
     outcomes = [simulate(seed, Graphs) for seed in range(first, first + EACH)]

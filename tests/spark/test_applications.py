@@ -39,6 +39,7 @@ def test_sentiment_under_failures(tmp_path: Path) -> None:
     assert {*range(10, 25)} <= set(rows.column("window_end").to_pylist()) <= {*range(1, 34)}
 
 
+@pytest.mark.thorough
 def test_predictions_under_failures(tmp_path: Path) -> None:
     line = "run smartgrid --generate 1.85MB --houses 4 --slices 30,120 --kill 1 --theta 40"
     document, rows = run(tmp_path, line)
@@ -48,6 +49,7 @@ def test_predictions_under_failures(tmp_path: Path) -> None:
     assert document["results"]["top"][0]["minutes"] == 120
 
 
+@pytest.mark.thorough
 def test_bargains_under_failures(tmp_path: Path) -> None:
     document, rows = run(tmp_path, "run bargain --generate 2.4MB --symbols 100 --kill 1 --theta 2")
     assert document["input"]["items"] == 50_000

@@ -96,7 +96,7 @@ def heavy(spark: SparkSession, place: Place, tolerance: af.Tolerance, faults: Fa
 @pytest.mark.parametrize(
     ("tolerance", "plan"),
     [
-        (af.Approximate(40_000.0), FaultPlan.seeded(10, batches=8, seed=1)),
+        pytest.param(af.Approximate(40_000.0), FaultPlan.seeded(10, batches=8, seed=1), marks=pytest.mark.thorough),
         (af.Approximate(40_000.0), affected(FaultPhase.COMMITTED, 7)),
         pytest.param(af.MiniBatch(), FaultPlan.seeded(3, batches=8, seed=2), marks=pytest.mark.thorough),
     ],

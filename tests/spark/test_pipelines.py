@@ -24,9 +24,8 @@ EVERY_PHASE = FaultPlan(
 )
 
 
-@pytest.mark.parametrize(
-    "faults", [pytest.param(FaultPlan(), marks=pytest.mark.thorough), EVERY_PHASE], ids=["quiet", "every phase"]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("faults", [FaultPlan(), EVERY_PHASE], ids=["quiet", "every phase"])
 def test_exact_pipelines_stay_exact(spark: SparkSession, place: Place, faults: FaultPlan) -> None:
     truth = write_events(place, FILES)
     attempt = Run(place, af.MiniBatch())

@@ -87,6 +87,7 @@ def test_a_stop_for_all_processes_is_orderly(tmp_path: Path, number: signal.Sign
     until(lambda: not any(Path("/proc", str(pid)).exists() for pid in others))
 
 
+@pytest.mark.thorough
 def test_no_jvm_outlives_its_driver(tmp_path: Path) -> None:
     with running(tmp_path / "checkpoint") as process:
         others = below(process.pid)

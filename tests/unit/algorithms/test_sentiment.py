@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afspark.algorithms import KeywordFilter, Lexicon, Sentiment
@@ -82,6 +82,7 @@ def test_the_filter_counts_what_it_cannot_use() -> None:
         KeywordFilter(["a"], on_bad="stop").process(batch, alone.states)
 
 
+@settings(max_examples=30)
 @given(batches=st.lists(posts, max_size=4), by=st.booleans())
 def test_it_counts_and_adds_up(batches: list[list[tuple[str, int | None]]], by: bool) -> None:
     alone = Alone(Sentiment(by="author" if by else None), MiniBatch())
@@ -90,6 +91,7 @@ def test_it_counts_and_adds_up(batches: list[list[tuple[str, int | None]]], by: 
     assert found(alone) == exact([row for rows in batches for row in rows], by=by)
 
 
+@settings(max_examples=30)
 @given(batches=st.lists(posts, min_size=1, max_size=5), failing=st.sets(st.integers(0, 4)), theta=st.integers(0, 12))
 def test_failures_stay_inside_the_bound(
     batches: list[list[tuple[str, int | None]]], failing: set[int], theta: int

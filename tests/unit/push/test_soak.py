@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("seeds", ["0-4", pytest.param("5-9", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("seeds", ["1-2", pytest.param("0-9", marks=pytest.mark.thorough)])
 def test_no_kill_breaks_the_promise_about_pushed_items(seeds: str) -> None:
     """In a process of its own, because what Flight leaves in this one does not survive a fork."""
     paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]

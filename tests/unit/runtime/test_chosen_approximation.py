@@ -103,6 +103,7 @@ def test_a_loss_before_the_first_exact_backup_is_told(make_rig: MakeRig) -> None
     assert worst(truth, rig.counts()) <= rig.bound() <= THETA
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_is_chosen_when_somebody_is_lost(make_rig: MakeRig, seed: int) -> None:
     dice = random.Random(seed)

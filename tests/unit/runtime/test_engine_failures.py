@@ -33,6 +33,7 @@ def test_without_failures_every_policy_is_exact(make_rig: MakeRig, tolerance: To
     assert rig.delivered == list(range(6))
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("phase", FaultPhase)
 def test_minibatch_is_exact_after_failures(make_rig: MakeRig, phase: FaultPhase) -> None:
     """Keyed: a stage that is tried again finds the exchange of the first try, and parts of the batch applied."""
@@ -43,6 +44,7 @@ def test_minibatch_is_exact_after_failures(make_rig: MakeRig, phase: FaultPhase)
     assert all(entry.recovery is not None and entry.recovery.covered for entry in rig.ledger)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("phase", "keyed"),
     [*((phase, False) for phase in FaultPhase), (FaultPhase.BETWEEN, True), (FaultPhase.BACKING_UP, True)],

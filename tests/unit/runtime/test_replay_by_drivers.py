@@ -153,7 +153,7 @@ def test_failures_of_the_whole_system(make_rig: MakeRig, tolerance: Tolerance, l
     assert set(one.rig.delivered) == set(range(6))
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("damage", ["deleted", "torn"])
 @pytest.mark.parametrize("lost", LOST, ids=str)
 @pytest.mark.parametrize("behind", [False, True], ids=["in time", "behind"])

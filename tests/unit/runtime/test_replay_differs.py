@@ -97,6 +97,7 @@ def chain(first: Operator, tolerance: Tolerance, then: Tolerance | None = None) 
     return pipeline
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("tolerance", EXACT, ids=lambda one: one.name)
 @pytest.mark.parametrize("odd", ["state", "float", "items"])
 def test_an_operator_that_is_not_deterministic_is_told(
@@ -194,6 +195,7 @@ def _restarted_without_its_newest_record(make_rig: MakeRig, pipeline: Callable[[
     return one
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("tolerance", EXACT, ids=lambda one: one.name)
 @pytest.mark.parametrize("odd", ["state", "float", "items"])
 def test_what_batches_did_is_known_after_their_record_their_driver_and_their_workers(

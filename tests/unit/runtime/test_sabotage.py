@@ -236,6 +236,7 @@ def test_the_scenario_passes(make_rig: MakeRig, scenario: Scenario) -> None:
     scenario(make_rig)
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize(("scenario", "patch"), SABOTAGE, ids=lambda part: part.__name__)
 def test_the_scenario_notices(
     make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch, scenario: Scenario, patch: Patch
