@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from afspark.cluster.local.processes import forked
-from afspark.errors import AnotherDriver
+from afspark.errors import AnotherDriver, UsageError
 from afspark.model.windows import Hopping
 from afspark.numbers import Batch
 from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Tolerance
@@ -233,3 +233,32 @@ def test_input_that_is_gone_when_somebody_is_lost_later(make_rig: MakeRig, lost:
     assert rig.bound() == (math.inf if lost else 0)
     told = [name for entry in rig.ledger if entry.recovery for name in entry.recovery.damaged]
     assert told == [str(gone)] * lost
+
+
+@pytest.mark.parametrize("tolerance", POLICIES, ids=name_of)
+def test_spark_is_not_let_forget_what_has_to_be_replayed(make_rig: MakeRig, tolerance: Tolerance) -> None:
+    """A start with a smaller `minBatchesToRetain` is refused while records are behind, before Spark has begun."""
+    one = LaggingRig(make_rig, Lag.RECORDS, batches=7, tolerance=tolerance, keyed=True)
+    rig = one.rig
+    killed_after(one, 5)
+    driver = rig.start(offsets_kept=4)
+    with pytest.raises(UsageError, match=r"1 to 4 .*minBatchesToRetain is 4") as caught:
+        driver.check_offsets()
+    assert caught.value.needed == 5
+    rig.lose()
+    rig.start(offsets_kept=caught.value.needed).check_offsets()
+    rig.go(1)
+    rig.start(offsets_kept=2).check_offsets()
+    rig.go()
+    assert rig.counts() == one.truth and rig.bound() == 0
+    one.assert_as_calm()
+
+
+def test_nobody_is_refused_for_what_spark_has_forgotten_already(make_rig: MakeRig) -> None:
+    one = LaggingRig(make_rig, Lag.RECORDS, batches=7, tolerance=MiniBatch())
+    rig = one.rig
+    killed_after(one, 5)
+    (rig.checkpoint / "offsets" / "0").unlink()
+    rig.start(offsets_kept=2).check_offsets()
+    rig.go()
+    assert rig.counts() == one.truth, "all state is there"
