@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
+from afspark.algorithms import WordCount
 from afspark.cluster.local.processes import forked
 from afspark.errors import AnotherDriver, UsageError
+from afspark.model.operator import WorkerContext
 from afspark.model.windows import Hopping
 from afspark.numbers import Batch
 from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Tolerance
@@ -262,3 +266,41 @@ def test_nobody_is_refused_for_what_spark_has_forgotten_already(make_rig: MakeRi
     rig.start(offsets_kept=2).check_offsets()
     rig.go()
     assert rig.counts() == one.truth, "all state is there"
+
+
+class Told(WordCount):
+    """Writes down when it hears of a loss."""
+
+    heard: Path
+
+    def on_recover(self, states: Mapping[str, Any], context: WorkerContext) -> None:
+        with self.heard.open("a") as file:
+            file.write("lost\n")
+
+
+def refused(batch: int) -> NoReturn:
+    die()
+
+
+@pytest.mark.parametrize("theta", [0.0, 40.0])
+@pytest.mark.parametrize("moment", ["before the next batch", "in the next batch"])
+def test_an_operator_hears_of_a_loss_once_however_many_drivers_die(
+    make_rig: MakeRig, tmp_path: Path, moment: str, theta: float
+) -> None:
+    """A worker is lost while records are behind, and the drivers that replay what it lacks die one after the other."""
+    operator = Told()
+    operator.heard = tmp_path / "heard"
+    one = LaggingRig(make_rig, Lag.RECORDS, batches=7, tolerance=Approximate(theta), operator=operator)
+    rig = one.rig
+    killed_after(one, 4)
+    rig.lose(0)
+    for _ in range(2):
+        if moment == "before the next batch":
+            rig.drive_and_die(lambda: (rig.start().ready(), die()))
+        else:
+            rig.drive_and_die(lambda: rig.go(1, deliver=refused))
+    assert operator.heard.exists() == (moment == "in the next batch")
+    rig.go()
+    assert operator.heard.read_text() == "lost\n"
+    assert [entry.loss.worker for entry in rig.ledger] == [0]
+    assert worst(one.truth, rig.counts()) <= rig.bound() <= theta
