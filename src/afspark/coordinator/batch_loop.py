@@ -307,6 +307,7 @@ class Coordinator:
         self._count()
         self.retained.take_up(batch, self._drained())
         self._stages.replay.note(batch, self.runs)
+        self.commits.taken_up(self._record(batch, ending=False))
         for run in self.runs:
             run.end_batch()
             run.group.past = False
