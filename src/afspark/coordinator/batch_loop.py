@@ -39,7 +39,7 @@ from afspark.coordinator.replicas.secondary_group import check_hosts
 from afspark.coordinator.run_options import RunOptions
 from afspark.coordinator.stage_runner import StageRunner
 from afspark.coordinator.told_bounds import operator_record
-from afspark.coordinator.unrecorded_batches import first_to_replay, passed_over
+from afspark.coordinator.unrecorded_batches import first_to_replay, passed_over, refuse_if_forgotten
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.coordinator.worker_state import Covered
 from afspark.errors import CheckpointError, UsageError
@@ -307,6 +307,7 @@ class Coordinator:
         self._count()
         self.retained.take_up(batch, self._drained())
         self._stages.replay.note(batch, self.runs)
+        self.commits.taken_up(self._record(batch, ending=False))
         for run in self.runs:
             run.end_batch()
             run.group.past = False
@@ -359,6 +360,10 @@ class Coordinator:
         """UsageError if there is no room for secondaries. Later a host may be lost, and the query goes on without."""
         if not self.resumed:
             check_hosts(self.cluster.slots_by_host(), self.pipeline.nodes)
+
+    def check_offsets(self) -> None:
+        """UsageError if Spark would forget what belonged to batches that have to be replayed, before it has begun."""
+        refuse_if_forgotten(self.checkpoint, self.pipeline, self.options.offsets_kept)
 
     def close(self) -> None:
         """Ends the receivers and the lease: no batch follows, or another driver will run it."""

@@ -50,6 +50,12 @@ class Committer:
         """
         self._stages.replay.check.recall(record, self._effects.read(first) if self._effects else done)
 
+    def taken_up(self, record: CommitRecord) -> None:
+        """All workers have the batch of ``record`` now, which an earlier driver has run and no durable one covers."""
+        # Only the next batch tells operators of what they have lost: no record may say that it came before.
+        untold = any(member.recovering for run in self.runs for member in run.group.members)
+        self._batch, self._uncovered = record.batch, None if untold else record
+
     def begin(self, batch: Batch, items: int, *, must: bool, pressed: bool = False) -> None:
         """Decides who has to wait for the store in a batch. ``must``: its record has to be durable when it ends;
         ``pressed``: senders of items have to wait for a record.

@@ -4,12 +4,48 @@ from __future__ import annotations
 
 import logging
 
-from afspark.coordinator.offsets import has_offsets
+from afspark.coordinator.ending import is_intended
+from afspark.coordinator.offsets import has_offsets, newest_of
+from afspark.errors import UsageError
 from afspark.graph.pipeline import Pipeline
 from afspark.numbers import Batch
 from afspark.store import CommitRecord, RecordLog, Store
+from afspark.store.epochs import read_history
+from afspark.store.naming import FOLDER
 
 LOG = logging.getLogger("afspark")
+
+
+def unrecorded(checkpoint: Store, pipeline: Pipeline) -> range:
+    """The batches that Spark has committed and that no sound record covers, if all of them can be replayed; for whoever
+    has not opened the query.
+    """
+    committed = newest_of(checkpoint, "commits")
+    if committed is None or not pipeline.replayable or is_intended(checkpoint.below(FOLDER)):
+        return range(0)
+    first = Batch(max(read_history(checkpoint.below(FOLDER), committed).records, default=-1) + 1)
+    batch = Batch(committed + 1)
+    return range(first, batch) if has_offsets(checkpoint, first, batch) else range(0)
+
+
+def refuse_if_forgotten(checkpoint: Store, pipeline: Pipeline, offsets_kept: int) -> None:
+    """`UsageError` if Spark, which remembers no more than so many batches, would forget with its next one what belonged
+    to some that have to be replayed. Nothing is gone before that.
+    """
+    behind = unrecorded(checkpoint, pipeline)
+    if not behind:
+        return
+    # The first one begins where the one before it has ended.
+    needed = behind.stop - max(behind.start - 1, 0)
+    if offsets_kept < needed:
+        raise UsageError(
+            f"Batches {behind.start} to {behind.stop - 1} are in no commit record yet, and Spark would forget what "
+            f"belonged to them: spark.sql.streaming.minBatchesToRetain is {offsets_kept}.",
+            remedy=f"Start with {needed} or more; it may be less again once the query has ended in an orderly way.",
+            batch=behind.start,
+            kept=offsets_kept,
+            needed=needed,
+        )
 
 
 def first_to_replay(

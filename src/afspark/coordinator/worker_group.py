@@ -333,7 +333,9 @@ class WorkerGroup:
             budget = self.budget_of(report.worker)
             applied = member.applied(report, budget, self.batch_time, replays=self.replays)
             self._applied.note(applied.version, report)
-            self._members[report.worker] = replace(applied, recovering=member.recovering and self.past)
+            # A batch of the past tells nobody; it may have done so the first time.
+            untold = member.recovering and self.past and not report.told
+            self._members[report.worker] = replace(applied, recovering=untold)
         self.recoveries.gap = ()
 
     def rest(self, batch: Batch, reports: Sequence[TaskReport]) -> None:

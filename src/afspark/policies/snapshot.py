@@ -20,7 +20,7 @@ class BarrierSnapshot(BarrierTolerance):
 
     The copies reach the store behind the next batches; a snapshot counts once all of it is durable. A worker that is
     lost is restored from the newest such snapshot, and applies the batches since then once more, while all others keep
-    their state. A barrier is the end of the first batch that begins ``interval`` seconds after the last one; or of
+    their state. A barrier is the end of the first batch that will end ``interval`` seconds after the last one; or of
     every so many ``batches``; or of the first that begins when so many ``items`` have come since. While a snapshot is
     on its way to the store no other one is begun. An orderly end of the query takes a last one.
 

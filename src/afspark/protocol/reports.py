@@ -88,6 +88,8 @@ class TaskReport:
     damaged: tuple[str, ...] = ()
     #: items that went with an earlier incarnation, after its newest backup
     behind: int = 0
+    #: in this batch the operator was told that its worker had been lost
+    told: bool = False
     #: with `Status.MISSING`: an incarnation whose loss nobody has counted
     trace: LossEvidence | None = None
     #: it has a state of before the batch, and was not to apply it

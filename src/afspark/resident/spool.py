@@ -11,16 +11,18 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from afspark.errors import AfsparkError
+from afspark.errors import AfsparkError, SegmentBusy
 from afspark.numbers import Batch
 from afspark.resident.open_folder import OpenFolder
 from afspark.store import Store
 
 SPOOL = "spool-"
 _LOCK = "uploading"
+_GLANCE_SECONDS = 0.02
 _SLASH = "\\"
 
 
@@ -123,7 +125,7 @@ def upload(directory: Path, store: Store) -> int:
     written = 0
     lock = folder.open(_LOCK, os.O_RDWR | os.O_CREAT)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _await_turn(lock, directory)
         for one in spooled_in(folder):
             data = folder.read(one.file)
             if data is not None:
@@ -134,6 +136,37 @@ def upload(directory: Path, store: Store) -> int:
         os.close(lock)
         folder.close()
     return written
+
+
+def _await_turn(lock: int, directory: Path) -> None:
+    """Waits for the process that uploads from the same folder; `SegmentBusy` if that one is stopped: who knows when it
+    will go on, and nobody may write the same object beside it.
+    """
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock, 20, 0).decode().strip()
+            if holder.isdigit() and _is_stopped(int(holder)):
+                raise SegmentBusy(
+                    f"Process {holder} on this host is stopped while it uploads backups from {directory}.",
+                    remedy=f"Let it go on (kill -CONT {holder}) or end it (kill -9 {holder}).",
+                    path=str(directory),
+                ) from None
+            time.sleep(_GLANCE_SECONDS)
+        else:
+            with suppress(OSError):
+                # Without room for it nobody knows who it is.
+                os.pwrite(lock, str(os.getpid()).ljust(20).encode(), 0)
+            return
+
+
+def _is_stopped(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state in "Tt"
 
 
 def _waiting(directory: Path) -> bool:

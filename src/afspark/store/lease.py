@@ -26,6 +26,9 @@ LEASE_SECONDS = 10.0
 _RENEWALS = 4
 _GLANCE_SECONDS = 0.1
 
+#: The epochs of this process that have not been released: one that ended while the store was away could not say so.
+_held_here: set[str] = set()
+
 
 class Lease:
     """The right of this process to run the query of ``log``; renewed by a thread until it is released.
@@ -74,6 +77,7 @@ class Lease:
             notice, self._notice = self._notice, None
             if notice is None:
                 return
+            _held_here.discard(self._log.epoch)
             self._released.set()
             if self._renewing is not None:
                 self._renewing.join()
@@ -104,6 +108,7 @@ class Lease:
             if before is not None and takeover:
                 self._await_end(before)
         self._notice = notice
+        _held_here.add(self._log.epoch)
         if self.seconds:
             self._released = threading.Event()
             self._renewing = threading.Thread(target=self._renew, name="afspark-lease", daemon=True)
@@ -129,7 +134,7 @@ class Lease:
             self._await_end(epoch)
             notice = Notice.from_bytes(found := read_notice(self._store, epoch))
         lives = notice.driver.lives() if notice else None
-        if not found or (notice is not None and notice.ended) or lives is False:
+        if not found or (notice is not None and _is_over(epoch, notice)) or lives is False:
             return
         if lives is None:
             notice = self._watched(epoch, found, notice.seconds if notice else LEASE_SECONDS)
@@ -151,6 +156,11 @@ class Lease:
         deadline = time.monotonic() + self.seconds
         while time.monotonic() < deadline:
             notice = Notice.from_bytes(read_notice(self._store, epoch))
-            if notice is None or notice.ended or notice.driver.lives() is False:
+            if notice is None or _is_over(epoch, notice) or notice.driver.lives() is False:
                 return
             time.sleep(_GLANCE_SECONDS)
+
+
+def _is_over(epoch: EpochId, notice: Notice) -> bool:
+    """Whether a driver has ended, although its process may live."""
+    return notice.ended or (notice.driver.is_here and str(epoch) not in _held_here)

@@ -199,4 +199,5 @@ class BatchApplication:
             damaged=(*self.steps.damaged, *(gap.described for gap in feed.unsent)),
             restored=self.restored,
             behind=feed.behind,
+            told=self.request.lost is not None,
         )

@@ -52,6 +52,7 @@ RUN_OPTIONS = {
     "faults",
     "host_grace_seconds",
     "max_replay_seconds",
+    "offsets_kept",
     "quarantine_bytes",
     "record_seconds",
     "throttle",

@@ -320,3 +320,44 @@ def test_a_batch_that_failed_is_in_no_last_snapshot(make_rig: MakeRig, lost: tup
     rig.go()
     assert rig.counts() == one.truth and rig.bound() == 0
     one.assert_as_calm()
+
+
+@pytest.mark.parametrize("looked", [False, True], ids=["", "somebody has asked for results"])
+@pytest.mark.parametrize("tolerance", [*EXACT, *SNAPSHOTS[1:]], ids=name_of)
+@pytest.mark.parametrize("lag", [Lag.RECORDS, Lag.BACKUPS])
+def test_an_orderly_end_after_a_kill_without_anything_new(
+    make_rig: MakeRig, lag: Lag, tolerance: Tolerance, looked: bool
+) -> None:
+    """The query is started only to be ended well, before its hosts are given back."""
+    window = Hopping(5, by="processing")
+    one = LaggingRig(make_rig, lag, batches=7, tolerance=tolerance, keyed=True, window=window)
+    rig, times = one.rig, (0.0, 1.0, 6.0, 7.0, 8.0, 12.0, 17.0)
+    rig.drive_and_die(lambda: (one.go(*times[:5]), die()))
+    rig.start()
+    if looked:
+        rig.driver.ready()
+    take_last_snapshot(rig.driver)
+    rig.driver.close()
+    assert rig.driver.commits.records.covered.batch == 4
+    rig.lose()
+    rig.start()
+    one.go(*times[5:])
+    one.assert_as_calm(*times)
+    assert rig.bound() == 0 and not any(one.replayed().values())
+
+
+def test_an_orderly_end_does_not_hide_a_loss_from_an_operator(make_rig: MakeRig) -> None:
+    """Whoever is lost while the driver is down is told so with the next batch, so that no record may come before it."""
+    one = LaggingRig(make_rig, Lag.RECORDS, tolerance=MiniBatch(), keyed=True)
+    rig = one.rig
+    rig.drive_and_die(lambda: (rig.go(4), die()))
+    rig.lose(0)
+    rig.start()
+    take_last_snapshot(rig.driver)
+    rig.driver.close()
+    assert rig.driver.commits.records.covered.batch == 0
+    rig.start()
+    assert [member.recovering for member in rig.driver.ready()[0].group.members] == [True, False]
+    rig.go()
+    assert rig.counts() == one.truth and rig.bound() == 0
+    one.assert_as_calm()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
+from afspark.algorithms import WordCount
 from afspark.cluster.local.processes import forked
-from afspark.errors import AnotherDriver
+from afspark.errors import AnotherDriver, UsageError
+from afspark.model.operator import WorkerContext
 from afspark.model.windows import Hopping
 from afspark.numbers import Batch
 from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Tolerance
@@ -233,3 +237,70 @@ def test_input_that_is_gone_when_somebody_is_lost_later(make_rig: MakeRig, lost:
     assert rig.bound() == (math.inf if lost else 0)
     told = [name for entry in rig.ledger if entry.recovery for name in entry.recovery.damaged]
     assert told == [str(gone)] * lost
+
+
+@pytest.mark.parametrize("tolerance", POLICIES, ids=name_of)
+def test_spark_is_not_let_forget_what_has_to_be_replayed(make_rig: MakeRig, tolerance: Tolerance) -> None:
+    """A start with a smaller `minBatchesToRetain` is refused while records are behind, before Spark has begun."""
+    one = LaggingRig(make_rig, Lag.RECORDS, batches=7, tolerance=tolerance, keyed=True)
+    rig = one.rig
+    killed_after(one, 5)
+    driver = rig.start(offsets_kept=4)
+    with pytest.raises(UsageError, match=r"1 to 4 .*minBatchesToRetain is 4") as caught:
+        driver.check_offsets()
+    assert caught.value.needed == 5
+    rig.lose()
+    rig.start(offsets_kept=caught.value.needed).check_offsets()
+    rig.go(1)
+    rig.start(offsets_kept=2).check_offsets()
+    rig.go()
+    assert rig.counts() == one.truth and rig.bound() == 0
+    one.assert_as_calm()
+
+
+def test_nobody_is_refused_for_what_spark_has_forgotten_already(make_rig: MakeRig) -> None:
+    one = LaggingRig(make_rig, Lag.RECORDS, batches=7, tolerance=MiniBatch())
+    rig = one.rig
+    killed_after(one, 5)
+    (rig.checkpoint / "offsets" / "0").unlink()
+    rig.start(offsets_kept=2).check_offsets()
+    rig.go()
+    assert rig.counts() == one.truth, "all state is there"
+
+
+class Told(WordCount):
+    """Writes down when it hears of a loss."""
+
+    heard: Path
+
+    def on_recover(self, states: Mapping[str, Any], context: WorkerContext) -> None:
+        with self.heard.open("a") as file:
+            file.write("lost\n")
+
+
+def refused(batch: int) -> NoReturn:
+    die()
+
+
+@pytest.mark.parametrize("theta", [0.0, 40.0])
+@pytest.mark.parametrize("moment", ["before the next batch", "in the next batch"])
+def test_an_operator_hears_of_a_loss_once_however_many_drivers_die(
+    make_rig: MakeRig, tmp_path: Path, moment: str, theta: float
+) -> None:
+    """A worker is lost while records are behind, and the drivers that replay what it lacks die one after the other."""
+    operator = Told()
+    operator.heard = tmp_path / "heard"
+    one = LaggingRig(make_rig, Lag.RECORDS, batches=7, tolerance=Approximate(theta), operator=operator)
+    rig = one.rig
+    killed_after(one, 4)
+    rig.lose(0)
+    for _ in range(2):
+        if moment == "before the next batch":
+            rig.drive_and_die(lambda: (rig.start().ready(), die()))
+        else:
+            rig.drive_and_die(lambda: rig.go(1, deliver=refused))
+    assert operator.heard.exists() == (moment == "in the next batch")
+    rig.go()
+    assert operator.heard.read_text() == "lost\n"
+    assert [entry.loss.worker for entry in rig.ledger] == [0]
+    assert worst(one.truth, rig.counts()) <= rig.bound() <= theta

@@ -15,11 +15,12 @@ import pytest
 from afspark.cluster.local.processes import answer, begin
 from afspark.coordinator.committer import Committer
 from afspark.errors import AnotherDriver
-from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
+from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance
 from afspark.store import RecordLog, Store
 from afspark.store.lease import Lease
 from afspark.store.local import LocalStore
 from tests.unit.runtime.conftest import MakeRig
+from tests.unit.runtime.lagging import Lag, LaggingRig
 from tests.unit.runtime.sparkless import Rig, die
 from tests.unit.runtime.test_engine_failures import worst
 
@@ -107,6 +108,29 @@ def test_no_batch_is_committed_that_no_record_names(make_rig: MakeRig, tolerance
     rig.go()
     assert worst(truth, rig.counts()) <= rig.bound() <= (100.0 if isinstance(tolerance, Approximate) else 0.0)
     assert all(entry.recovery is not None and entry.recovery.covered for entry in rig.ledger)
+
+
+@pytest.mark.parametrize("lost", [None, "before", "after"])
+@pytest.mark.parametrize("tolerance", [MiniBatch(), BarrierSnapshot(batches=3)], ids=lambda one: one.name)
+def test_a_batch_that_an_old_driver_commits_without_a_record_is_replayed(
+    make_rig: MakeRig, tolerance: Tolerance, lost: str | None
+) -> None:
+    """It has looked for others before it froze, and finds the second one with its next batch; that one is dead by then,
+    and may have declared a loss.
+    """
+    one = LaggingRig(make_rig, Lag.NOTHING, tolerance=tolerance, record_seconds=1000.0)
+    rig, truth = one.rig, one.truth
+    first = frozen_in_a_batch(rig)
+    if lost == "before":
+        rig.lose(0)
+    rig.drive_and_die(lambda: (rig.start().ready(), die()))
+    first.wake()
+    assert rig.committed == FROZEN
+    if lost == "after":
+        rig.lose()
+    rig.start(takeover=False)
+    rig.go()
+    assert rig.counts() == truth and rig.bound() == 0
 
 
 class FreezingStore(LocalStore):

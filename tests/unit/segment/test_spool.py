@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from multiprocessing import get_context
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from afspark.cluster.local.processes import KILLED, answer, begin
-from afspark.errors import StoreNotWritable
+from afspark.errors import SegmentBusy, StoreNotWritable
 from afspark.numbers import Batch, Incarnation
 from afspark.resident import Segment
 from afspark.resident.spool import Spooled, Uploads, next_spooled, upload
@@ -256,3 +257,20 @@ def test_a_segment_that_is_gone_is_nothing_to_upload(segment: Segment, tmp_path:
     upload(segment.directory, store)
     assert not segment.directory.exists(), "an upload does not bring it back"
     upload(segment.directory, store)
+
+
+def test_a_process_that_is_stopped_in_an_upload_is_not_waited_for(segment: Segment, tmp_path: Path) -> None:
+    """It may wake up and go on writing, so that nobody else writes the same; whoever needs it is told who it is."""
+    spool(segment, 0, "objects/0", "objects/1")
+    stopping = store_at(tmp_path / "store", "objects/1", lambda: os.kill(os.getpid(), signal.SIGSTOP))
+    stopped = begin(lambda: upload(segment.directory, stopping))
+    _, status = os.waitpid(stopped[0], os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    store = store_at(tmp_path / "store")
+    with pytest.raises(SegmentBusy, match=f"Process {stopped[0]} .* is stopped") as caught:
+        upload(segment.directory, store)
+    assert f"kill -9 {stopped[0]}" in caught.value.remedy
+    os.kill(stopped[0], signal.SIGCONT)
+    upload(segment.directory, store)
+    assert answer(stopped)[0] and segment.spooled() == ()
+    assert [store.get(f"objects/{number}") for number in range(2)] == [DATA] * 2

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from afspark.errors import AnotherDriver
+from afspark.errors import AnotherDriver, StoreAway
 from afspark.store import RecordLog, Store, drivers, open_store
 from afspark.store.drivers import Driver, Notice
 from afspark.store.lease import Lease
+from afspark.store.local import LocalStore
 
 
 @pytest.fixture
@@ -153,3 +154,30 @@ def test_an_epoch_without_a_driver_is_nobodys(store: Store) -> None:
     (name,) = [name for name in store.list("epochs") if name.endswith("/driver")]
     store.delete([name])
     lease(store).take()
+
+
+class AwayStore(LocalStore):
+    """Refuses writes while it is ``away``."""
+
+    away = False
+
+    def put(self, name: str, data: bytes) -> None:
+        if self.away:
+            raise StoreAway("gone", path=self.path, seconds=0.0)
+        super().put(name, data)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("takeover", [False, True])
+def test_a_query_of_this_process_that_ended_while_the_store_was_away_is_no_driver(
+    tmp_path: Path, takeover: bool
+) -> None:
+    store = AwayStore(str(tmp_path))
+    first = lease(store)
+    first.take()
+    store.away = True
+    first.release()
+    store.away = False
+    again = lease(store)
+    again.take(takeover=takeover)
+    again.release()

@@ -104,7 +104,9 @@ def restore_workers(
             raised=raised,
         )
         if member.home:
-            member = replace(member, hint=Hint.RESUME)
+            # Whether its operator was told of a loss that no record knows of, its reports since then say.
+            unheard = own is None and expected > 0 and budget.tolerance.needs_records
+            member = replace(member, hint=Hint.RESUME, recovering=unheard)
         elif batch > 0 and own is not None:
             undeclared.append(worker)
         elif any(s.worker == worker and s.incarnation == expected and s not in usable for s in survivors):
