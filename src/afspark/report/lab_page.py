@@ -26,6 +26,8 @@ figure { margin: 1rem 0; } img { max-width: 100%; height: auto; }
 .note { border-left: 4px solid #d95f02; padding-left: 0.8rem; }
 """
 
+IMPROVEMENT, IMPROVED = "under-advice", "Measured again under this advice"
+
 _FIGURES = {
     "graph": (
         "The pipeline",
@@ -47,6 +49,10 @@ _FIGURES = {
         "Local quality under longer outages",
         "The target with the highest impact (the paper's figure 11).",
     ),
+    IMPROVEMENT: (
+        "",
+        "R and I of the longest outage without protection, and of real faults under the advised policies.",
+    ),
 }
 
 
@@ -67,7 +73,8 @@ def page_text(findings: Findings, plots: Mapping[str, Path]) -> str:
         "<h2>Advice</h2>",
         _advice_table(findings),
         *_improvements(findings),
-        *(_figure(name, plots) for name in list(_FIGURES)[1:]),
+        _figure(IMPROVEMENT, plots),
+        *(_figure(name, plots) for name in _FIGURES if name not in ("graph", IMPROVEMENT)),
         *_readings(findings),
         *_orders(findings),
         "<h2>Agreement with real queries</h2>",
@@ -171,16 +178,16 @@ def _advice_table(findings: Findings) -> str:
 def _improvements(findings: Findings) -> Iterable[str]:
     if not findings.improvements:
         return
-    yield "<h2>Measured again under this advice</h2>"
+    yield f"<h2>{IMPROVED}</h2>"
     paper = paper_figures(findings.result.targets)
-    head = ["target", "R before", "R after", "I before", "I after", "how"]
+    head = ["operator", "R before", "R after", "I before", "I after", "how"]
     if paper:
         head += ["paper: R", "I"]
     rows = []
     for one in findings.improvements:
         before, after = one.before.local, one.after.local
         row: list[Cell] = [
-            one.target,
+            one.operator,
             number_text(before.recovery),
             number_text(after.recovery),
             _figure_text(before.impact),
@@ -268,8 +275,9 @@ def _figure(name: str, plots: Mapping[str, Path]) -> str:
         return ""
     title, caption = _FIGURES[name]
     image = base64.b64encode(plots[name].read_bytes()).decode("ascii")
+    head = f"<h2>{escape(title)}</h2>\n" if title else ""
     return (
-        f"<h2>{escape(title)}</h2>\n<figure>\n"
+        f"{head}<figure>\n"
         f'<img alt="{escape(caption, quote=True)}" src="data:image/png;base64,{image}" />\n'
         f"<figcaption>{escape(caption)}</figcaption>\n</figure>"
     )

@@ -22,7 +22,7 @@ from afspark.report.lab_plots import compared_outages
 from afspark.report.lab_report import write_report
 from tests.unit.lab.bargain_study import SHAPES, bargain_study, observed
 
-PLOTS = {"graph", "quality-by-outage", "quality-by-offset", "local-quality", "local-quality-by-outage"}
+PLOTS = {"graph", "quality-by-outage", "quality-by-offset", "local-quality", "local-quality-by-outage", "under-advice"}
 
 
 @pytest.fixture(scope="module")
