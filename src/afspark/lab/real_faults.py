@@ -112,7 +112,7 @@ class StoreSlow(RealFault):
             yield
 
 
-class StoreAway(RealFault):
+class StoreGone(RealFault):
     """The backup store is not there for a while, and then comes back."""
 
     kind = "store away"
@@ -129,4 +129,4 @@ class StoreAway(RealFault):
 
 
 OPERATOR_FAULTS: tuple[Callable[[str], OperatorFault], ...] = (ProcessKilled, WorkersLost, HostLost, HostFrozen)
-STORE_FAULTS: tuple[Callable[[], RealFault], ...] = (StoreSlow, StoreAway)
+STORE_FAULTS: tuple[Callable[[], RealFault], ...] = (StoreSlow, StoreGone)

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from afspark.errors import UsageError
+from afspark.errors import AfsparkError, UsageError, first_line
 from afspark.lab.advice import advise
 from afspark.lab.advised_trials import measured_again
 from afspark.lab.application import Application, Builder
@@ -184,8 +184,14 @@ class Study:
         def tick(done: int, total: int) -> None:
             progress("trials under advice", done, total, None)
 
-        advice = advise(result)
-        return measured_again(plan, result, advice, failover=self._failover, spread=self._spread, progress=tick)
+        try:
+            return measured_again(
+                plan, result, advise(result), failover=self._failover, spread=self._spread, progress=tick
+            )
+        except AfsparkError as error:
+            # Hours of trials are worth their report, whatever becomes of these.
+            why = f"The metrics were not measured again under the advice: {first_line(error)}."
+            return replace(result, notes=(*result.notes, why))
 
     def _real_fault_notes(self, plan: StudyPlan, progress: Progress) -> list[str]:
         """What real faults of every operator do under the tolerance that it has."""

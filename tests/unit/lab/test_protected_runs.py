@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 import afspark as af
+from afspark.errors import UsageError
 from afspark.lab.advice import advise
 from afspark.lab.advised_trials import AdvisedCampaign, measured_again
 from afspark.lab.findings import findings_of
 from afspark.lab.protected_runs import ProtectedRuns
 from afspark.lab.real_fault_trials import protected_runs, real_faults, run_real_fault
-from afspark.lab.real_faults import HostFrozen, HostLost, ProcessKilled, StoreAway, StoreSlow, WorkersLost
+from afspark.lab.real_faults import HostFrozen, HostLost, ProcessKilled, StoreGone, StoreSlow, WorkersLost
 from afspark.lab.spreading import InThisProcess
 from afspark.lab.study import Study
 from afspark.lab.study_plan import StudyPlan
@@ -69,7 +70,7 @@ def test_faults_strike(tmp_path: Path) -> None:
     assert runs.trial(0, HostFrozen("latest")).losses >= 1
     slow, usual = runs.trial(0, StoreSlow()), runs.trial(0)
     assert slow.seconds > usual.seconds + 0.05
-    assert runs.trial(0, StoreAway()).seconds > 0.3
+    assert runs.trial(0, StoreGone()).seconds > 0.3
 
 
 def test_a_trial_goes_on_from_a_copy_and_ends_when_it_is_golden_again(tmp_path: Path) -> None:
@@ -133,6 +134,16 @@ def test_trials_under_advice_are_kept(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(ProtectedRuns, "trial", lambda *given, **named: made.append(given))
     assert summed(tmp_path).run().rerun_notes == first.rerun_notes
     assert not made
+
+
+def test_a_study_is_not_lost_with_its_trials_under_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*given: object, **named: object) -> None:
+        raise UsageError("It cannot be.")
+
+    monkeypatch.setattr(ProtectedRuns, "prepare", refused)
+    result = summed(tmp_path).run()
+    assert result.notes[-1] == "The metrics were not measured again under the advice: It cannot be."
+    assert result.observations and not result.reruns
 
 
 def test_other_tolerances_are_other_trials(tmp_path: Path) -> None:
