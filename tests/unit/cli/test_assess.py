@@ -123,7 +123,8 @@ def test_variance_that_hides_the_effect_is_told_with_the_repetitions_that_would_
 ) -> None:
     program, items = files
     given = ["--input", items, "--score", "sum:amount", "--out", str(tmp_path / "report"), "--no-rerun"]
-    assert main(["assess", f"{program}:moody", *given, *COMMON, *QUIET]) == 0
+    without_key = [*COMMON[2:], "--processes", "1", "--sample", "0"]
+    assert main(["assess", f"{program}:moody", *given, *without_key]) == 0
     (told,) = [line for line in capsys.readouterr().out.splitlines() if "own variance hides the effect" in line]
     assert "repetitions and golden runs would show one of" in told
 
