@@ -254,6 +254,9 @@ def _tell(document: dict[str, Any]) -> None:
     agreement = document["agreement"]
     if agreement["sampled"]:
         print(f"{agreement['agreeing']} of {agreement['sampled']} sampled trials equal their real queries.")
+    if faults := document["real_faults"]:
+        same = sum(one["unchanged"] for one in faults)
+        print(f"After {same} of {len(faults)} real faults the output is the same.")
     for note in document["notes"]:
         print(note)
     for line in document["advice"]["text"]:

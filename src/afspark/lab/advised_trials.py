@@ -34,6 +34,7 @@ from afspark.lab.real_faults import WorkersLost
 from afspark.lab.spreading import Spread
 from afspark.lab.study_plan import StudyPlan
 from afspark.lab.study_result import NodeKind, StudyResult
+from afspark.lab.tolerance_text import tolerance_text
 from afspark.lab.trial_scores import GoldenScores
 from afspark.policies import Tolerance
 
@@ -172,6 +173,6 @@ def _note(campaign: AdvisedCampaign, unit: AdvisedUnit, found: Sequence[Mapping[
             f"its feed is away for {campaign.failover:g} s at the peak rate ({unit.items:,} items), which no policy"
             " brings back"
         )
-    longest = max(one["recovery_seconds"] for one in found)
-    policy = campaign.tolerances[unit.name]
-    return f"all its workers and their states are lost, under {policy!r}; back after {longest:.2g} s at most"
+    longest = max(one["result"]["seconds"] for one in found)
+    policy = tolerance_text(campaign.tolerances[unit.name])
+    return f"all its workers and their states are lost under {policy}; a batch with that took {longest:.2g} s at most"

@@ -100,6 +100,7 @@ class Findings:
                 "agreeing": result.agreeing,
                 "trials": [sample.to_json() for sample in result.samples],
             },
+            "real_faults": [trial.to_json() for trial in result.real_faults],
             "reruns": {one.operator: one.to_json() for one in self.improvements},
             "advice": self.advice.to_json(),
             "paper": {target: dict(vars(row)) for target, row in paper_figures(result.targets).items()},

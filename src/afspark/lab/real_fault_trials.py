@@ -2,52 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from afspark.lab.protected_runs import ProtectedRuns
 from afspark.lab.real_faults import OPERATOR_FAULTS, STORE_FAULTS, OperatorFault, RealFault
 from afspark.lab.sections import AffectedKeys
 from afspark.lab.study_plan import StudyPlan
+from afspark.lab.study_result import RealFaultTrial
+from afspark.lab.tolerance_text import tolerance_text
 
 FOLDER = "real-faults"
-
-
-@dataclass(frozen=True)
-class RealFaultTrial:
-    """What a real fault did to the output."""
-
-    #: what it befell: an operator, or the backup store
-    subject: str
-    fault: str
-    offset: int
-    tolerance: str
-    #: the score of the whole output by that of the golden one; None where that is 0
-    quality: float | None
-    #: whether the output is that of the golden run
-    unchanged: bool
-    #: how many keys of the output have other rows; None without a key
-    changed_keys: int | None
-    #: by operator and state: how far it can be off, as the query tells
-    bounds: Mapping[str, Mapping[str, float]]
-    #: how long the batches took in which it happened
-    seconds: float
-
-    def sentence(self) -> str:
-        """What happened, for the notes of a report."""
-        under = f" under {self.tolerance}" if self.tolerance else ""
-        what = f"{self.subject}, {self.fault} at item {self.offset:,}{under}: "
-        took = f" ({self.seconds:.2g} s)"
-        if self.unchanged:
-            return f"{what}the output is the same{took}."
-        keys = "" if self.changed_keys is None else f", {self.changed_keys:,} keys have other rows"
-        quality = "unknown" if self.quality is None else f"{self.quality:.4f}"
-        told = ", ".join(
-            f"{state} of {name} by at most {bound:g}"
-            for name, states in self.bounds.items()
-            for state, bound in states.items()
-        )
-        return f"{what}quality {quality}{keys}{f'; told: {told} off' if told else ''}{took}."
 
 
 def real_faults(plan: StudyPlan) -> Iterator[RealFault]:
@@ -73,7 +37,7 @@ def run_real_fault(runs: ProtectedRuns, fault: RealFault, offset: int = 0) -> Re
     score = plan.scores[0]
     right = score.of(golden, golden)
     changed = None if plan.key is None else len(AffectedKeys.between(golden, output, plan.key).keys)
-    tolerances = {node.name: repr(node.tolerance) for node in runs.graph.nodes}
+    tolerances = {node.name: tolerance_text(node.tolerance) for node in runs.graph.nodes}
     subject = fault.operator if isinstance(fault, OperatorFault) else "The backup store"
     return RealFaultTrial(
         subject,

@@ -61,6 +61,7 @@ from afspark.lab.study_result import (
     AssessedNode,
     NodeKind,
     Placement,
+    RealFaultTrial,
     SampledTrial,
     StudyResult,
     StudySettings,
@@ -165,7 +166,7 @@ class Study:
             warm_up(plan)
         self._run_golden(plan, range(1, plan.golden_runs), progress)
         self._run_trials(plan, progress)
-        result = self._gathered(plan, placements, [*notes, *self._real_fault_notes(plan, progress)])
+        result = replace(self._gathered(plan, placements, notes), real_faults=self._struck(plan, progress))
         result = self._measured_again(plan, result, progress)
         samples = self._sampled(plan, self._spark, self._sample, progress)
         return replace(result, samples=samples, seconds=time.perf_counter() - began)
@@ -193,17 +194,17 @@ class Study:
             why = f"The metrics were not measured again under the advice: {first_line(error)}."
             return replace(result, notes=(*result.notes, why))
 
-    def _real_fault_notes(self, plan: StudyPlan, progress: Progress) -> list[str]:
+    def _struck(self, plan: StudyPlan, progress: Progress) -> tuple[RealFaultTrial, ...]:
         """What real faults of every operator do under the tolerance that it has."""
         if not self._real_faults:
-            return []
+            return ()
         runs, wanted = protected_runs(plan), list(real_faults(plan))
         found = []
         for number, fault in enumerate(wanted):
             progress("real faults", number, len(wanted), None)
-            found.append(run_real_fault(runs, fault).sentence())
+            found.append(run_real_fault(runs, fault))
         progress("real faults", len(wanted), len(wanted), 0.0)
-        return found
+        return tuple(found)
 
     def _run_golden(self, plan: StudyPlan, repetitions: Iterable[int], progress: Progress) -> None:
         def tick() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from afspark.lab.findings import Findings, by_impact, by_recovery
 from afspark.lab.observations import Rate
 from afspark.lab.paper_table import paper_figures
+from afspark.lab.tolerance_text import tolerance_text
 from afspark.report.wording import number_text, seconds_text
 
 #: A cell, and what a reader sees who asks for its reason.
@@ -22,6 +23,7 @@ p.facts, figcaption, td small { color: #6b6b6b; } p.advice { font-size: 1.1rem; 
 table { border-collapse: collapse; margin: 0.6rem 0; }
 th, td { text-align: left; padding: 0.3rem 0.9rem 0.3rem 0; border-bottom: 1px solid #e4e4e4; vertical-align: top; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+td { min-width: 3.2rem; }
 figure { margin: 1rem 0; } img { max-width: 100%; height: auto; }
 .note { border-left: 4px solid #d95f02; padding-left: 0.8rem; }
 """
@@ -79,6 +81,7 @@ def page_text(findings: Findings, plots: Mapping[str, Path]) -> str:
         *_orders(findings),
         "<h2>Agreement with real queries</h2>",
         *_agreement(findings),
+        *_real_faults(findings),
         "<h2>Targets</h2>",
         _table(
             ("operator", "measured at", "reason"),
@@ -168,9 +171,7 @@ def _undefined(findings: Findings) -> Iterable[str]:
 def _advice_table(findings: Findings) -> str:
     rows = []
     for one in findings.advice.operators:
-        policy = "–" if one.tolerance is None else f"{type(one.tolerance).__name__}"
-        if one.tolerance is not None and one.tolerance.approximates:
-            policy += f" {one.tolerance.to_json()}"
+        policy = "–" if one.tolerance is None else tolerance_text(one.tolerance).removesuffix("()")
         rows.append((one.operator, one.need.value, policy, one.reason, one.alternative))
     return _table(("operator", "need", "policy", "because", "or"), rows)
 
@@ -267,6 +268,23 @@ def _agreement(findings: Findings) -> Iterable[str]:
             for one in samples
         ],
         numbers=(1, 2, 3),
+    )
+
+
+def _real_faults(findings: Findings) -> Iterable[str]:
+    found = findings.result.real_faults
+    if not found:
+        return
+    same = sum(one.unchanged for one in found)
+    yield "<h2>Real faults under the pipeline's own tolerances</h2>"
+    yield f"<p>The output is the same after {same} of {len(found)}.</p>"
+    yield _table(
+        ("what", "fault", "at item", "tolerance", "outcome", "seconds"),
+        [
+            (one.subject, one.fault, f"{one.offset:,}", one.tolerance, one.outcome, f"{one.seconds:.2f}")
+            for one in found
+        ],
+        numbers=(2, 5),
     )
 
 
