@@ -51,7 +51,7 @@ from afspark.protocol.fault_plan import FaultPhase
 from afspark.resident import process_cache
 from afspark.sources import Source
 from afspark.sources.given_items import GivenItems, Items
-from afspark.store import claim, open_store
+from afspark.store import Store, claim, open_store
 from afspark.store.naming import FOLDER
 
 Sinks = StatefulStream | StreamWriter | Sequence[StatefulStream | StreamWriter]
@@ -110,7 +110,7 @@ class LocalQuery(Accounts):
         workers = max(node.workers for node in pipeline.nodes)
         self._cluster = LocalCluster({f"host{number}": workers for number in range(hosts)})
         self._results = ArrowResults(self._cluster)
-        self._checkpoint = open_store(folder / "checkpoint")
+        self._checkpoint = self._opened(folder / "checkpoint")
         self._begun = self._committed = Batch(-1)
         self._now, self._replaced = 0.0, 0
         #: by batch: what each operator has given out, by kind
@@ -139,7 +139,7 @@ class LocalQuery(Accounts):
     def _run(self, batch: Batch) -> BatchProgress:
         self._shown = {}
         progress = self._engine.run(batch, None, self._deliver)
-        self._checkpoint.put(f"commits/{batch}", b"v1\n{}")
+        self._engine.checkpoint.put(f"commits/{batch}", b"v1\n{}")
         self._committed = batch
         return progress
 
@@ -268,6 +268,9 @@ class LocalQuery(Accounts):
     @property
     def _segments(self) -> Path:
         return self._folder / "segments"
+
+    def _opened(self, checkpoint: Path) -> Store:
+        return open_store(checkpoint)
 
     def _driver(self) -> Coordinator:
         options = RunOptions(

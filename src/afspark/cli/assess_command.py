@@ -24,8 +24,6 @@ from afspark.cli.assess_options import BARGAIN, AssessOptions
 from afspark.cli.places import RunFolders, make_folder
 from afspark.cli.spark import check_conf, spark_session
 from afspark.errors import UsageError, first_line
-from afspark.lab.failover import with_failover
-from afspark.lab.findings import findings_of
 from afspark.lab.scores import parse_score
 from afspark.lab.study import DEFAULT_OFFSETS, Study
 from afspark.lab.study_inputs import StudyInput
@@ -60,7 +58,6 @@ def assess(options: AssessOptions) -> int:
                 display.show("starting Spark", 0, 0, None)
                 with session() as spark:
                     result = _sampled(options, settings, work, spark, result, display)
-    result = with_failover(result, findings_of(result).advice, options.failover)
     findings = write_report(result, folder)
     if not options.keep:
         shutil.rmtree(work, ignore_errors=True)
@@ -86,6 +83,7 @@ def _study(options: AssessOptions, settings: dict[str, Any], work: Path, spark: 
         threshold=options.threshold,
         processes=options.processes,
         real_faults=options.real_faults,
+        failover=None if options.no_rerun else options.failover,
         spark=spark,
         work=work,
         **given,
@@ -256,6 +254,9 @@ def _tell(document: dict[str, Any]) -> None:
     agreement = document["agreement"]
     if agreement["sampled"]:
         print(f"{agreement['agreeing']} of {agreement['sampled']} sampled trials equal their real queries.")
+    if faults := document["real_faults"]:
+        same = sum(one["unchanged"] for one in faults)
+        print(f"After {same} of {len(faults)} real faults the output is the same.")
     for note in document["notes"]:
         print(note)
     for line in document["advice"]["text"]:

@@ -54,6 +54,7 @@ class AssessOptions:
     batch_items: int | None = None
     threshold: float = 0.03
     failover: float = 2.0
+    no_rerun: bool = False
     sample: int = 2
     processes: int | None = None
     events: int | None = None
@@ -148,7 +149,10 @@ ASSESS = Command(
                 ),
                 Option("--time", "the column of event times, from which rates are measured", "COLUMN"),
                 Option("--rate", "of all inputs together, if there is no such column", "AVERAGE:PEAK", _rate),
-                Option("--failover", "within how long a replica takes over (default: 2)", "SECONDS", _positive),
+                Option(
+                    "--failover", "for how long sources are away under the advice (default: 2)", "SECONDS", _positive
+                ),
+                Option("--no-rerun", "do not measure again under the advice"),
             ),
         ),
         Group(

@@ -213,6 +213,11 @@ def outage_length(result: StudyResult, target: str) -> float:
     return float(max(1, min(recoveries, default=1)))
 
 
+def lasts_to_the_end(result: StudyResult, metrics: TargetMetrics) -> bool:
+    """Whether the effect of a fault was still there at the end of the stream, long after the outage, at all offsets."""
+    return metrics.local.lasting and (metrics.local.recovery or 0) > 2 * outage_length(result, metrics.target)
+
+
 @dataclass(frozen=True)
 class _Choice:
     """Which of the policies stands for a need, given what the others of the pipeline need."""
@@ -241,6 +246,9 @@ def _need(result: StudyResult, node: AssessedNode, metrics: TargetMetrics, rules
     light = ProtectionNeed.CHECKPOINT if node.kind is NodeKind.STATEFUL else ProtectionNeed.RESTART
     if impact is None:
         return ProtectionNeed.CHECKPOINT
+    if lasts_to_the_end(result, metrics):
+        # A longer stream would only add to it.
+        return ProtectionNeed.REPLICATE
     if not recovery or impact <= rules.critical * outage_length(result, metrics.target):
         return light
     return ProtectionNeed.REPLICATE
@@ -259,6 +267,8 @@ def _reason(result: StudyResult, metrics: TargetMetrics, rules: AdviceRules) -> 
             f"a fault is felt for {recovery:,} sections and costs I = {impact:.2f},"
             f" {ratio:.1f} times what an outage without any output costs"
         )
+        if lasts_to_the_end(result, metrics):
+            why += "; its effect does not decay: the error lasts to the end of the stream, wherever the fault strikes"
     return "; ".join((why, *_predictability(result, metrics, rules)))
 
 

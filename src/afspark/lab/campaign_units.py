@@ -138,7 +138,7 @@ def run_unit(plan: StudyPlan, unit: CampaignUnit) -> None:
     longest = max(range(len(outages)), key=lambda number: outages[number].items)
     span = fault_span(plan, target, unit.offset, outages[longest].items, first, application)
     scorer = GoldenScores(golden, plan.sections, _section_count(plan, first))
-    section = _given_section(plan, unit)
+    section = given_section(plan, unit)
     order = [longest, *(number for number in range(len(outages)) if number != longest)]
     for number in order if unit.repetition < plan.repetitions else ():
         # The longest one decides about the section, so it is run again if that was not kept.
@@ -151,11 +151,11 @@ def run_unit(plan: StudyPlan, unit: CampaignUnit) -> None:
         scores = scorer.trial_affected(plan.scores, section, span, trial)
         local = scorer.trial_local(plan.scores, trial)
         result = TrialResult(scores, local, trial.last - trial.first, time.perf_counter() - began)
-        _write(unit.file(plan, number), result.to_json())
+        write_whole(unit.file(plan, number), result.to_json())
     if not unit.file(plan, GOLDEN).exists():
         assert section is not None
         scores = scorer.affected(plan.scores, section, span)
-        _write(unit.file(plan, GOLDEN), TrialResult(scores, {}).to_json())
+        write_whole(unit.file(plan, GOLDEN), TrialResult(scores, {}).to_json())
 
 
 def unit_trial(
@@ -201,7 +201,7 @@ def _section_count(plan: StudyPlan, first: GoldenRun) -> int | None:
     return None if plan.sections is None else plan.sections.count(first.output)
 
 
-def _given_section(plan: StudyPlan, unit: CampaignUnit) -> AffectedSection | None:
+def given_section(plan: StudyPlan, unit: CampaignUnit) -> AffectedSection | None:
     """The affected section, if it is known before the trials of a unit."""
     if plan.affected is not None:
         return plan.affected
@@ -243,7 +243,7 @@ class _Everything:
         return output
 
 
-def _write(path: Path, data: Mapping[str, Any]) -> None:
+def write_whole(path: Path, data: Mapping[str, Any]) -> None:
     """Writes a result as a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}")

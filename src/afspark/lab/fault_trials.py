@@ -88,10 +88,7 @@ def run_trial(
     start = None if whole else golden.kept_at(batch)
     pipeline = application.instrumented(with_neighbours(application, faults))
     taken = {node.name for node in application.graph.nodes}
-    ends = {
-        injector_name(inlet, taken): [span.offset + span.items for span in fault.spans]
-        for inlet, fault in faults.items()
-    }
+    ends = span_ends(faults, taken)
     parts: list[pa.Table | None] = []
     with trial_query(pipeline, application.output, application.mode, start=start) as query:
         first = query.batch_number
@@ -100,19 +97,28 @@ def run_trial(
             parts.append(query.advance())
             if whole or not golden.digests or at < batch:
                 continue
-            struck = struck or _has_passed(query.counts(list(ends)), ends)
-            if struck and _is_golden(query, golden.digests[at]):
+            struck = struck or has_passed(query.counts(list(ends)), ends)
+            if struck and is_golden(query, golden.digests[at]):
                 return TrialOutput(golden, first, at + 1, _joined(parts, golden))
         parts.append(query.finish())
     return TrialOutput(golden, first, golden.batches + 1, _joined(parts, golden))
 
 
-def _is_golden(query: TrialQuery, digests: Mapping[str, str]) -> bool:
+def is_golden(query: TrialQuery, digests: Mapping[str, str]) -> bool:
     """Whether all states are those of the golden run; the operators behind the others are the last to recover."""
     return all(query.state_digest(name) == digest for name, digest in reversed(list(digests.items())))
 
 
-def _has_passed(counts: Mapping[str, list[int]], ends: Mapping[str, list[int]]) -> bool:
+def span_ends(faults: Mapping[Inlet, StreamFault], taken: set[str]) -> dict[str, list[int]]:
+    """By injector and worker: how many items it has seen when a fault is over."""
+    return {
+        injector_name(inlet, taken): [span.offset + span.items for span in fault.spans]
+        for inlet, fault in faults.items()
+    }
+
+
+def has_passed(counts: Mapping[str, list[int]], ends: Mapping[str, list[int]]) -> bool:
+    """Whether all injectors have seen what their faults take."""
     return all(seen >= end for name, expected in ends.items() for seen, end in zip(counts[name], expected, strict=True))
 
 

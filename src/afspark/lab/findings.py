@@ -20,8 +20,9 @@ from afspark.lab.study_result import StudyResult
 
 @dataclass(frozen=True)
 class Improvement:
-    """R^lq and I^lq of a target before its advice was followed and after."""
+    """R^lq and I^lq of an operator before its advice was followed, which are those of its target, and after."""
 
+    operator: str
     target: str
     before: TargetMetrics
     after: TargetMetrics
@@ -32,7 +33,8 @@ class Improvement:
             local = metrics.local
             return {"rlq": local.recovery, "ilq": local.impact, "outage": metrics.outage.to_json()}
 
-        return {"before": plain(self.before), "after": plain(self.after), "note": self.note}
+        figures = {"before": plain(self.before), "after": plain(self.after)}
+        return {"measured_at": self.target, **figures, "note": self.note}
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,8 @@ class Findings:
                 "agreeing": result.agreeing,
                 "trials": [sample.to_json() for sample in result.samples],
             },
-            "reruns": {one.target: one.to_json() for one in self.improvements},
+            "real_faults": [trial.to_json() for trial in result.real_faults],
+            "reruns": {one.operator: one.to_json() for one in self.improvements},
             "advice": self.advice.to_json(),
             "paper": {target: dict(vars(row)) for target, row in paper_figures(result.targets).items()},
         }
@@ -125,10 +128,11 @@ def findings_of(result: StudyResult, rules: AdviceRules | None = None) -> Findin
     settings = result.settings
     metrics = {target: measure(seen, settings) for target, seen in result.observations.items()}
     curves = {target: fit_quality(seen, metrics[target].coq) for target, seen in result.observations.items()}
+    targets = {placed.operator: placed.target for placed in result.placements}
     improvements = [
-        Improvement(target, metrics[target], measure(seen, settings), result.rerun_notes.get(target, ""))
-        for target, seen in result.reruns.items()
-        if target in metrics
+        Improvement(name, target, metrics[target], measure(seen, settings), result.rerun_notes.get(name, ""))
+        for name, seen in result.reruns.items()
+        if (target := targets.get(name)) in metrics
     ]
     return Findings(
         result,

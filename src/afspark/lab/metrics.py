@@ -19,6 +19,11 @@ from afspark.lab.study_result import DEFAULT_ALPHA, DEFAULT_PERCENTILE, DEFAULT_
 _ROUNDING = 1e-9
 """Differences between quality scores below this come from the order of additions."""
 
+_TAIL = 10
+"""The last sections of a stream: a tenth of those after the fault."""
+
+_NEARLY_ALL = 0.9
+
 
 class AnovaVerdict(StrEnum):
     """What the analysis of variance says of "the offset makes no difference"."""
@@ -70,6 +75,8 @@ class LocalImpact:
     impacts: tuple[float, ...] = ()
     #: sections with a score where the golden one is 0: they are erroneous, but their error is no number
     unbounded: int = 0
+    #: wherever the fault strikes, the last sections of the stream are erroneous: nothing was seen of a recovery
+    lasting: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,7 @@ class TargetMetrics:
             "anova_p": self.doq.p_value,
             "rlq_by_offset": list(self.local.recoveries),
             "ilq_by_offset": list(self.local.impacts),
+            "lasting": self.local.lasting,
             "sections_without_golden_score": self.local.unbounded,
             "outage": self.outage.to_json(),
             "undefined": [reason for reason in (self.coq.reason, self.doq.reason) if reason],
@@ -195,14 +203,15 @@ def local_impact(
     at = longest_outage(observations) if outage is None else outage
     if not observations.golden_local.shape[1]:
         return LocalImpact(None, None)
-    recoveries, impacts, unbounded = [], [], 0
+    recoveries, impacts, lasting, unbounded = [], [], [], 0
     for offset, begin in enumerate(observations.begins):
         errors = section_errors(observations, offset, at)[begin:]
         recovery = recovery_index(errors, threshold=threshold, percentile=percentile)
         recoveries.append(recovery)
         impacts.append(squared_errors(errors[:recovery], threshold))
+        lasting.append(lasts(errors, threshold))
         unbounded += int(np.isinf(errors).sum())
-    return LocalImpact(max(recoveries), max(impacts), tuple(recoveries), tuple(impacts), unbounded)
+    return LocalImpact(max(recoveries), max(impacts), tuple(recoveries), tuple(impacts), unbounded, all(lasting))
 
 
 def recovery_index(errors: Scores, *, threshold: float, percentile: float) -> int:
@@ -216,6 +225,16 @@ def recovery_index(errors: Scores, *, threshold: float, percentile: float) -> in
         return 0
     # In whole numbers on the left: 0.9 times a count may be a little more than what it should be.
     return int(np.argmax(100 * erroneous >= percentile * total)) + 1
+
+
+def lasts(errors: Scores, threshold: float) -> bool:
+    """Whether nearly all of the last sections after a fault are erroneous, so that no end of its effect was seen.
+
+    >>> lasts(np.full(50, 0.1), 0.03), lasts(np.array([1.0] * 5 + [0.0] * 45), 0.03)
+    (True, False)
+    """
+    last = errors[-max(1, len(errors) // _TAIL) :]
+    return bool(len(last)) and float((last > threshold).mean()) >= _NEARLY_ALL
 
 
 def squared_errors(errors: Scores, threshold: float) -> float:

@@ -20,7 +20,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from afspark.errors import UsageError
+from afspark.errors import AfsparkError, UsageError, first_line
+from afspark.lab.advice import advise
+from afspark.lab.advised_trials import measured_again
 from afspark.lab.application import Application, Builder
 from afspark.lab.campaign_folder import claim, identity, results_there, sole_study
 from afspark.lab.campaign_units import (
@@ -35,7 +37,7 @@ from afspark.lab.fault_trials import FAULTS
 from afspark.lab.golden_runs import is_there
 from afspark.lab.observing import Observer, assessed_nodes
 from afspark.lab.outage_spans import InputRate, measured_rate
-from afspark.lab.real_faults import REAL_FAULTS, run_real_fault
+from afspark.lab.real_fault_trials import protected_runs, real_faults, run_real_fault
 from afspark.lab.real_queries import rerun_as_query, sampled_units
 from afspark.lab.scores import OutputScore, ScoreFunction, as_score
 from afspark.lab.sections import (
@@ -59,6 +61,7 @@ from afspark.lab.study_result import (
     AssessedNode,
     NodeKind,
     Placement,
+    RealFaultTrial,
     SampledTrial,
     StudyResult,
     StudySettings,
@@ -74,7 +77,7 @@ Progress = Callable[[str, int, int, float | None], None]
 DEFAULT_OFFSETS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Where faults strike unless the user says so, as parts of the input: those of section 6.2 of the paper."""
 
-_BATCHES = 60
+_BATCHES = 25
 _SECTIONS = 200
 
 
@@ -112,6 +115,7 @@ class Study:
         spark: SparkSession | None = None,
         sample: int = 0,
         real_faults: bool = False,
+        failover: float | None = 2.0,
         work: str | Path | None = None,
         name: str | None = None,
     ) -> None:
@@ -136,7 +140,7 @@ class Study:
         self._judged = {"threshold": threshold, "percentile": percentile, "alpha": alpha}
         self._spread: Spread = _spread(processes, spark)
         self._spark, self._sample, self._real_faults = spark, sample, real_faults
-        self._work = work
+        self._work, self._failover = work, failover
         self._name = name or str(getattr(pipeline, "__name__", "pipeline"))
 
     # --- running --------------------------------------------------------------------------------------------
@@ -162,7 +166,8 @@ class Study:
             warm_up(plan)
         self._run_golden(plan, range(1, plan.golden_runs), progress)
         self._run_trials(plan, progress)
-        result = self._gathered(plan, placements, [*notes, *self._real_fault_notes(plan, progress)])
+        result = replace(self._gathered(plan, placements, notes), real_faults=self._struck(plan, progress))
+        result = self._measured_again(plan, result, progress)
         samples = self._sampled(plan, self._spark, self._sample, progress)
         return replace(result, samples=samples, seconds=time.perf_counter() - began)
 
@@ -172,18 +177,34 @@ class Study:
         plan, _ = self._planned(Path(self._work))
         return self._sampled(self._checked(plan), spark, count, progress or _silent)
 
-    def _real_fault_notes(self, plan: StudyPlan, progress: Progress) -> list[str]:
+    def _measured_again(self, plan: StudyPlan, result: StudyResult, progress: Progress) -> StudyResult:
+        """The result with trials under its own advice."""
+        if self._failover is None:
+            return result
+
+        def tick(done: int, total: int) -> None:
+            progress("trials under advice", done, total, None)
+
+        try:
+            return measured_again(
+                plan, result, advise(result), failover=self._failover, spread=self._spread, progress=tick
+            )
+        except AfsparkError as error:
+            # Hours of trials are worth their report, whatever becomes of these.
+            why = f"The metrics were not measured again under the advice: {first_line(error)}."
+            return replace(result, notes=(*result.notes, why))
+
+    def _struck(self, plan: StudyPlan, progress: Progress) -> tuple[RealFaultTrial, ...]:
         """What real faults of every operator do under the tolerance that it has."""
         if not self._real_faults:
-            return []
-        names = [node.name for node in plan.application(0).graph.nodes]
-        wanted = [(name, fault) for name in names for fault in REAL_FAULTS]
+            return ()
+        runs, wanted = protected_runs(plan), list(real_faults(plan))
         found = []
-        for number, (name, fault) in enumerate(wanted):
+        for number, fault in enumerate(wanted):
             progress("real faults", number, len(wanted), None)
-            found.append(run_real_fault(plan, name, fault).sentence())
+            found.append(run_real_fault(runs, fault))
         progress("real faults", len(wanted), len(wanted), 0.0)
-        return found
+        return tuple(found)
 
     def _run_golden(self, plan: StudyPlan, repetitions: Iterable[int], progress: Progress) -> None:
         def tick() -> None:
@@ -247,7 +268,7 @@ class Study:
             golden_runs=self._golden_runs,
             seed=self._seed,
             jitter=self._jitter,
-            batch_items=self._batch_items or min(max(total // _BATCHES, 200), 60_000),
+            batch_items=self._batch_items or min(max(total // _BATCHES, 200), 200_000),
             pieces=max(entering),
             scores=self._scores,
             key=self._key,

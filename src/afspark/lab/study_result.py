@@ -111,6 +111,49 @@ class SampledTrial:
         return plain | {"outage": self.outage.to_json()}
 
 
+@dataclass(frozen=True)
+class RealFaultTrial:
+    """What a real fault did to the output."""
+
+    #: what it befell: an operator, or the backup store
+    subject: str
+    fault: str
+    offset: int
+    tolerance: str
+    #: the score of the whole output by that of the golden one; None where that is 0
+    quality: float | None
+    #: whether the output is that of the golden run
+    unchanged: bool
+    #: how many keys of the output have other rows; None without a key
+    changed_keys: int | None
+    #: by operator and state: how far it can be off, as the query tells
+    bounds: Mapping[str, Mapping[str, float]]
+    #: how long the batches took in which it happened
+    seconds: float
+
+    def sentence(self) -> str:
+        """What happened."""
+        under = f" under {self.tolerance}" if self.tolerance else ""
+        return f"{self.subject}, {self.fault} at item {self.offset:,}{under}: {self.outcome}."
+
+    @property
+    def outcome(self) -> str:
+        """What became of the output."""
+        if self.unchanged:
+            return "the output is the same"
+        keys = "" if self.changed_keys is None else f", {self.changed_keys:,} keys have other rows"
+        quality = "unknown" if self.quality is None else f"{self.quality:.4f}"
+        told = ", ".join(
+            f"{state} of {name} by at most {bound:g}"
+            for name, states in self.bounds.items()
+            for state, bound in states.items()
+        )
+        return f"quality {quality}{keys}{f'; told: {told} off' if told else ''}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "bounds": {name: dict(states) for name, states in self.bounds.items()}}
+
+
 @dataclass(frozen=True, kw_only=True)
 class StudyResult:
     """All that a study has found. Metrics, advice and the report are made of it, and of nothing else.
@@ -132,6 +175,8 @@ class StudyResult:
     #: what was changed for the reruns, by target, for instance "fails over within 2 s"
     rerun_notes: Mapping[str, str] = field(default_factory=dict)
     samples: tuple[SampledTrial, ...] = ()
+    #: under the tolerances that the pipeline has
+    real_faults: tuple[RealFaultTrial, ...] = ()
     #: trials and golden runs that were made, without those under advice
     trials: int = 0
     seconds: float = 0.0

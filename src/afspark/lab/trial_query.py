@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,9 +18,11 @@ import pyarrow.compute as pc
 from afspark.api.result_shares import current_shares
 from afspark.coordinator.offsets import newest_of
 from afspark.graph.pipeline import Pipeline
+from afspark.lab.troubled_store import StoreDelay, TroubledStore
 from afspark.model.operator import Share
 from afspark.numbers import Batch
 from afspark.sources.recorded_items import RecordedItems
+from afspark.store import Store
 from afspark.testing import LocalQuery
 
 #: Before the number of the process that runs a trial.
@@ -34,6 +36,7 @@ class TrialQuery(LocalQuery):
     """A query over recorded items, which a trial takes batch by batch."""
 
     def __init__(self, folder: Path, pipeline: Pipeline, output: str, mode: str, hosts: int) -> None:
+        self._delay = StoreDelay()
         super().__init__(folder, pipeline, (), hosts=hosts)
         self._sink, self._mode = output, mode
         begun = newest_of(self._checkpoint, "commits")
@@ -48,7 +51,7 @@ class TrialQuery(LocalQuery):
         """Runs the next batch; what it has given out."""
         batch = Batch(self._committed + 1)
         head = json.dumps({"batchTimestampMs": round((batch + 1) * _BATCH_SECONDS * 1000)})
-        self._checkpoint.put(f"offsets/{batch}", "\n".join(["v1", head, *self._offsets(batch)]).encode())
+        self._engine.checkpoint.put(f"offsets/{batch}", "\n".join(["v1", head, *self._offsets(batch)]).encode())
         self._begun = batch
         self._run(batch)
         return self._given()
@@ -97,6 +100,31 @@ class TrialQuery(LocalQuery):
     def _states(self, node: str) -> list[Share]:
         """What every worker of a node holds."""
         return sorted(current_shares(self._cluster, self._engine.run_of(node)), key=lambda share: share.worker)
+
+    def freeze_host(self, host: str) -> None:
+        """The host does not answer until it is thawed; what is on it stays."""
+        self._cluster.silent.add(host)
+
+    def thaw_host(self, host: str) -> None:
+        self._cluster.silent.discard(host)
+
+    @contextmanager
+    def slow_store(self, seconds: float) -> Iterator[None]:
+        """Every request to the backup store takes so much longer."""
+        self._delay.seconds = seconds
+        try:
+            yield
+        finally:
+            self._delay.seconds = 0.0
+
+    def take_store_away(self) -> Callable[[], object]:
+        """The backup store is gone until the function is called that this gives."""
+        place = self._folder / "checkpoint"
+        away = place.rename(place.with_suffix(".away"))
+        return lambda: away.rename(place)
+
+    def _opened(self, checkpoint: Path) -> Store:
+        return TroubledStore(super()._opened(checkpoint), self._delay)
 
     def keep(self, place: Path) -> None:
         """Copies the query as it is between two batches, so that another can go on from there."""

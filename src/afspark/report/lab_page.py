@@ -10,6 +10,7 @@ from pathlib import Path
 from afspark.lab.findings import Findings, by_impact, by_recovery
 from afspark.lab.observations import Rate
 from afspark.lab.paper_table import paper_figures
+from afspark.lab.tolerance_text import tolerance_text
 from afspark.report.wording import number_text, seconds_text
 
 #: A cell, and what a reader sees who asks for its reason.
@@ -22,9 +23,12 @@ p.facts, figcaption, td small { color: #6b6b6b; } p.advice { font-size: 1.1rem; 
 table { border-collapse: collapse; margin: 0.6rem 0; }
 th, td { text-align: left; padding: 0.3rem 0.9rem 0.3rem 0; border-bottom: 1px solid #e4e4e4; vertical-align: top; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+td { min-width: 3.2rem; }
 figure { margin: 1rem 0; } img { max-width: 100%; height: auto; }
 .note { border-left: 4px solid #d95f02; padding-left: 0.8rem; }
 """
+
+IMPROVEMENT, IMPROVED = "under-advice", "Measured again under this advice"
 
 _FIGURES = {
     "graph": (
@@ -47,6 +51,10 @@ _FIGURES = {
         "Local quality under longer outages",
         "The target with the highest impact (the paper's figure 11).",
     ),
+    IMPROVEMENT: (
+        "",
+        "R and I of the longest outage without protection, and of real faults under the advised policies.",
+    ),
 }
 
 
@@ -67,11 +75,13 @@ def page_text(findings: Findings, plots: Mapping[str, Path]) -> str:
         "<h2>Advice</h2>",
         _advice_table(findings),
         *_improvements(findings),
-        *(_figure(name, plots) for name in list(_FIGURES)[1:]),
+        _figure(IMPROVEMENT, plots),
+        *(_figure(name, plots) for name in _FIGURES if name not in ("graph", IMPROVEMENT)),
         *_readings(findings),
         *_orders(findings),
         "<h2>Agreement with real queries</h2>",
         *_agreement(findings),
+        *_real_faults(findings),
         "<h2>Targets</h2>",
         _table(
             ("operator", "measured at", "reason"),
@@ -161,9 +171,7 @@ def _undefined(findings: Findings) -> Iterable[str]:
 def _advice_table(findings: Findings) -> str:
     rows = []
     for one in findings.advice.operators:
-        policy = "–" if one.tolerance is None else f"{type(one.tolerance).__name__}"
-        if one.tolerance is not None and one.tolerance.approximates:
-            policy += f" {one.tolerance.to_json()}"
+        policy = "–" if one.tolerance is None else tolerance_text(one.tolerance).removesuffix("()")
         rows.append((one.operator, one.need.value, policy, one.reason, one.alternative))
     return _table(("operator", "need", "policy", "because", "or"), rows)
 
@@ -171,16 +179,16 @@ def _advice_table(findings: Findings) -> str:
 def _improvements(findings: Findings) -> Iterable[str]:
     if not findings.improvements:
         return
-    yield "<h2>Measured again under this advice</h2>"
+    yield f"<h2>{IMPROVED}</h2>"
     paper = paper_figures(findings.result.targets)
-    head = ["target", "R before", "R after", "I before", "I after", "how"]
+    head = ["operator", "R before", "R after", "I before", "I after", "how"]
     if paper:
         head += ["paper: R", "I"]
     rows = []
     for one in findings.improvements:
         before, after = one.before.local, one.after.local
         row: list[Cell] = [
-            one.target,
+            one.operator,
             number_text(before.recovery),
             number_text(after.recovery),
             _figure_text(before.impact),
@@ -263,13 +271,31 @@ def _agreement(findings: Findings) -> Iterable[str]:
     )
 
 
+def _real_faults(findings: Findings) -> Iterable[str]:
+    found = findings.result.real_faults
+    if not found:
+        return
+    same = sum(one.unchanged for one in found)
+    yield "<h2>Real faults under the pipeline's own tolerances</h2>"
+    yield f"<p>The output is the same after {same} of {len(found)}.</p>"
+    yield _table(
+        ("what", "fault", "at item", "tolerance", "outcome", "seconds"),
+        [
+            (one.subject, one.fault, f"{one.offset:,}", one.tolerance, one.outcome, f"{one.seconds:.2f}")
+            for one in found
+        ],
+        numbers=(2, 5),
+    )
+
+
 def _figure(name: str, plots: Mapping[str, Path]) -> str:
     if name not in plots:
         return ""
     title, caption = _FIGURES[name]
     image = base64.b64encode(plots[name].read_bytes()).decode("ascii")
+    head = f"<h2>{escape(title)}</h2>\n" if title else ""
     return (
-        f"<h2>{escape(title)}</h2>\n<figure>\n"
+        f"{head}<figure>\n"
         f'<img alt="{escape(caption, quote=True)}" src="data:image/png;base64,{image}" />\n'
         f"<figcaption>{escape(caption)}</figcaption>\n</figure>"
     )

@@ -10,7 +10,8 @@ from afspark.errors import UsageError, first_line
 from afspark.lab.findings import Findings, findings_of
 from afspark.lab.study_result import StudyResult
 from afspark.report.lab_graph import draw_graph
-from afspark.report.lab_page import page_text
+from afspark.report.lab_improvement import draw_improvements
+from afspark.report.lab_page import IMPROVEMENT, page_text
 from afspark.report.lab_plots import (
     draw_local_quality,
     draw_local_quality_by_outage,
@@ -47,6 +48,9 @@ def write_report(result: StudyResult, folder: str | Path, findings: Findings | N
                 continue
             plots[name] = place / f"{name}.png"
             draw(found, plots[name])
+        if found.improvements:
+            plots[IMPROVEMENT] = place / f"{IMPROVEMENT}.png"
+            draw_improvements(found, plots[IMPROVEMENT])
         (place / PAGE_NAME).write_text(page_text(found, plots), encoding="utf-8")
     except OSError as error:
         raise UsageError(

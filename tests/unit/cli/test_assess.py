@@ -46,6 +46,21 @@ def largest(table):
 
 def broken(table):
     return 1 / 0
+
+
+def no_number(table):
+    return float("nan")
+
+
+class Moody(af.Operator):
+    # What it sends depends on where batches end.
+
+    def process(self, items, states):
+        return items.set_column(2, "amount", pc.multiply(items.column("amount"), 1.0 + items.num_rows % 5))
+
+
+def moody(orders):
+    return orders.apply(Moody(), name="moody", workers=1)
 """
 
 COMMON = ["--key", "id", "--outages", "30,120", "--offsets", "400,900", "--repetitions", "2", "--batch-items", "150"]
@@ -82,7 +97,10 @@ def test_a_pipeline_from_a_file_is_assessed(
     ("changed", "said"),
     [
         (["--score", "broken"], "The score 'broken' raised ZeroDivisionError: division by zero."),
+        (["--score", "no_number"], "is nan."),
         (["--score", "nothing"], "'nothing' is no score."),
+        (["--score", "sum:nothing"], "The score 'sum:nothing' needs column 'nothing', and the output has id, before."),
+        (["--sections", "keys:order:10"], "needs column 'order'"),
         (["--targets", "nobody"], "There is no target 'nobody'."),
         (["--offsets", "5000"], "An offset of 5,000 items is not within the input, which has 1,500."),
         (["--key", "order"], "needs column 'order'"),
@@ -98,6 +116,17 @@ def test_bad_use_gets_one_line(
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1
     assert said in lines[0]
+
+
+def test_variance_that_hides_the_effect_is_told_with_the_repetitions_that_would_show_it(
+    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, items = files
+    given = ["--input", items, "--score", "sum:amount", "--out", str(tmp_path / "report"), "--no-rerun"]
+    without_key = [*COMMON[2:], "--processes", "1", "--sample", "0"]
+    assert main(["assess", f"{program}:moody", *given, *without_key]) == 0
+    (told,) = [line for line in capsys.readouterr().out.splitlines() if "own variance hides the effect" in line]
+    assert "repetitions and golden runs would show one of" in told
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,19 @@ def test_policies_by_what_an_operator_is(target: str, node: dict[str, Any], expe
     assert advise(study_of(target, **dict(node))).tolerances() == {target: expected}
 
 
+def test_an_error_that_lasts_to_the_end_is_told_and_is_a_reason_to_replicate() -> None:
+    study = study_of("QuoteFilter")
+    seen = study.observations["QuoteFilter"]
+    local = np.broadcast_to(seen.golden_local, seen.local.shape).copy()
+    for offset, begin in enumerate(seen.begins):
+        # As in a running sum: little, but for ever.
+        local[offset, :, :, begin:] *= 1.04
+    (advised,) = advise(replace(study, observations={"QuoteFilter": replace(seen, local=local)})).operators
+    assert advised.need is REPLICATE
+    assert "the error lasts to the end of the stream" in advised.reason
+    assert "lasts to the end" not in advise(study_of("TradeFilter")).text()
+
+
 def test_without_any_effect_a_restart_is_enough() -> None:
     study = study_of("QuoteFilter", kind=NodeKind.STATELESS)
     seen = study.observations["QuoteFilter"]

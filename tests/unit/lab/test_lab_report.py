@@ -15,14 +15,22 @@ from afspark.errors import UsageError
 from afspark.lab.findings import findings_of
 from afspark.lab.metrics import measure
 from afspark.lab.paper_table import PAPER
-from afspark.lab.study_result import AssessedEdge, AssessedNode, NodeKind, Placement, SampledTrial, StudyResult
+from afspark.lab.study_result import (
+    AssessedEdge,
+    AssessedNode,
+    NodeKind,
+    Placement,
+    RealFaultTrial,
+    SampledTrial,
+    StudyResult,
+)
 from afspark.report.lab_graph import layout
 from afspark.report.lab_page import page_text
 from afspark.report.lab_plots import compared_outages
 from afspark.report.lab_report import write_report
 from tests.unit.lab.bargain_study import SHAPES, bargain_study, observed
 
-PLOTS = {"graph", "quality-by-outage", "quality-by-offset", "local-quality", "local-quality-by-outage"}
+PLOTS = {"graph", "quality-by-outage", "quality-by-offset", "local-quality", "local-quality-by-outage", "under-advice"}
 
 
 @pytest.fixture(scope="module")
@@ -234,3 +242,13 @@ def test_a_result_without_any_target_is_reported_as_such(tmp_path: Path) -> None
     assert found.advice.text().splitlines()[0] == "Nothing is known of any operator."
     assert "no fault was injected" in found.advice.text()
     assert not list(tmp_path.glob("*.png"))
+
+
+def test_real_faults_have_a_table_of_their_own_and_are_no_warnings() -> None:
+    same = RealFaultTrial("VWAP", "host frozen", 40, "MiniBatch()", 1.0, True, 0, {}, 0.2)
+    lost = RealFaultTrial("VWAP", "workers lost", 40, "Nothing()", 0.5, False, 7, {"VWAP": {"sums": 3.0}}, 0.3)
+    findings = findings_of(replace(bargain_study(), real_faults=(same, lost)))
+    rows = table_after(page_text(findings, {}), "Real faults under the pipeline's own tolerances")
+    assert rows[1] == ["VWAP", "host frozen", "40", "MiniBatch()", "the output is the same", "0.20"]
+    assert rows[2][4] == "quality 0.5000, 7 keys have other rows; told: sums of VWAP by at most 3 off"
+    assert [one["unchanged"] for one in findings.to_json()["real_faults"]] == [True, False]

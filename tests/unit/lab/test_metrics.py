@@ -184,9 +184,20 @@ def test_all_metrics_in_one() -> None:
         "anova_p": pytest.approx(1 - math.sqrt(28.8 / 30.8)),
         "rlq_by_offset": [4, 1],
         "ilq_by_offset": [pytest.approx(1.26), pytest.approx(0.04)],
+        "lasting": False,
         "sections_without_golden_score": 0,
         "outage": {"items": 40, "seconds": 2.0, "rate": "peak"},
         "undefined": [],
     }
     assert measure(example()) == found
     assert measure(example(), replace(SETTINGS, threshold=0.2)).local.impacts == (pytest.approx(1.25), 0.0)
+
+
+def test_an_effect_that_never_decays_is_told_from_one_that_does() -> None:
+    seen = example()
+    assert not local_impact(seen).lasting
+    never = seen.local.copy()
+    never[0, 2, :, 2:] += 10.0
+    assert not local_impact(replace(seen, local=never)).lasting, "at the other offset it recovers"
+    never[1, 2, :, 3:] += 10.0
+    assert local_impact(replace(seen, local=never)).lasting

@@ -21,11 +21,10 @@ from afspark.lab.campaign_folder import sole_study
 from afspark.lab.campaign_units import TRIALS, CampaignUnit, golden_of, unit_trial
 from afspark.lab.findings import findings_of
 from afspark.lab.metrics import measure, quality
-from afspark.lab.real_faults import REAL_FAULTS, run_real_fault
 from afspark.lab.spreading import ForkedProcesses
 from afspark.lab.study import Study
 from afspark.lab.trial_query import trial_query
-from tests.unit.lab.small_pipelines import Latest, Pass, Sums, diamond, rows, two_operators
+from tests.unit.lab.small_pipelines import Pass, Sums, diamond, rows, two_operators
 
 SMALL: dict[str, Any] = {
     "score": "sum:before",
@@ -36,6 +35,7 @@ SMALL: dict[str, Any] = {
     "repetitions": 2,
     "batch_items": 200,
     "processes": 1,
+    "failover": None,
 }
 
 
@@ -203,21 +203,6 @@ def test_two_inputs_and_windows(tmp_path: Path) -> None:
     ).run()
     assert set(result.observations) >= {"source", "source2", "both"}
     assert quality(result.observations["both"])[0, 0] < 1
-
-
-@pytest.mark.parametrize(
-    ("tolerance", "changes"), [(af.MiniBatch(), False), (af.Approximate(theta=1e9), True), (af.Nothing(), True)]
-)
-def test_real_faults_do_what_the_tolerance_lets_them(tmp_path: Path, tolerance: af.Tolerance, changes: bool) -> None:
-    def pipeline(stream):
-        return stream.apply(Latest(), name="latest", workers=1, tolerance=tolerance)
-
-    made = study(pipeline, work=tmp_path, repetitions=1)
-    plan, _ = made._planned(tmp_path)
-    killed, lost = (run_real_fault(plan, "latest", fault) for fault in REAL_FAULTS)
-    assert killed.unchanged
-    assert lost.unchanged is not changes
-    assert ("the output is the same" in lost.sentence()) is not changes
 
 
 # --- bad use ------------------------------------------------------------------------------------------------
