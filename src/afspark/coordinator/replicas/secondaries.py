@@ -76,6 +76,8 @@ class Secondaries:
         self, run: OperatorRun, batch: Batch, requests: Sequence[TaskRequest], inputs: Sequence[StageInput]
     ) -> None:
         """Has secondaries that send as well apply ``batch`` while their primaries do."""
+        # What has brought one of them to the batch before may have ended since that one did.
+        self._take_up(self._job)
         asked = {request.worker: request for request in requests}
         members = [
             one
@@ -94,8 +96,10 @@ class Secondaries:
     def settle(self) -> None:
         """Waits for those that work alongside their primaries: one of those has failed, or is to be taken back.
 
-        A slower replica is allowed to finish; one that does not answer is left to itself.
+        A slower replica is allowed to finish; one that does not answer is left to itself. What came to others
+        meanwhile is noted: who is further needs less if it is promoted.
         """
+        self._take_up(self._job)
         for job in self._alongside.values():
             if job.work is not None and job.work.wait(CLOSING_SECONDS):
                 self._take_up(job)
@@ -225,7 +229,7 @@ class Secondaries:
         slots = self._cluster.slots_by_host()
         unusable, silent, now = [], self._cluster.silent_hosts(), self._cluster.clock.monotonic()
         for run in followed:
-            run.group.secondaries.keep_silent(run.group.members, run.group.covered.batch, silent, now)
+            run.group.secondaries.keep_silent(run.group.members, run.group.covered, silent, now)
             housed = run.group.secondaries.house(run.group.members, run.group.covered, slots)
             unusable += [(run.config, one) for one in housed]
         building = [stage for run in followed for stage in self._to_build(run)]
@@ -236,7 +240,7 @@ class Secondaries:
             unusable,
             [(run, one) for run in followed for one in self._to_deploy(run)],
             building,
-            self._to_follow(followed, runs),
+            [*(stage for run in followed for stage in self._to_complete(run)), *self._to_follow(followed, runs)],
             [ordered for run in followed for ordered in _to_ship(run)],
             [stage for run in followed for stage in self._to_queue(run, runs)],
         )
@@ -257,18 +261,32 @@ class Secondaries:
                 stages.append(SecondaryStage(run, Batch(one.version), [one], [replace(asked, apply=False)], ()))
         return stages
 
+    def _to_complete(self, run: OperatorRun) -> list[SecondaryStage]:
+        """Those that sleep, and were slower than a record: no checkpoint that they could be given is left."""
+        group, covered = run.group.secondaries, run.group.covered
+        stages = []
+        for one in group.those(lambda unit, one: one.is_built and not unit.switches.processing):
+            later = group.completed(one, covered)
+            asked = self._asked(run, later, Batch(later.version + 1)) if later.completing else None
+            if asked is not None and not group.has_more(one):
+                stages.append(SecondaryStage(run, Batch(later.version), [one], [replace(asked, apply=False)], ()))
+        return stages
+
     def _to_follow(self, followed: Sequence[OperatorRun], runs: Sequence[OperatorRun]) -> list[SecondaryStage]:
         """What secondaries have to do to come to the newest batch: batch by batch, operators after each other."""
         stages = []
         busy = {name for name, job in self._alongside.items() if not job.is_done}
         found = {
-            run.name: run.group.secondaries.those(lambda unit, one: unit.switches.processing and one.holds_state)
+            run.name: [
+                run.group.secondaries.completed(one, run.group.covered)
+                for one in run.group.secondaries.those(lambda unit, one: unit.switches.processing and one.holds_state)
+            ]
             for run in followed
             if run.name not in busy
         }
         for batch, known in sorted(self._batches.items()):
             for run in followed:
-                # Those who lack a batch that nobody remembers are built anew from a newer record.
+                # What one of them lacks that nobody remembers, its first task reads from the store.
                 members = [one for one in found.get(run.name, ()) if one.version == batch - 1]
                 requests = [asked for one in members if (asked := self._asked(run, one, batch)) is not None]
                 if not requests:
