@@ -22,6 +22,7 @@ from afspark.coordinator.recovery.coverage import declare_difference
 from afspark.coordinator.replicas.replica_check import other_effects
 from afspark.coordinator.replicas.secondary import Secondary
 from afspark.coordinator.replicas.secondary_job import SecondaryJob, SecondaryOrders, SecondaryStage
+from afspark.coordinator.replicas.warm_hosts import WarmHosts
 from afspark.coordinator.told_bounds import is_whole
 from afspark.numbers import Batch
 from afspark.protocol.reports import Status, TaskReport
@@ -63,6 +64,7 @@ class Secondaries:
         self._cluster, self._inputs = cluster, inputs
         self._batches: dict[Batch, FollowedBatch] = {}
         self._job = SecondaryJob()
+        self._hosts = WarmHosts(cluster)
         #: jobs of secondaries that work at the same time as their primaries, by operator
         self._alongside: dict[str, SecondaryJob] = {}
         #: told of every step of a recovery that a secondary has taken without a failure: its seconds, and bytes
@@ -117,6 +119,8 @@ class Secondaries:
 
     def follow(self, batch: Batch, given: BatchInput, runs: Sequence[OperatorRun]) -> None:
         """Has secondaries come to the end of ``batch``, which all primaries have applied, as their schemes say."""
+        if any(run.node.tolerance.recovers_elsewhere for run in runs):
+            self._hosts.look()
         followed = [run for run in runs if run.group.secondaries.has_some]
         if not followed:
             return
