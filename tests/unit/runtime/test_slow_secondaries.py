@@ -10,7 +10,7 @@ import pytest
 
 from afspark.coordinator.replicas import secondaries as secondaries_module
 from afspark.coordinator.replicas.secondary import Secondary
-from afspark.coordinator.replicas.secondary_job import SecondaryJob
+from afspark.coordinator.replicas.secondary_job import SecondaryJob, SecondaryOrders
 from afspark.numbers import Batch
 from afspark.policies.replication import (
     ActiveReplication,
@@ -35,11 +35,12 @@ class SlowJobs(Hosts):
         self.looks = looks
 
     def in_background(self, job: Callable[[], None]) -> BackgroundWrite:
-        function = getattr(job, "func", None)
-        is_theirs = function is secondaries_module._run_alone or isinstance(
-            getattr(function, "__self__", None), SecondaryJob
-        )
-        return DelayedJob(job, self.looks) if is_theirs else DoneAtOnce(job)
+        return DelayedJob(job, self.looks) if _is_theirs(job) else DoneAtOnce(job)
+
+
+def _is_theirs(job: Any) -> bool:
+    function = getattr(job, "func", None)
+    return function is secondaries_module._run_alone or isinstance(getattr(function, "__self__", None), SecondaryJob)
 
 
 def slow_rig(make_rig: MakeRig, tolerance: Any, **settings: Any) -> tuple[Rig, Any]:
@@ -164,5 +165,82 @@ def test_those_that_sleep_are_brought_on_if_no_checkpoint_is_left_for_them(make_
     assert min(one.version for one in secondaries(rig)) >= covered(rig) - 1
     assert Batch(rig.committed) > 0 and rig.ledger == []
     rig.lose(0)
+    rig.go()
+    assert rig.counts() == truth and rig.bound() == 0
+
+
+def orders_of(rig: Rig, batches: int) -> list[SecondaryOrders]:
+    """What secondaries are told to do in so many batches."""
+    found: list[SecondaryOrders] = []
+    carry_out = SecondaryJob.carry_out
+
+    def noting(self: SecondaryJob, cluster: Any, orders: SecondaryOrders) -> None:
+        found.append(orders)
+        carry_out(self, cluster, orders)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SecondaryJob, "carry_out", noting)
+        rig.go(batches)
+    return found
+
+
+def test_no_items_wait_that_a_checkpoint_brings(make_rig: MakeRig) -> None:
+    """A secondary that is slow would not come to those that it needs."""
+    rig, truth = slow_rig(make_rig, HotStandby(batches=3))
+    rig.hosts.looks = 2  # type: ignore[attr-defined]
+    shipped = [orders for orders in orders_of(rig, 12) if orders.to_ship]
+    assert shipped
+    for orders in shipped:
+        versions = {order.worker: order.version for _, _, order in orders.to_ship}
+        brought = rig.run_of().group.secondaries._deltas
+        for stage in orders.to_queue:
+            for one in stage.secondaries:
+                until = [delta.until for delta in brought[one.worker] if delta.until > versions.get(one.worker, -1)]
+                assert not until or stage.batch not in range(versions[one.worker] + 1, min(until) + 1)
+    rig.hosts.looks = 0  # type: ignore[attr-defined]
+    rig.lose(0)
+    rig.go()
+    assert rig.counts() == truth and rig.bound() == 0
+
+
+class HalfDone(DelayedJob):
+    """A job under way: its results are there as they come, and nobody has seen its end."""
+
+    def __init__(self, job: Callable[[], None]) -> None:
+        super().__init__(job, NEVER)
+        self._do(job)
+        self._job = lambda: None
+
+
+def test_what_a_job_has_done_counts_while_it_goes_on(make_rig: MakeRig) -> None:
+    rig, truth = slow_rig(make_rig, ColdStandby(batches=1))
+    jobs = rig.driver._secondaries
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rig.hosts, "in_background", lambda job: HalfDone(job) if _is_theirs(job) else DoneAtOnce(job))
+        while jobs._job.is_done or not jobs._job.shipped:
+            rig.go(1)
+    one = secondaries(rig)[0]
+    rig.lose(0)
+    jobs.settle()
+    assert secondaries(rig)[0].version > one.version and not jobs._job.is_done
+    rig.go(1)
+    assert homes(rig)[0] == one.home
+    (entry,) = rig.ledger
+    assert entry.recovery is not None and entry.recovery.restored_cells == 0
+    rig.go()
+    assert rig.counts() == truth and rig.bound() == 0
+
+
+def test_what_was_ordered_before_a_loss_is_not_begun_after_it(make_rig: MakeRig) -> None:
+    """The worker that recovers needs the slots."""
+    rig, truth = slow_rig(make_rig, HotStandby(batches=3))
+    fall_behind(rig)
+    job = rig.driver._secondaries._job
+    rig.lose(0)
+    rig.go(1)
+    assert job.is_stopped and job.work is not None
+    job.work.wait()
+    assert not (job.shipped or job.queued or job.applied)
+    rig.hosts.looks = 0  # type: ignore[attr-defined]
     rig.go()
     assert rig.counts() == truth and rig.bound() == 0

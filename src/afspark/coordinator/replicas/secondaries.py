@@ -110,6 +110,8 @@ class Secondaries:
         """What is done before a loss is declared: it has to be known which secondaries have the batch; and ``then``."""
 
         def known() -> None:
+            # Whoever recovers needs the slots, and what was ordered for its secondary is out of date.
+            self._job.is_stopped = True
             self.settle()
             then()
 
@@ -157,8 +159,10 @@ class Secondaries:
             self._compare(stage, one, report)
 
     def _take_up(self, job: SecondaryJob | None) -> None:
-        if job is None or not job.is_done:
+        """Notes what a job has found out, also if there is more for it to do."""
+        if job is None:
             return
+        is_done = job.is_done
         now = self._cluster.clock.monotonic()
         for run, one, seconds in _drained(job.deployed):
             if not one.deployed:
@@ -178,6 +182,8 @@ class Secondaries:
         for run, one, why in _drained(job.gone):
             LOG.warning("The secondary of worker %d of %s on %s %s.", one.worker, run.name, one.home, why)
             run.group.secondaries.gone(one)
+        if not is_done:
+            return
         failure, job.work = None if job.work is None else job.work.failure, None
         if isinstance(failure, Exception):
             LOG.warning("Secondaries did not come to the last batch: %s", failure)
@@ -216,8 +222,7 @@ class Secondaries:
     def _note_queued(self, stage: SecondaryStage, one: Secondary, report: TaskReport) -> None:
         group = stage.run.group
         if report.status is Status.APPLIED:
-            losses = group.losses_elsewhere
-            group.secondaries.note(one, lambda known: known.was_queued(stage.batch, losses))
+            group.secondaries.note(one, lambda known: known.was_queued(stage.batch, stage.losses))
         elif report.detail == FULL:
             LOG.warning(
                 "The queue of the secondary of worker %d of %s on %s is full until the next checkpoint comes.",
@@ -301,9 +306,10 @@ class Secondaries:
         return stages
 
     def _to_queue(self, run: OperatorRun, runs: Sequence[OperatorRun]) -> list[SecondaryStage]:
-        """The batches whose items are to wait beside secondaries that sleep; not those with bad items, which are looked
-        for among the items as they came.
+        """The batches whose items are to wait beside secondaries that sleep; not those that a checkpoint or a record
+        will have brought them by then, nor those with bad items, which are looked for among the items as they came.
         """
+        group, covered = run.group.secondaries, run.group.covered
         asleep = run.group.secondaries.those(
             lambda unit, one: unit.switches.receiving and not unit.switches.processing and one.is_built and not one.full
         )
@@ -311,13 +317,15 @@ class Secondaries:
         for batch, known in sorted(self._batches.items()):
             bad = {worker for worker, report in known.reports.get(run.name, {}).items() if report.bad}
             members = [
-                one for one in asleep if one.version < batch and batch not in one.queued and one.worker not in bad
+                one
+                for one in asleep
+                if batch > max(covered.batch, group.reach(one)) and batch not in one.queued and one.worker not in bad
             ]
             requests = [asked for one in members if (asked := self._asked(run, one, batch)) is not None]
             if requests:
                 inputs = self._inputs.of(run, runs, batch, known.given)
                 queueing = [replace(asked, queues=True) for asked in requests]
-                stages.append(SecondaryStage(run, batch, members, queueing, inputs))
+                stages.append(SecondaryStage(run, batch, members, queueing, inputs, run.group.losses_elsewhere))
         return stages
 
     def _asked(self, run: OperatorRun, one: Secondary, batch: Batch) -> TaskRequest | None:
@@ -332,8 +340,8 @@ def _run_alone(job: SecondaryJob, cluster: Cluster, stage: SecondaryStage) -> No
 
 
 def _drained(found: list[T]) -> list[T]:
-    taken, found[:] = list(found), []
-    return taken
+    """What is in a list that a job may add to meanwhile."""
+    return [found.pop(0) for _ in range(len(found))]
 
 
 def _to_ship(run: OperatorRun) -> list[tuple[OperatorRun, Secondary, ShipOrder]]:

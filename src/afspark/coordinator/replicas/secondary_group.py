@@ -140,6 +140,11 @@ class SecondaryGroup:
         """Whether checkpoints wait that a secondary lacks."""
         return bool(leading_from(self._deltas.get(one.worker, []), one.version))
 
+    def reach(self, one: Secondary) -> int:
+        """The version of one of them when it has got all checkpoints that wait."""
+        waiting = leading_from(self._deltas.get(one.worker, []), one.version)
+        return waiting[-1].until if waiting else one.version
+
     def completed(self, one: Secondary, covered: Covered) -> Secondary:
         """One of them as the backups of a durable record make it: it may have been slower than the record."""
         if not one.is_built or one.damaged:
@@ -247,9 +252,7 @@ class SecondaryGroup:
         """Whether a state can be kept: also if the checkpoints that it lacks are on their way, or in the store."""
         if self.completed(one, covered).can_follow(member, covered.batch):
             return True
-        on_their_way = leading_from(self._deltas.get(one.worker, []), one.version)
-        reaches = on_their_way[-1].until if on_their_way else one.version
-        return one.is_built and replace(one, version=reaches).can_follow(member, covered.batch)
+        return one.is_built and replace(one, version=self.reach(one)).can_follow(member, covered.batch)
 
     def _restart(self, worker: int, batch: Batch) -> None:
         """What the scheme of a worker needs has to be made again."""
