@@ -200,8 +200,10 @@ class MemorySegment:
         self._store(batch, False, "finish")
         self._sweep(batch, covered)
 
-    def advance(self, batch: int, covered: int) -> None:
+    def advance(self, batch: int, covered: int, *, alone: bool = False) -> None:
         self._require(self.version, marked=True)
+        if alone:
+            self.kept_from = batch
         self._store(batch, False, "advance")
         self._sweep(batch, covered)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from afspark.policies import CompleteState
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.replicas import ReplicaRole
 from afspark.protocol.reports import Status
@@ -187,3 +188,5 @@ class ReplicaWorld(GraphWorld):
     def heard(self, operator: str, request: Any, report: Any) -> None:
         if request.queued and report.status is Status.APPLIED and not report.lacks_batch:
             self.seen["batch taken from a queue"] += 1
+        if isinstance(request.recovery, CompleteState) and report.status is Status.APPLIED:
+            self.seen["promoted behind a record" if request.promotes else "secondary behind a record"] += 1

@@ -18,7 +18,7 @@ from afspark.coordinator.worker_state import WorkerState
 from afspark.protocol import lifecycle
 from afspark.protocol.lifecycle import Found, Identity, Position, Present, Wanted
 from afspark.resident.side_files import Delta
-from afspark.task import receiving, shipping, worker
+from afspark.task import completing, receiving, shipping, worker
 from afspark.task.feed import Feed
 from tests.simulation import memory
 from tests.simulation.memory import MemorySegment
@@ -44,6 +44,8 @@ def test_promises_hold_under_any_schedule(seeds: range) -> None:
     assert seen["promoted"] > count / 10
     assert seen["promoted with a queue"] > count / 40
     assert seen["batch taken from a queue"] > count / 40
+    assert seen["promoted behind a record"] > 0
+    assert seen["secondary behind a record"] > 0
     assert seen["two hosts at once"] > count / 20
     assert seen["stopped task woken"] > count / 20
     assert seen["primary woken after its secondary was promoted"] > 0
@@ -110,6 +112,19 @@ def sleeping_one_given_less_than_a_checkpoint_holds(patch: pytest.MonkeyPatch) -
     patch.setattr(shipping, "unseal", unsealed)
 
 
+def one_behind_a_record_given_less_than_its_backups_hold(patch: pytest.MonkeyPatch) -> None:
+    """A secondary forgets a part of the backups that it lacked, and is at the batch of the record all the same."""
+    real = completing.load_chain
+
+    def loaded(*given: Any) -> Any:
+        found = real(*given)
+        return replace(
+            found, images={label: [image.slice(1) for image in images] for label, images in found.images.items()}
+        )
+
+    patch.setattr(completing, "load_chain", loaded)
+
+
 def queue_with_a_hole(patch: pytest.MonkeyPatch) -> None:
     """A batch whose items wait beside a secondary is applied as if it had none."""
     patch.setattr(receiving, "queued_feed", lambda *_: Feed())
@@ -173,6 +188,7 @@ def fence_not_raised_at_promotion(patch: pytest.MonkeyPatch) -> None:
 
 MISTAKES = [
     sleeping_one_given_less_than_a_checkpoint_holds,
+    one_behind_a_record_given_less_than_its_backups_hold,
     one_that_lacks_a_batch_promoted_as_if_it_had_it,
     damaged_one_promoted,
     backups_of_the_lost_primary_built_on,

@@ -90,16 +90,27 @@ def transfer_seconds(size: float, known: Sequence[Measurement]) -> float | None:
 def replay_seconds(
     protection: Protection, situation: Situation, *, gap: bool = False, interval: float | None = None
 ) -> float | None:
-    """Seconds for the items since the last checkpoint at present processing throughput; see `estimate`."""
+    """Seconds for the items since the last checkpoint at present processing throughput; see `estimate`.
+
+    That is the lowest of the present, as the lowest one recorded is what reading goes at; and none of the replays that
+    are remembered was slower.
+    """
     if not situation.stateful or (gap and isinstance(protection, Scheme)):
         return 0.0
     if not situation.replayable and protection is not Scheme.HOT_STANDBY:
         return None  # a hot standby has them in its queue
     items = _waiting_now(situation) if interval is None else _waiting_at_worst(situation, interval)
-    throughput = situation.history.rate(Quantity.PROCESSED, situation.now)
+    throughput = _replay_throughput(situation)
     if items is None or not items:
         return items
     return items / throughput if throughput else None
+
+
+def _replay_throughput(situation: Situation) -> float | None:
+    present = situation.history.lowest_rate(Quantity.PROCESSED, situation.now)
+    replays = situation.history.of(Quantity.REPLAYED)
+    known = [one.amount / one.seconds for one in replays if one.seconds > 0 and one.amount > 0]
+    return min([*known, present] if present else known, default=None)
 
 
 def seconds_until_safe(history: UnitHistory) -> float | None:

@@ -64,6 +64,10 @@ class UnitHistory:
         seconds = sum(one.seconds for one in recent)
         return sum(one.amount for one in recent) / seconds if seconds > 0 else None
 
+    def lowest_rate(self, what: Measured, now: float) -> float | None:
+        """The least amount per second of the single measurements of the present."""
+        return min((one.amount / one.seconds for one in self._recent(what, now) if one.seconds > 0), default=None)
+
     def peak_rate(self, what: Measured, now: float) -> float | None:
         """The greatest amount per second of the single measurements of the present."""
         return max((one.amount / one.seconds for one in self._recent(what, now) if one.seconds > 0), default=None)

@@ -15,7 +15,9 @@ from afspark.control.situation import Unit
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRecovery:
-    """How a unit recovered under ``protection`` from a failure ``at`` a moment; ``bytes_read`` is what it restored."""
+    """How a unit recovered under ``protection`` from a failure ``at`` a moment; ``bytes_read`` is what it restored,
+    ``items_replayed`` what it was given once more.
+    """
 
     at: float
     unit: Unit
@@ -24,6 +26,7 @@ class MeasuredRecovery:
     estimated: RecoveryTimes
     measured: RecoveryTimes
     bytes_read: float = 0.0
+    items_replayed: float = 0.0
 
     @property
     def off_by(self) -> float | None:
@@ -43,6 +46,8 @@ class MeasuredRecovery:
             history = history.add(self.kind, at=at, seconds=found.detection)
         if found.read and self.bytes_read:
             history = history.add(Quantity.READ, at=at, seconds=found.read, amount=self.bytes_read)
+        if found.replay and self.items_replayed:
+            history = history.add(Quantity.REPLAYED, at=at, seconds=found.replay, amount=self.items_replayed)
         taken = {
             Quantity.WAIT: found.wait,
             Quantity.PROMOTION: found.promotion,
@@ -66,6 +71,7 @@ class MeasuredRecovery:
             "estimated": self.estimated.to_json(),
             "measured": self.measured.to_json(),
             "bytes_read": self.bytes_read,
+            "items_replayed": self.items_replayed,
         }
 
     @classmethod
@@ -79,4 +85,5 @@ class MeasuredRecovery:
             estimated=RecoveryTimes.from_json(found["estimated"]),
             measured=RecoveryTimes.from_json(found["measured"]),
             bytes_read=found["bytes_read"],
+            items_replayed=found.get("items_replayed", 0.0),
         )

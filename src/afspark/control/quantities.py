@@ -27,6 +27,8 @@ class Quantity(StrEnum):
     SENT_BYTES = "sent_bytes"
     #: items that were processed in so many seconds of work
     PROCESSED = "processed"
+    #: items that recoveries have replayed, and in how many seconds
+    REPLAYED = "replayed"
     #: seconds of CPU (the amount) that the primary took within so many seconds
     CPU = "cpu"
     #: seconds that steps took, in recoveries, transitions and moves

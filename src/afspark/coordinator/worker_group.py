@@ -165,7 +165,7 @@ class WorkerGroup:
 
     def _is_worth_waiting_for(self, member: WorkerState, slots: Mapping[str, int]) -> bool:
         """Whether the host of a worker, which is away, could bring back something better than there is elsewhere."""
-        if self.secondaries.can_replace(member, self.covered.batch, slots):
+        if self.secondaries.can_replace(member, self.covered, slots):
             return False
         return not self.secondaries.recovers_elsewhere(member.worker)
 
@@ -368,7 +368,7 @@ class WorkerGroup:
             self.recoveries.timings.declared(member.worker, member.home)
         slots = self.cluster.slots_by_host()
         prepared = self.secondaries.prepared_home(member, slots)
-        secondary = self.secondaries.replacement(member, self.covered.batch, batch, slots)
+        secondary = self.secondaries.replacement(member, self.covered, batch, slots)
         declare = partial(
             self.recoveries.declare,
             member,
@@ -385,7 +385,8 @@ class WorkerGroup:
             # What was sent to either of them before must do nothing any more.
             self.raise_fence()
             state = self._gone_on_from(member, secondary.state())
-            self._members[member.worker] = declare(home=secondary.home, durable=state).promoted(secondary.queued)
+            successor = declare(home=secondary.home, durable=state)
+            self._members[member.worker] = successor.promoted(secondary.queued, secondary.completing)
 
     def _gone_on_from(self, member: WorkerState, state: DurableState | None) -> DurableState | None:
         """``state`` as what a lost worker goes on from, which its policy may have it do without a replay."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.numbers import FIRST_INCARNATION, NO_FENCE, Batch, Fence, Incarnation
-from afspark.policies import KeepResident, RecoveryPlan, StartEmpty, counts_as_failure
+from afspark.policies import CompleteState, KeepResident, RecoveryPlan, StartEmpty, counts_as_failure
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import LossEvidence
@@ -17,6 +17,7 @@ from afspark.protocol.replicas import Replica, ReplicaId
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
 from afspark.store import CommitRecord, CountedFailure, ObjectRef, WorkerRecord, chain_to_restore, extend
+from afspark.store.naming import parse_object_name
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,21 @@ class DurableState:
         """Whether it is all that the worker had: an approximate policy, or none, may have been in force before."""
         return not self.hole and not self.waiting and not any((self.older_theta or {}).values())
 
+    def completion(self, version: int) -> CompleteState | None:
+        """What brings a state of that version here that has followed this one's worker; None if nothing can, or need.
+
+        A full image cannot: it does not say which cells there are no more.
+        """
+        if version >= self.version or not self.is_whole:
+            return None
+        origins = [parse_object_name(ref.name) for ref in self.chain]
+        lacking = tuple(
+            ref for ref, origin in zip(self.chain, origins, strict=True) if origin is None or origin.batch > version
+        )
+        if None in origins or any(ref.full for ref in lacking):
+            return None
+        return CompleteState(since=version, until=self.version, chain=lacking)
+
 
 @dataclass(frozen=True)
 class Covered:
@@ -62,6 +78,12 @@ class Covered:
     def is_whole(self) -> bool:
         """Whether the record is of the batch, and not an older one because others could not be read."""
         return self.batch < 0 if self.record is None else self.record.batch == self.batch
+
+    def completion(self, operator: str, worker: int, version: int) -> CompleteState | None:
+        """What brings a copy of a worker to this batch; None if nothing can, or need."""
+        if version >= self.batch or self.record is None or not self.is_whole:
+            return None
+        return self.state_of(operator, worker).completion(version)
 
     def state_of(self, operator: str, worker: int) -> DurableState:
         """What a worker that is lost now is given back."""
@@ -103,6 +125,8 @@ class WorkerState:
     raised: bool = False
     #: it was a secondary, which its next task makes the primary
     promoting: bool = False
+    #: what its state lacks when it is promoted, and the store has
+    completing: CompleteState | None = None
     #: the batch at whose end its last checkpoint was taken, on which the next one builds; None if nobody knows
     checkpointed: int | None = None
     #: the batches whose items wait where it lives, and how many losses upstream there had been when they came
@@ -179,7 +203,7 @@ class WorkerState:
             case Hint.RECOVER:
                 return budget.tolerance.recovery_plan(self.chain, self.previous)
             case _:
-                return KeepResident()
+                return self.completing or KeepResident()
 
     def lost(
         self,
@@ -227,6 +251,7 @@ class WorkerState:
             waiting=0,
             recovering=True,
             promoting=False,
+            completing=None,
             checkpointed=durable.version,
             queued={},
             restart_chain=self.restart_chain or durable.hole,
@@ -243,12 +268,20 @@ class WorkerState:
             raised=self.raised or any(now[name] > most for name, most in before.items()),
         )
 
-    def promoted(self, queued: Mapping[Batch, int] | None = None) -> WorkerState:
-        """This incarnation of a lost worker, given that a secondary takes its place: its state is there, and its first
-        backup builds on none of those before.
+    def promoted(
+        self, queued: Mapping[Batch, int] | None = None, completing: CompleteState | None = None
+    ) -> WorkerState:
+        """This incarnation of a lost worker, given that a secondary takes its place: its state is there, but for what
+        ``completing`` adds to it, and its first backup builds on none of those before.
         """
         return replace(
-            self, hint=Hint.RESUME, promoting=True, restart_chain=True, checkpointed=None, queued=queued or {}
+            self,
+            hint=Hint.RESUME,
+            promoting=True,
+            completing=completing,
+            restart_chain=True,
+            checkpointed=None,
+            queued=queued or {},
         )
 
     def applied(
@@ -273,6 +306,7 @@ class WorkerState:
             version=self.version + 1,
             hint=Hint.RESUME,
             promoting=False,
+            completing=None,
             checkpointed=self.version + 1 if report.covers else self.checkpointed,
             chain=chain,
             previous=previous,

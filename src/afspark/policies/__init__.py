@@ -7,6 +7,7 @@ from afspark.policies.inforce import losses_add_up, thresholds_in_force
 from afspark.policies.plans import (
     BackupNeed,
     BackupPlan,
+    CompleteState,
     KeepResident,
     NoBackup,
     RecoveryPlan,
@@ -36,6 +37,7 @@ __all__ = [
     "BackupPlan",
     "BarrierSnapshot",
     "ColdStandby",
+    "CompleteState",
     "Costs",
     "Deployed",
     "HotStandby",

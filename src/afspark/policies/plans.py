@@ -117,6 +117,26 @@ class KeepResident(RecoveryPlan):
     """The state is where the worker lives; a worker that does not find it there reports that."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CompleteState(RecoveryPlan):
+    """The state is where the worker lives, as it was after batch ``since`` or a later one; where it is older than that
+    of batch ``until``, the backups of a chain bring it there.
+    """
+
+    since: int
+    until: int
+    chain: tuple[ObjectRef, ...]
+
+    def fits(self, version: int) -> bool:
+        """Whether a state of that version needs the backups, and lacks nothing else.
+
+        >>> plan = CompleteState(since=3, until=6, chain=())
+        >>> [plan.fits(version) for version in (2, 3, 5, 6)]
+        [False, True, True, False]
+        """
+        return self.since <= version < self.until
+
+
 @dataclass(frozen=True)
 class StartEmpty(RecoveryPlan):
     """The worker begins with empty state."""

@@ -11,8 +11,8 @@ Positions of a segment relative to batch t, tested from top to bottom:
 - ``newer``: its incarnation or its fence is above the wanted one
 - ``older``: its incarnation is below the wanted one, or it has another role; unless it is a secondary that is promoted
 - ``restoring``: created, but its first contents are not complete
-- ``behind``: version below t-1, unless it is promoted and leaves out what it lacks
-- ``before``: version t-1, no mark; or below, and it leaves out what it lacks
+- ``behind``: version below t-1, unless what it lacks is left out, or completed from backups
+- ``before``: version t-1, no mark; or below, and what it lacks is left out or completed
 - ``halfway``: the same with the mark set: a process died while it applied the next batch
 - ``applied``: version t, no mark
 - ``later``: version above t, or t+1 begun, and t is replayed: others have lost it
@@ -140,6 +140,8 @@ class Wanted:
     promotes: bool = False
     #: batches that such a one lacks are left out
     skips: bool = False
+    #: backups complete a state that has all batches up to this one; None: there are none at hand
+    completes_from: int | None = None
 
 
 class Position(Enum):
@@ -253,13 +255,18 @@ def _relative(version: Batch, marked: bool, wanted: Wanted) -> Position:
     batch = wanted.batch
     if version == RESTORING:
         return Position.RESTORING
-    if version < batch - 1 and not wanted.skips:
+    if version < batch - 1 and not _goes_on(version, wanted):
         return Position.BEHIND
     if version <= batch - 1:
         return Position.HALFWAY if marked else Position.BEFORE
     if version == batch and not marked:
         return Position.APPLIED
     return Position.LATER if wanted.replay else Position.AHEAD
+
+
+def _goes_on(version: Batch, wanted: Wanted) -> bool:
+    """Whether a state that lacks batches goes on all the same."""
+    return wanted.skips if wanted.completes_from is None else version >= wanted.completes_from
 
 
 def decide(found: Found, wanted: Wanted) -> Action:

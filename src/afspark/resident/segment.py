@@ -321,9 +321,14 @@ class Segment:
         self._store(batch, marked=False)
         self._sweep(batch, covered)
 
-    def advance(self, batch: Batch, covered: Batch) -> None:
-        """Ends the transaction that has brought a secondary to the end of ``batch``, over whatever batches before."""
+    def advance(self, batch: Batch, covered: Batch, *, alone: bool = False) -> None:
+        """Ends the transaction that has brought a secondary to the end of ``batch``, over whatever batches before.
+
+        ``alone``: what it has reported of those is not there.
+        """
         self._require(self.version, marked=True)
+        if alone:
+            self._slots[header.SLOT_KEPT] = batch
         self._store(batch, marked=False)
         self._sweep(batch, covered)
 

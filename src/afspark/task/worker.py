@@ -13,6 +13,7 @@ from typing import Any
 from afspark.errors import NoSpace, SegmentError
 from afspark.model.operator import Operator
 from afspark.numbers import Batch
+from afspark.policies import CompleteState
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.lifecycle import Action, Wanted, decide
 from afspark.protocol.operator_config import OperatorConfig
@@ -21,6 +22,7 @@ from afspark.protocol.requests import TaskRequest
 from afspark.resident.storage import StateStorage
 from afspark.task.backup_numbers import is_left, take_up
 from afspark.task.bad_item_search import as_failure
+from afspark.task.completing import CannotComplete, complete
 from afspark.task.damage_note import noted_damage
 from afspark.task.feed import Feed
 from afspark.task.pane_states import PaneStates
@@ -71,6 +73,7 @@ class _Task:
             secondary=task.is_secondary,
             promotes=request.promotes,
             skips=request.skips,
+            completes_from=request.recovery.since if isinstance(request.recovery, CompleteState) else None,
         )
         self.damaged: tuple[str, ...] = ()
         self.restored: Restored | None = None
@@ -99,7 +102,10 @@ class _Task:
             if self.request.promotes:
                 home.promote(self.request.incarnation)
             self.damaged = noted_damage(home, self.request.batch)
-            report = self._carry_out(action, home, self.task.panes(home))
+            try:
+                report = self._carry_out(action, home, self.task.panes(home))
+            except CannotComplete as error:
+                return self._answer(Status.MISSING, str(error))
             if self.task.is_secondary:
                 report = replace(report, damaged=noted_damage(home))
         if self.rest is None or self.request.rest_seconds is None:
@@ -129,6 +135,8 @@ class _Task:
                 home.step_back(batch)
             panes.rollback()
             home.clear_mark()
+        if isinstance(self.request.recovery, CompleteState):
+            complete(self.task, home, panes, self.request.recovery)
         if self.request.skips and home.found().version < batch - 1:
             home.restored(Batch(batch - 1), home.found().version)
         if applies:

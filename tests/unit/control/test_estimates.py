@@ -89,6 +89,20 @@ def test_a_planned_interval_is_looked_at_before_its_checkpoint_is_safe() -> None
     assert estimate(Scheme.HOT_STANDBY, situation(burst), interval=4.0).replay == pytest.approx(4 * 4.1 * 0.2)
 
 
+def test_a_replay_goes_at_the_lowest_throughput_of_the_present() -> None:
+    slower = history().add(Quantity.PROCESSED, at=NOW, seconds=0.5, amount=10_000)
+    assert estimate(Scheme.COLD_STANDBY, situation(slower)).replay == pytest.approx(0.5)
+    over = history().add(Quantity.PROCESSED, at=NOW - 60, seconds=0.5, amount=10_000)
+    assert estimate(Scheme.COLD_STANDBY, situation(over)).replay == pytest.approx(0.2)
+
+
+def test_no_replay_that_is_remembered_was_slower() -> None:
+    replayed = history().add(Quantity.REPLAYED, at=NOW - 60, seconds=4.0, amount=40_000)
+    assert estimate(Scheme.COLD_STANDBY, situation(replayed)).replay == pytest.approx(1.0)
+    faster = history().add(Quantity.REPLAYED, at=NOW - 60, seconds=0.1, amount=40_000)
+    assert estimate(Scheme.COLD_STANDBY, situation(faster)).replay == pytest.approx(0.2)
+
+
 def test_where_nothing_can_be_replayed_only_a_queue_helps() -> None:
     closed = situation(replayable=False)
     assert estimate(Scheme.HOT_STANDBY, closed).replay == pytest.approx(0.2)

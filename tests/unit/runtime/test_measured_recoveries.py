@@ -9,7 +9,15 @@ import pytest
 from afspark.api.accounts import Accounts
 from afspark.control import MeasuredRecovery, Quantity, RecoveryTimes, Scheme, Unit, Unreplicated
 from afspark.coordinator.batch_loop import Coordinator
-from afspark.policies import ActiveStandby, Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance
+from afspark.policies import (
+    ActiveStandby,
+    Approximate,
+    BarrierSnapshot,
+    MiniBatch,
+    Nothing,
+    PassiveReplication,
+    Tolerance,
+)
 from afspark.store import LedgerEntry
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Hosts, Hurried, Rig
@@ -95,6 +103,40 @@ def test_a_secondary_is_promoted_and_nobody_waits(make_rig: MakeRig) -> None:
         assert (found.kind, found.protection) == ("host_lost", Scheme.ACTIVE_STANDBY)
         assert found.measured == RecoveryTimes(), "no time has passed"
         assert found.bytes_read == 0.0
+
+
+class SlowStart(Hosts):
+    """The first stage on a host takes three seconds, each other one a tenth of a second."""
+
+    def __init__(self) -> None:
+        super().__init__({"a": 4, "b": 4}, clock=Sleepy())
+        self.started: set[str] = set()
+
+    def run_stage(self, config: Any, work: Any, requests: Any, inputs: Any) -> Any:
+        homes = {request.home for request in requests}
+        self.clock.sleep(0.1 if homes <= self.started else 3.0)
+        self.started |= homes
+        return super().run_stage(config, work, requests, inputs)
+
+
+def test_what_it_takes_to_get_to_a_new_host_is_no_replay(make_rig: MakeRig) -> None:
+    tolerance = PassiveReplication(batches=50)
+    rig, _ = make_rig(batches=10, workers=1, tolerance=tolerance, max_replay_seconds=60.0)
+    rig.hosts = SlowStart()
+    rig.go(6)
+    lose_host(rig, rig.run_of().homes[0])
+    rig.go(1)
+    (entry,) = rig.ledger
+    found = account(entry)
+    assert entry.recovery is not None and entry.recovery.replayed == 5
+    assert found.measured.replay == pytest.approx(0.4, abs=0.05) and found.measured.deploy == pytest.approx(
+        3.1, abs=0.1
+    )
+    assert found.items_replayed > 0
+    history = rig.driver.control.meters.situation(rig.run_of(), 0, 0.0).history
+    (replayed,) = history.of(Quantity.REPLAYED)
+    assert (replayed.seconds, replayed.amount) == (found.measured.replay, found.items_replayed)
+    assert history.longest(Quantity.DEPLOY) == found.measured.deploy
 
 
 def test_a_recovery_is_recorded_beside_its_estimate(make_rig: MakeRig) -> None:
@@ -189,7 +231,7 @@ class Missed:
     """A host that was missed, as a cluster tells it."""
 
     def __init__(self, host: str, kind: str, heard: float) -> None:
-        self.host, self.kind, self.heard = host, kind, heard
+        self.host, self.kind, self.heard, self.noticed = host, kind, heard, heard
 
 
 class WatchedHosts(Hosts):

@@ -97,6 +97,23 @@ def test_one_that_leaves_batches_out_is_not_behind(found: Found, position: Posit
     assert locate(found, wanted) is position
 
 
+@pytest.mark.parametrize("skips", [False, True])
+@pytest.mark.parametrize(
+    ("found", "position"),
+    [
+        (present(1), Position.BEHIND),
+        (present(2), Position.BEFORE),
+        (present(3, marked=True), Position.HALFWAY),
+        (present(5), Position.APPLIED),
+        (present(RESTORING), Position.RESTORING),
+    ],
+)
+def test_one_that_backups_complete_is_not_behind(found: Found, position: Position, skips: bool) -> None:
+    """Unless it lacks more than they hold."""
+    wanted = Wanted(ME, INCARNATION, BATCH, fence=FENCE, skips=skips, completes_from=2)
+    assert locate(found, wanted) is position
+
+
 def test_positions_are_all_covered() -> None:
     assert {position for _, position in (*FOUND, *REPLAYED)} == set(Position)
 

@@ -142,18 +142,19 @@ class UnitMeter:
         """Seconds of steps that no recovery has measured, if a record takes so many seconds and a host is waited for so
         long; nothing before a batch.
 
-        Each stage wires its workers anew. A promotion is a stage, after an entry in the ledger and the end of the
-        record under way. A new replica needs what the first stage needed.
+        Each stage wires its workers anew; the one that does so in a recovery gives the worker its batch, too. A
+        promotion is a stage, after an entry in the ledger and the end of the record under way. A new replica needs what
+        the first stage needed.
         """
         if self._first_stage is None:
             return {}
         stages = list(self._stages) or [(self._first_stage, self._first_stage)]
-        wiring = max(overhead for _, overhead in stages)
+        wiring, longest = max(overhead for _, overhead in stages), max(seconds for seconds, _ in stages)
         return {
             Quantity.WAIT: grace_seconds,
             Quantity.WIRE_SEND: wiring,
-            Quantity.WIRE_RECEIVE: wiring,
-            Quantity.PROMOTION: max(seconds for seconds, _ in stages) + 2 * record_seconds,
+            Quantity.WIRE_RECEIVE: longest,
+            Quantity.PROMOTION: longest + 2 * record_seconds,
             Quantity.DEPLOY: max(self._first_stage, wiring),
         }
 

@@ -35,8 +35,8 @@ class Recoveries:
         self._under_way: dict[int, Loss] = {}
         self._restored: dict[int, Restored] = {}
         self._passed_over: dict[int, tuple[str, ...]] = {}
-        #: how many batches were applied again, and how long that took
-        self._replayed: dict[int, tuple[int, float]] = {}
+        #: how many batches were applied again, with how many items, and how long that took
+        self._replayed: dict[int, tuple[int, int, float]] = {}
 
     @property
     def losses(self) -> list[Loss]:
@@ -119,10 +119,11 @@ class Recoveries:
         """
         if report.worker not in self._under_way:
             return
-        batches, before = self._replayed.get(report.worker, (0, 0.0))
-        # A worker may have been given its state in the same stage.
-        restoring = report.restored.seconds if report.restored is not None else 0.0
-        self._replayed[report.worker] = (batches + 1, before + max(seconds - restoring, 0.0))
+        batches, items, before = self._replayed.get(report.worker, (0, 0, 0.0))
+        if report.restored is not None:
+            # The stage that has given it its state took what it takes to get there. Its own work alone was a replay.
+            seconds = min(seconds, report.work.seconds + report.work.backup_seconds)
+        self._replayed[report.worker] = (batches + 1, items + report.items, before + seconds)
         if report.damaged:
             known = self._passed_over.get(report.worker, ())
             self._passed_over[report.worker] = tuple(dict.fromkeys((*known, *report.damaged)))
@@ -169,8 +170,8 @@ class Recoveries:
 
     def _complete(self, loss: Loss, report: TaskReport, batch_time: BatchTime, now: float) -> LedgerEntry:
         damaged = (*self._passed_over.pop(report.worker, ()), *report.damaged)
-        batches, replaying = self._replayed.pop(report.worker, (0, 0.0))
-        measured = self.timings.completed(report, self._restored.get(report.worker), replaying)
+        batches, items, replaying = self._replayed.pop(report.worker, (0, 0, 0.0))
+        measured = self.timings.completed(report, self._restored.get(report.worker), replaying, items)
         restored = self._restored.pop(report.worker, Restored(seconds=0.0, cells=0))
         if damaged:
             LOG.warning(

@@ -99,8 +99,11 @@ class RecoveryTimings:
         if report.worker in self._under_way and report.status is Status.APPLIED:
             self._applied[report.worker] = self._clock.time()
 
-    def completed(self, report: TaskReport, restored: Restored | None, replaying: float) -> MeasuredRecovery | None:
-        """The recovery of a worker that is whole again, and took so many seconds to replay; None: nobody has timed it.
+    def completed(
+        self, report: TaskReport, restored: Restored | None, replaying: float, items: int = 0
+    ) -> MeasuredRecovery | None:
+        """The recovery of a worker that is whole again, and took so many seconds to replay so many items; None: nobody
+        has timed it.
 
         ``restored``: what it has read; a worker without was promoted.
         """
@@ -130,4 +133,5 @@ class RecoveryTimings:
                 **steps,
             ),
             bytes_read=float(restored.bytes) if restored else 0.0,
+            items_replayed=float(items),
         )

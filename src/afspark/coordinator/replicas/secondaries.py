@@ -22,6 +22,7 @@ from afspark.coordinator.recovery.coverage import declare_difference
 from afspark.coordinator.replicas.replica_check import other_effects
 from afspark.coordinator.replicas.secondary import Secondary
 from afspark.coordinator.replicas.secondary_job import SecondaryJob, SecondaryOrders, SecondaryStage
+from afspark.coordinator.replicas.warm_hosts import WarmHosts
 from afspark.coordinator.told_bounds import is_whole
 from afspark.numbers import Batch
 from afspark.protocol.reports import Status, TaskReport
@@ -63,6 +64,7 @@ class Secondaries:
         self._cluster, self._inputs = cluster, inputs
         self._batches: dict[Batch, FollowedBatch] = {}
         self._job = SecondaryJob()
+        self._hosts = WarmHosts(cluster)
         #: jobs of secondaries that work at the same time as their primaries, by operator
         self._alongside: dict[str, SecondaryJob] = {}
         #: told of every step of a recovery that a secondary has taken without a failure: its seconds, and bytes
@@ -76,6 +78,8 @@ class Secondaries:
         self, run: OperatorRun, batch: Batch, requests: Sequence[TaskRequest], inputs: Sequence[StageInput]
     ) -> None:
         """Has secondaries that send as well apply ``batch`` while their primaries do."""
+        # What has brought one of them to the batch before may have ended since that one did.
+        self._take_up(self._job)
         asked = {request.worker: request for request in requests}
         members = [
             one
@@ -94,8 +98,10 @@ class Secondaries:
     def settle(self) -> None:
         """Waits for those that work alongside their primaries: one of those has failed, or is to be taken back.
 
-        A slower replica is allowed to finish; one that does not answer is left to itself.
+        A slower replica is allowed to finish; one that does not answer is left to itself. What came to others
+        meanwhile is noted: who is further needs less if it is promoted.
         """
+        self._take_up(self._job)
         for job in self._alongside.values():
             if job.work is not None and job.work.wait(CLOSING_SECONDS):
                 self._take_up(job)
@@ -104,6 +110,8 @@ class Secondaries:
         """What is done before a loss is declared: it has to be known which secondaries have the batch; and ``then``."""
 
         def known() -> None:
+            # Whoever recovers needs the slots, and what was ordered for its secondary is out of date.
+            self._job.is_stopped = True
             self.settle()
             then()
 
@@ -113,6 +121,8 @@ class Secondaries:
 
     def follow(self, batch: Batch, given: BatchInput, runs: Sequence[OperatorRun]) -> None:
         """Has secondaries come to the end of ``batch``, which all primaries have applied, as their schemes say."""
+        if any(run.node.tolerance.recovers_elsewhere for run in runs):
+            self._hosts.look()
         followed = [run for run in runs if run.group.secondaries.has_some]
         if not followed:
             return
@@ -149,8 +159,10 @@ class Secondaries:
             self._compare(stage, one, report)
 
     def _take_up(self, job: SecondaryJob | None) -> None:
-        if job is None or not job.is_done:
+        """Notes what a job has found out, also if there is more for it to do."""
+        if job is None:
             return
+        is_done = job.is_done
         now = self._cluster.clock.monotonic()
         for run, one, seconds in _drained(job.deployed):
             if not one.deployed:
@@ -170,6 +182,8 @@ class Secondaries:
         for run, one, why in _drained(job.gone):
             LOG.warning("The secondary of worker %d of %s on %s %s.", one.worker, run.name, one.home, why)
             run.group.secondaries.gone(one)
+        if not is_done:
+            return
         failure, job.work = None if job.work is None else job.work.failure, None
         if isinstance(failure, Exception):
             LOG.warning("Secondaries did not come to the last batch: %s", failure)
@@ -208,8 +222,7 @@ class Secondaries:
     def _note_queued(self, stage: SecondaryStage, one: Secondary, report: TaskReport) -> None:
         group = stage.run.group
         if report.status is Status.APPLIED:
-            losses = group.losses_elsewhere
-            group.secondaries.note(one, lambda known: known.was_queued(stage.batch, losses))
+            group.secondaries.note(one, lambda known: known.was_queued(stage.batch, stage.losses))
         elif report.detail == FULL:
             LOG.warning(
                 "The queue of the secondary of worker %d of %s on %s is full until the next checkpoint comes.",
@@ -225,7 +238,7 @@ class Secondaries:
         slots = self._cluster.slots_by_host()
         unusable, silent, now = [], self._cluster.silent_hosts(), self._cluster.clock.monotonic()
         for run in followed:
-            run.group.secondaries.keep_silent(run.group.members, run.group.covered.batch, silent, now)
+            run.group.secondaries.keep_silent(run.group.members, run.group.covered, silent, now)
             housed = run.group.secondaries.house(run.group.members, run.group.covered, slots)
             unusable += [(run.config, one) for one in housed]
         building = [stage for run in followed for stage in self._to_build(run)]
@@ -236,7 +249,7 @@ class Secondaries:
             unusable,
             [(run, one) for run in followed for one in self._to_deploy(run)],
             building,
-            self._to_follow(followed, runs),
+            [*(stage for run in followed for stage in self._to_complete(run)), *self._to_follow(followed, runs)],
             [ordered for run in followed for ordered in _to_ship(run)],
             [stage for run in followed for stage in self._to_queue(run, runs)],
         )
@@ -257,18 +270,32 @@ class Secondaries:
                 stages.append(SecondaryStage(run, Batch(one.version), [one], [replace(asked, apply=False)], ()))
         return stages
 
+    def _to_complete(self, run: OperatorRun) -> list[SecondaryStage]:
+        """Those that sleep, and were slower than a record: no checkpoint that they could be given is left."""
+        group, covered = run.group.secondaries, run.group.covered
+        stages = []
+        for one in group.those(lambda unit, one: one.is_built and not unit.switches.processing):
+            later = group.completed(one, covered)
+            asked = self._asked(run, later, Batch(later.version + 1)) if later.completing else None
+            if asked is not None and not group.has_more(one):
+                stages.append(SecondaryStage(run, Batch(later.version), [one], [replace(asked, apply=False)], ()))
+        return stages
+
     def _to_follow(self, followed: Sequence[OperatorRun], runs: Sequence[OperatorRun]) -> list[SecondaryStage]:
         """What secondaries have to do to come to the newest batch: batch by batch, operators after each other."""
         stages = []
         busy = {name for name, job in self._alongside.items() if not job.is_done}
         found = {
-            run.name: run.group.secondaries.those(lambda unit, one: unit.switches.processing and one.holds_state)
+            run.name: [
+                run.group.secondaries.completed(one, run.group.covered)
+                for one in run.group.secondaries.those(lambda unit, one: unit.switches.processing and one.holds_state)
+            ]
             for run in followed
             if run.name not in busy
         }
         for batch, known in sorted(self._batches.items()):
             for run in followed:
-                # Those who lack a batch that nobody remembers are built anew from a newer record.
+                # What one of them lacks that nobody remembers, its first task reads from the store.
                 members = [one for one in found.get(run.name, ()) if one.version == batch - 1]
                 requests = [asked for one in members if (asked := self._asked(run, one, batch)) is not None]
                 if not requests:
@@ -279,9 +306,10 @@ class Secondaries:
         return stages
 
     def _to_queue(self, run: OperatorRun, runs: Sequence[OperatorRun]) -> list[SecondaryStage]:
-        """The batches whose items are to wait beside secondaries that sleep; not those with bad items, which are looked
-        for among the items as they came.
+        """The batches whose items are to wait beside secondaries that sleep; not those that a checkpoint or a record
+        will have brought them by then, nor those with bad items, which are looked for among the items as they came.
         """
+        group, covered = run.group.secondaries, run.group.covered
         asleep = run.group.secondaries.those(
             lambda unit, one: unit.switches.receiving and not unit.switches.processing and one.is_built and not one.full
         )
@@ -289,13 +317,15 @@ class Secondaries:
         for batch, known in sorted(self._batches.items()):
             bad = {worker for worker, report in known.reports.get(run.name, {}).items() if report.bad}
             members = [
-                one for one in asleep if one.version < batch and batch not in one.queued and one.worker not in bad
+                one
+                for one in asleep
+                if batch > max(covered.batch, group.reach(one)) and batch not in one.queued and one.worker not in bad
             ]
             requests = [asked for one in members if (asked := self._asked(run, one, batch)) is not None]
             if requests:
                 inputs = self._inputs.of(run, runs, batch, known.given)
                 queueing = [replace(asked, queues=True) for asked in requests]
-                stages.append(SecondaryStage(run, batch, members, queueing, inputs))
+                stages.append(SecondaryStage(run, batch, members, queueing, inputs, run.group.losses_elsewhere))
         return stages
 
     def _asked(self, run: OperatorRun, one: Secondary, batch: Batch) -> TaskRequest | None:
@@ -310,8 +340,8 @@ def _run_alone(job: SecondaryJob, cluster: Cluster, stage: SecondaryStage) -> No
 
 
 def _drained(found: list[T]) -> list[T]:
-    taken, found[:] = list(found), []
-    return taken
+    """What is in a list that a job may add to meanwhile."""
+    return [found.pop(0) for _ in range(len(found))]
 
 
 def _to_ship(run: OperatorRun) -> list[tuple[OperatorRun, Secondary, ShipOrder]]:

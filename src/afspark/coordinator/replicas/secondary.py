@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from afspark.coordinator.worker_state import DurableState, WorkerState
 from afspark.numbers import Batch, Incarnation
-from afspark.policies import KeepResident, RecoveryPlan, RestoreChain, StartEmpty
+from afspark.policies import CompleteState, KeepResident, RecoveryPlan, RestoreChain, StartEmpty
 from afspark.policies.plans import AwaitBarrier
 from afspark.protocol.lifecycle import RESTORING, Hint
 from afspark.protocol.replicas import ReplicaId, ReplicaRole
@@ -140,6 +140,15 @@ class Secondary:
     def was_queued(self, batch: Batch, losses: int) -> Secondary:
         """The same with the items of ``batch`` waiting, after so many losses upstream."""
         return self if batch <= self.version else replace(self, queued={**self.queued, batch: losses})
+
+    def to_complete(self, plan: CompleteState) -> Secondary:
+        """The same as it will be when backups have brought its state on; whoever works on it next does that."""
+        return replace(self, version=plan.until, recovery=plan)
+
+    @property
+    def completing(self) -> CompleteState | None:
+        """What its state lacks, and the store has."""
+        return self.recovery if isinstance(self.recovery, CompleteState) else None
 
     def can_follow(self, member: WorkerState, covered: Batch) -> bool:
         """Whether it is of use to ``member``, or will be: what it lacks can be replayed, because no record covers it.

@@ -140,12 +140,29 @@ class SecondaryGroup:
         """Whether checkpoints wait that a secondary lacks."""
         return bool(leading_from(self._deltas.get(one.worker, []), one.version))
 
-    def replacement(self, member: WorkerState, covered: Batch, batch: Batch, alive: Iterable[str]) -> Secondary | None:
+    def reach(self, one: Secondary) -> int:
+        """The version of one of them when it has got all checkpoints that wait."""
+        waiting = leading_from(self._deltas.get(one.worker, []), one.version)
+        return waiting[-1].until if waiting else one.version
+
+    def completed(self, one: Secondary, covered: Covered) -> Secondary:
+        """One of them as the backups of a durable record make it: it may have been slower than the record."""
+        if not one.is_built or one.damaged:
+            return one
+        plan = covered.completion(self.operator, one.worker, one.version)
+        return one if plan is None else one.to_complete(plan)
+
+    def replacement(
+        self, member: WorkerState, covered: Covered, batch: Batch, alive: Iterable[str]
+    ) -> Secondary | None:
         """The one that takes the place of a lost ``member`` in ``batch``; from then on it is no secondary."""
         one = self._members.pop(member.worker, None)
         self._deltas.pop(member.worker, None)
         self._restart(member.worker, batch)
-        if one is None or one.home not in alive or not one.can_replace(member, covered):
+        if one is None or one.home not in alive:
+            return None
+        one = self.completed(one, covered)
+        if not one.can_replace(member, covered.batch):
             return None
         # It may have applied the batch, which the driver has still to see done.
         return replace(one, version=min(one.version, batch - 1))
@@ -164,12 +181,14 @@ class SecondaryGroup:
         unit = self.units.get(worker)
         return unit is not None and (unit.wanted.recovers_elsewhere or self.tolerance.recovers_elsewhere)
 
-    def can_replace(self, member: WorkerState, covered: Batch, alive: Iterable[str]) -> bool:
+    def can_replace(self, member: WorkerState, covered: Covered, alive: Iterable[str]) -> bool:
         """Whether there is one that can take the place of a worker whose host is away."""
         one = self._members.get(member.worker)
-        return one is not None and one.home in alive and one.can_replace(member, covered)
+        return one is not None and one.home in alive and self.completed(one, covered).can_replace(member, covered.batch)
 
-    def keep_silent(self, members: Sequence[WorkerState], covered: Batch, silent: Collection[str], now: float) -> None:
+    def keep_silent(
+        self, members: Sequence[WorkerState], covered: Covered, silent: Collection[str], now: float
+    ) -> None:
         """Notes which secondaries live on ``silent`` hosts and are kept for a while: those that could catch up."""
         kept = {}
         for member in members:
@@ -210,7 +229,7 @@ class SecondaryGroup:
             self._unusable += [one] if one.holds_state else []
             self._members[member.worker] = one.without_state(member) if one.holds_state else one
             return
-        if one.holds_state and self._is_of_use(one, member, covered.batch):
+        if one.holds_state and self._is_of_use(one, member, covered):
             return
         if one.holds_state:
             self._unusable.append(one)
@@ -229,13 +248,11 @@ class SecondaryGroup:
         if moved:
             self._restart(one.worker, Batch(one.version))
 
-    def _is_of_use(self, one: Secondary, member: WorkerState, covered: Batch) -> bool:
-        """Whether a state can be kept: also if the checkpoints are on their way that it lacks."""
-        if one.can_follow(member, covered):
+    def _is_of_use(self, one: Secondary, member: WorkerState, covered: Covered) -> bool:
+        """Whether a state can be kept: also if the checkpoints that it lacks are on their way, or in the store."""
+        if self.completed(one, covered).can_follow(member, covered.batch):
             return True
-        on_their_way = leading_from(self._deltas.get(one.worker, []), one.version)
-        reaches = on_their_way[-1].until if on_their_way else one.version
-        return one.is_built and replace(one, version=reaches).can_follow(member, covered)
+        return one.is_built and replace(one, version=self.reach(one)).can_follow(member, covered.batch)
 
     def _restart(self, worker: int, batch: Batch) -> None:
         """What the scheme of a worker needs has to be made again."""

@@ -33,6 +33,8 @@ class SecondaryStage:
     secondaries: Sequence[Secondary]
     requests: Sequence[TaskRequest]
     inputs: Sequence[StageInput]
+    #: how many losses of other operators there were when it was ordered
+    losses: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class SecondaryJob:
     queued: list[tuple[SecondaryStage, Secondary, TaskReport]] = field(default_factory=list)
     gone: list[tuple[OperatorRun, Secondary, str]] = field(default_factory=list)
     work: BackgroundWrite | None = None
+    #: what it has not begun yet is left to the next one
+    is_stopped: bool = False
 
     @property
     def is_done(self) -> bool:
@@ -83,7 +87,7 @@ class SecondaryJob:
             self._queue(cluster, stage)
 
     def _deploy(self, cluster: Cluster, ordered: Sequence[tuple[OperatorRun, Secondary]]) -> None:
-        if not ordered:
+        if not ordered or self.is_stopped:
             return
         places = tuple((run.config, one.worker, one.home) for run, one in ordered)
         homes = {number: one.home for number, (_, one) in enumerate(ordered)}
@@ -94,6 +98,8 @@ class SecondaryJob:
         self.deployed += [(*by_unit[name, worker], seconds) for name, worker in found]
 
     def _queue(self, cluster: Cluster, stage: SecondaryStage) -> None:
+        if self.is_stopped:
+            return
         try:
             reports = cluster.run_stage(stage.run.config, stage.run.work, stage.requests, stage.inputs)
         except StageFailed:
@@ -107,6 +113,8 @@ class SecondaryJob:
 
     def run(self, cluster: Cluster, stage: SecondaryStage) -> bool:
         """Whether all secondaries of a stage have done what they were asked."""
+        if self.is_stopped:
+            return False
         try:
             reports = cluster.run_stage(stage.run.config, stage.run.work, stage.requests, stage.inputs)
         except StageFailed:
@@ -123,7 +131,7 @@ class SecondaryJob:
         return all(report.status is Status.APPLIED for report in reports) and len(reports) == len(stage.secondaries)
 
     def _ship(self, cluster: Cluster, ordered: Sequence[tuple[OperatorRun, Secondary, ShipOrder]]) -> None:
-        if not ordered:
+        if not ordered or self.is_stopped:
             return
         # The operator is not needed by whoever takes them, but its configuration carries it to where they go.
         orders = tuple(order for _, _, order in ordered)

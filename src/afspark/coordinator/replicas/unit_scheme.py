@@ -113,7 +113,8 @@ class UnitScheme:
             case SchemeAction.LOAD_STATE:
                 return one is not None and one.is_built
             case SchemeAction.START_PROCESSING:
-                return one is not None and one.is_built and one.version >= seen.batch
+                # By when it has what there was when it began, there is more: how far it is behind is up to its speed.
+                return one is not None and one.is_built and one.version >= max(self.begun, seen.covered)
             case SchemeAction.SHIP_CHECKPOINTS:
                 return one is not None and one.checkpoints > self.had
             case SchemeAction.STORE_CHECKPOINTS:
