@@ -288,7 +288,7 @@ class Query(Accounts):
     def _close(self, *, orderly: bool) -> None:
         """Lets go of everything; a query that has failed, in a batch or in Spark, takes no last snapshot."""
         try:
-            if orderly:
+            if orderly and (self._engine.runs or self._engine.resumed):
                 with self._at_rest():
                     take_last_snapshot(self._engine)
         finally:

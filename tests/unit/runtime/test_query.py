@@ -54,6 +54,7 @@ class Busy:
     isActive = False
     interval = 1.0
     runs = ()
+    resumed = False
 
     def kept(self) -> AbstractContextManager[None]:
         return nullcontext()
