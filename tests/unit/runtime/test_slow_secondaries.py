@@ -18,13 +18,14 @@ from afspark.policies.replication import (
     ColdStandby,
     HotStandby,
 )
+from afspark.resident.folders import discard
 from afspark.task.backup_writes import BackgroundWrite, DoneAtOnce
 from tests.simulation.cluster import DelayedJob
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.lagging import NEVER
 from tests.unit.runtime.sparkless import Hosts, Rig
 from tests.unit.runtime.test_schemes import protections
-from tests.unit.runtime.test_secondaries import HOSTS, creation, homes, lose_host, secondaries, state_on
+from tests.unit.runtime.test_secondaries import HOSTS, creation, homes, secondaries, state_on
 
 
 class SlowJobs(Hosts):
@@ -52,6 +53,17 @@ def slow_rig(make_rig: MakeRig, tolerance: Any, **settings: Any) -> tuple[Rig, A
     return rig, truth
 
 
+def lose_primary(rig: Rig) -> None:
+    """Worker 0 loses its state, while what it has spooled may be on its way."""
+    discard(rig.segment_folders()["operator", 0])
+
+
+def lose_host(rig: Rig, host: str) -> None:
+    """A machine goes, and comes back empty."""
+    for folder in rig.segments.glob(f"{host}/*/*-[0-9]*"):
+        discard(folder)
+
+
 def covered(rig: Rig) -> int:
     return rig.driver.commits.records.covered.batch
 
@@ -71,7 +83,7 @@ def test_one_that_is_behind_the_newest_record_is_promoted(make_rig: MakeRig, sch
     """It reads from the store what it lacks, and nothing else."""
     rig, truth = slow_rig(make_rig, scheme(batches=1, **_often(scheme)), keyed=keyed)
     before, lacking = fall_behind(rig), rig.committed - covered(rig)
-    rig.lose(0)
+    lose_primary(rig)
     rig.go(1)
     assert homes(rig)[0] == before[0].home
     (entry,) = rig.ledger
@@ -92,7 +104,7 @@ def test_what_came_to_one_is_known_when_its_primary_is_lost(make_rig: MakeRig) -
     rig.hosts.looks = 1  # type: ignore[attr-defined]
     rig.go(2)
     (version,) = {one.version for one in secondaries(rig)}
-    rig.lose(0)
+    lose_primary(rig)
     rig.go(1)
     assert rig.run_of().group.member(0).incarnation == 1
     assert state_on(rig, homes(rig)[0], 0).version == rig.committed > version
@@ -108,7 +120,7 @@ def test_backups_that_cannot_be_read_complete_nobody(make_rig: MakeRig) -> None:
     plan = durable.completion(one.version)
     assert plan is not None and 0 < len(plan.chain) < len(durable.chain)
     (rig.checkpoint / "afspark" / plan.chain[0].name).write_bytes(b"rot")
-    rig.lose(0)
+    lose_primary(rig)
     rig.hosts.looks = 0  # type: ignore[attr-defined]
     rig.go()
     first, second = rig.ledger
@@ -123,7 +135,7 @@ def test_a_full_image_completes_nobody(make_rig: MakeRig) -> None:
     fall_behind(rig)
     durable = rig.driver.commits.records.covered.state_of("operator", 0)
     assert durable.chain[0].full and durable.completion(secondaries(rig)[0].version) is None
-    rig.lose(0)
+    lose_primary(rig)
     rig.hosts.looks = 0  # type: ignore[attr-defined]
     rig.go()
     assert rig.ledger[0].recovery is not None and rig.ledger[0].recovery.restored_cells > 0
@@ -164,7 +176,7 @@ def test_those_that_sleep_are_brought_on_if_no_checkpoint_is_left_for_them(make_
     assert {one.worker: creation(rig, one) for one in secondaries(rig)} == before
     assert min(one.version for one in secondaries(rig)) >= covered(rig) - 1
     assert Batch(rig.committed) > 0 and rig.ledger == []
-    rig.lose(0)
+    lose_primary(rig)
     rig.go()
     assert rig.counts() == truth and rig.bound() == 0
 
@@ -198,7 +210,7 @@ def test_no_items_wait_that_a_checkpoint_brings(make_rig: MakeRig) -> None:
                 until = [delta.until for delta in brought[one.worker] if delta.until > versions.get(one.worker, -1)]
                 assert not until or stage.batch not in range(versions[one.worker] + 1, min(until) + 1)
     rig.hosts.looks = 0  # type: ignore[attr-defined]
-    rig.lose(0)
+    lose_primary(rig)
     rig.go()
     assert rig.counts() == truth and rig.bound() == 0
 
@@ -220,7 +232,7 @@ def test_what_a_job_has_done_counts_while_it_goes_on(make_rig: MakeRig) -> None:
         while jobs._job.is_done or not jobs._job.shipped:
             rig.go(1)
     one = secondaries(rig)[0]
-    rig.lose(0)
+    lose_primary(rig)
     jobs.settle()
     assert secondaries(rig)[0].version > one.version and not jobs._job.is_done
     rig.go(1)
@@ -236,7 +248,7 @@ def test_what_was_ordered_before_a_loss_is_not_begun_after_it(make_rig: MakeRig)
     rig, truth = slow_rig(make_rig, HotStandby(batches=3))
     fall_behind(rig)
     job = rig.driver._secondaries._job
-    rig.lose(0)
+    lose_primary(rig)
     rig.go(1)
     assert job.is_stopped and job.work is not None
     job.work.wait()
