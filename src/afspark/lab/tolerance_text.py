@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
+from dataclasses import fields
 
 from afspark.policies import Tolerance
 
@@ -10,14 +10,19 @@ from afspark.policies import Tolerance
 def tolerance_text(tolerance: Tolerance) -> str:
     """The name of a policy, with what differs from its defaults.
 
-    >>> from afspark.policies import Approximate, MiniBatch
-    >>> tolerance_text(MiniBatch()), tolerance_text(Approximate(theta=10.0))
-    ('MiniBatch()', 'Approximate(theta=10.0)')
+    >>> from afspark.policies import ActiveStandby, Approximate
+    >>> tolerance_text(ActiveStandby()), tolerance_text(Approximate(theta=10.0))
+    ('ActiveStandby()', 'Approximate(theta=10.0)')
     """
-    given = []
-    for field in fields(tolerance):
-        value = getattr(tolerance, field.name)
-        default = field.default if field.default_factory is MISSING else field.default_factory()
-        if value != default and field.init:
-            given.append(f"{field.name}={value!r}")
-    return f"{type(tolerance).__name__}({', '.join(given)})"
+    kind = type(tolerance)
+    try:
+        # Policies fill in some of what they were not given.
+        plain: Tolerance | None = kind()
+    except TypeError:
+        plain = None
+    given = [
+        f"{field.name}={value!r}"
+        for field in fields(tolerance)
+        if (value := getattr(tolerance, field.name)) != getattr(plain, field.name, field.default)
+    ]
+    return f"{kind.__name__}({', '.join(given)})"
