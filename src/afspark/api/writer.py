@@ -95,7 +95,7 @@ class StreamWriter:
         ``checkpointLocation``, ``batchBytes``, ``segments``, ``hostGraceSeconds``, ``silentSeconds`` (how long an
         executor may owe an answer before its host counts as away), ``leaseSeconds`` (how long a driver on another
         machine may be silent before it counts as dead), ``storeWaitSeconds`` (how long the checkpoint's place may be
-        gone before the query stops), ``bounds`` (a column with the bound realised so far), ``quarantineBytes`` (of bad
+        gone, or hang, before the query stops), ``bounds`` (a column with the bound realised so far), ``quarantineBytes`` (of bad
         items, for each operator), ``maxReplaySeconds`` (of processing that a lost worker may have to repeat; 0: every
         batch waits for the store), ``savepoint`` (where a savepoint is from which the query starts; its checkpoint has
         to be empty), or one for the sink.
