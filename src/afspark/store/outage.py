@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterable
@@ -19,7 +20,7 @@ WAIT_SECONDS = 60.0
 
 _GLANCE_SECONDS = 0.1
 
-_LEAST_SECONDS = 2.0
+_LEAST_SECONDS = 1.0
 """How long any store may take for a request, however short it may be away."""
 
 _LEAST_BYTES_PER_SECOND = 256 * 1024
@@ -27,6 +28,8 @@ _LEAST_BYTES_PER_SECOND = 256 * 1024
 
 #: What nobody waits for any more, by the store that was asked: as long as it has not ended, nobody waits again.
 _unanswered: dict[str, Request[Any]] = {}
+# A forked child would never hear of their end.
+os.register_at_fork(after_in_child=_unanswered.clear)
 
 
 class WaitingStore(Store):

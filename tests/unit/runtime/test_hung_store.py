@@ -94,6 +94,7 @@ def hang(make_rig: MakeRig) -> Iterator[Callable[..., Hung]]:
         one.store.gate.set()
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("seconds", [0.0, 10.0], ids=["waiting", "behind"])
 @pytest.mark.parametrize("tolerance", [MiniBatch(), BarrierSnapshot(batches=1)], ids=["minibatch", "snapshot"])
 @pytest.mark.parametrize("what", ["/records/", "/objects/"])
