@@ -97,7 +97,7 @@ class StoreFull(StoreNotWritable):
 
 
 class StoreAway(StoreError):
-    """The place of the backup store is gone, and with it everything in it. Fields: ``path``, ``seconds``."""
+    """The place of the backup store is gone with all that is in it, or hangs. Fields: ``path``, ``seconds``."""
 
 
 class ObjectMissing(StoreError):

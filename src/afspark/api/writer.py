@@ -95,10 +95,10 @@ class StreamWriter:
         ``checkpointLocation``, ``batchBytes``, ``segments``, ``hostGraceSeconds``, ``silentSeconds`` (how long an
         executor may owe an answer before its host counts as away), ``leaseSeconds`` (how long a driver on another
         machine may be silent before it counts as dead), ``storeWaitSeconds`` (how long the checkpoint's place may be
-        gone before the query stops), ``bounds`` (a column with the bound realised so far), ``quarantineBytes`` (of bad
-        items, for each operator), ``maxReplaySeconds`` (of processing that a lost worker may have to repeat; 0: every
-        batch waits for the store), ``savepoint`` (where a savepoint is from which the query starts; its checkpoint has
-        to be empty), or one for the sink.
+        gone, or hang, before the query stops), ``bounds`` (a column with the bound realised so far),
+        ``quarantineBytes`` (of bad items, for each operator), ``maxReplaySeconds`` (of processing that a lost worker
+        may have to repeat; 0: every batch waits for the store), ``savepoint`` (where a savepoint is from which the
+        query starts; its checkpoint has to be empty), or one for the sink.
         """
         text = str(value).lower() if isinstance(value, bool) else str(value)
         return replace(self, options={**self.options, _OWN_BY_LOWER.get(key.lower(), key): text})

@@ -7,9 +7,10 @@ import errno
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from afspark.errors import ObjectMissing, StoreError
+from afspark.store.asking import answered
 from afspark.store.base import Names, Store, check_name, check_prefix, not_writable, one_line
 
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -75,6 +76,7 @@ class LocalStore(Store):
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
+            answered()
             try:
                 os.unlink(os.path.join(self._root, check_name(name)))
             except _ABSENT:
@@ -87,17 +89,19 @@ class LocalStore(Store):
         if folder not in self._synced:
             _make_durable_folder(folder, self._root, self._standing)
             self._synced.add(folder)
-        if os.path.exists(target):
+        try:
+            _fill(target, data, "xb")
+        except FileExistsError:
             # Where there is no room for the new content, the old one stays.
             self._replace(target, data)
-        else:
-            _fill(target, data)
         _fsync_folder(folder)
 
     def _replace(self, target: str, data: bytes) -> None:
         temporary = f"{target}{_REPLACING}"
+        answered()
         try:
-            _fill(temporary, data)
+            _fill(temporary, data, "wb")
+            answered()
             os.replace(temporary, target)
         except OSError:
             with suppress(OSError):
@@ -109,8 +113,8 @@ class LocalStore(Store):
         return {**vars(self), "_synced": set()}
 
 
-def _fill(target: str, data: bytes) -> None:
-    with open(target, "wb", buffering=0, opener=_private) as file:
+def _fill(target: str, data: bytes, mode: Literal["wb", "xb"]) -> None:
+    with open(target, mode, buffering=0, opener=_private) as file:
         view = memoryview(data)
         while view:
             view = view[file.write(view) :]
