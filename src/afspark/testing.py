@@ -43,9 +43,11 @@ from afspark.coordinator.batch_progress import BatchProgress
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.run_options import DEFAULT_BATCH_BYTES, RunOptions
 from afspark.errors import UsageError
+from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.model.operator import Share
 from afspark.numbers import Batch
+from afspark.policies import Tolerance
 from afspark.policies.parameters import count, shown
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.resident import process_cache
@@ -124,6 +126,12 @@ class LocalQuery(Accounts):
 
         ``at``: the time of the batch in seconds, for windows by processing time; by default one second after the last.
         """
+        if len(items) != len(self._sources):
+            raise UsageError(
+                f"The number of streams is {len(self._sources)}, and that of arguments {len(items)}.",
+                remedy="Give one argument for each stream, None for one without items.",
+                streams=len(self._sources),
+            )
         for source, given in zip(self._sources, items, strict=True):
             source.add(given)
         if self._begun > self._committed:
@@ -178,6 +186,11 @@ class LocalQuery(Accounts):
         self._open()
         return super().tolerance()
 
+    def set_tolerance(self, operator: str | None, tolerance: Tolerance) -> None:
+        """Has all workers of an operator (None: the last one) protected by ``tolerance`` from the next batches on."""
+        self._open()
+        self._engine.operator(operator).want(tolerance)
+
     def _open(self) -> None:
         """A driver that was restarted knows its workers once it has looked for them."""
         if not self._engine.runs:
@@ -185,24 +198,39 @@ class LocalQuery(Accounts):
 
     def rows(self, operator: str | None = None) -> pa.Table | None:
         """The rows that the last batch changed; needs ``outputMode("update")``."""
-        name = self._engine.operator(operator).name
-        if not any(node.emits for node in self._pipeline.operators if node.name == name):
+        node = self._node(operator)
+        if not node.emits:
             raise UsageError(
-                f"Nothing keeps the rows that {name!r} changes.",
+                f"Nothing keeps the rows that {node.name!r} changes.",
                 remedy="Let the pipeline return operator.writeStream.outputMode('update').",
             )
-        return self._output("rows", name)
+        return self._output("rows", node.name)
 
     def items(self, operator: str | None = None) -> pa.Table | None:
         """The items that the last batch sent, None if none; needs ``outputMode("append")``."""
-        return self._output("items", operator)
+        node = self._node(operator)
+        if not node.appends:
+            raise UsageError(
+                f"Nothing keeps the items that {node.name!r} sends.",
+                remedy="Let the pipeline return operator.writeStream.outputMode('append').",
+            )
+        return self._output("items", node.name)
 
     def windows(self, operator: str | None = None) -> pa.Table | None:
         """The windows that the last batch, or the end of the stream, has closed; None if none."""
-        return self._output("windows", operator)
+        node = self._node(operator)
+        if node.window is None:
+            raise UsageError(f"{node.name!r} has no windows.", remedy="Give apply(...) a window, or ask for results.")
+        return self._output("windows", node.name)
 
-    def _output(self, kind: str, operator: str | None) -> pa.Table | None:
-        name = operator or self._pipeline.operators[-1].name
+    def _node(self, operator: str | None) -> Node:
+        nodes = {node.name: node for node in self._pipeline.operators}
+        name = operator or next(reversed(nodes))
+        if name not in nodes:
+            raise UsageError(f"There is no operator {name!r}.", remedy=f"The pipeline has {', '.join(nodes)}.")
+        return nodes[name]
+
+    def _output(self, kind: str, name: str) -> pa.Table | None:
         tables = [shown[kind, name] for shown in self._shown.values() if (kind, name) in shown]
         return pa.concat_tables(tables) if tables else None
 

@@ -259,5 +259,34 @@ def test_items_that_do_not_fit_the_schema_are_refused(items: Any) -> None:
 def test_rows_that_nobody_keeps_are_no_empty_answer() -> None:
     with testing.run(counting(), LINES) as query:
         query.batch(lines("a"))
-        with pytest.raises(UsageError):
-            query.rows("counts")
+        for asked in (query.rows, query.items, query.windows):
+            with pytest.raises(UsageError):
+                asked("counts")
+
+
+def test_an_operator_that_is_not_there_has_no_output() -> None:
+    with testing.run(counting(), LINES) as query:
+        for asked in (query.rows, query.items, query.windows):
+            with pytest.raises(UsageError, match="The pipeline has counts"):
+                asked("other")
+
+
+def test_every_stream_is_given_its_items() -> None:
+    with testing.run(counting(), LINES) as query:
+        for items in ([], [lines("a"), lines("a")]):
+            with pytest.raises(UsageError) as caught:
+                query.batch(*items)
+            assert caught.value.streams == 1
+        assert query.batch(lines("a"))["items"] == 1
+
+
+def test_a_tolerance_is_changed_between_batches() -> None:
+    with testing.run(counting(tolerance=af.ActiveStandby()), LINES, hosts=3) as query:
+        query.batch(lines("a"))
+        query.set_tolerance("counts", af.PassiveReplication())
+        for _ in range(10):
+            query.batch(lines("a"))
+        assert set(query.protections("counts").values()) == {"passive-replication"}
+        query.lose_host()
+        query.batch(lines("a"))
+        assert counted(query.results("counts")) == {"a": 12}

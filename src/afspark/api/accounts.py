@@ -100,6 +100,11 @@ class Accounts:
         """
         return self._engine.control.estimates(self._engine.operator(operator)) if self._engine.runs else []
 
+    def protections(self, operator: str | None = None) -> dict[int, str]:
+        """What protects each worker of an operator now: the name of a scheme; default: the last operator's."""
+        found = self._engine.operator(operator).protections() if self._engine.runs else {}
+        return {worker: str(one.protection) for worker, one in found.items()}
+
     def decisions(self) -> list[dict[str, Any]]:
         """What the controller has changed, oldest first, over all drivers of the query: when (``at``), of which worker,
         ``from`` and ``to`` which scheme, the ``candidates`` with estimate and cost, and the ``reason`` in words.

@@ -203,11 +203,6 @@ class Query(Accounts):
             # From now on somebody could take the place of a silent host at once.
             self._cluster.watch.patience = Patience.of(standby=True, silent=self._engine.options.silent_seconds)
 
-    def protections(self, operator: str | None = None) -> dict[int, str]:
-        """What protects each worker of an operator now: the name of a scheme; default: the last operator's."""
-        found = self._engine.operator(operator).protections() if self._engine.runs else {}
-        return {worker: str(one.protection) for worker, one in found.items()}
-
     def end(self) -> None:
         """Ends the stream: all windows close, every operator is told, and no batch can follow.
 

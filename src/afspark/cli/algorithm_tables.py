@@ -99,8 +99,8 @@ def common(algorithm: str) -> tuple[Group, ...]:
                 ),
                 Option(
                     "--interval",
-                    "with --tolerance snapshot or one of the schemes: the first batch that begins so many seconds "
-                    "after the last snapshot takes the next one (default: 1)",
+                    "with --tolerance snapshot or one of the schemes: the first batch that will end so many "
+                    "seconds or more after the last snapshot takes the next one (default: 1)",
                     "S",
                     values.positive_amount,
                 ),

@@ -135,7 +135,11 @@ def file_study(options: AssessOptions) -> dict[str, Any]:
     path, _, name = options.pipeline.partition(":")
     module = load_module(Path(path))
     builder = getattr(module, name or FUNCTION, None)
-    functions = {key: value for key, value in vars(module).items() if callable(value) and not key.startswith("_")}
+    functions = {
+        key: value
+        for key, value in vars(module).items()
+        if callable(value) and not isinstance(value, type) and not key.startswith("_") and value is not builder
+    }
     if not callable(builder):
         own = [key for key, value in functions.items() if getattr(value, "__module__", "") == module.__name__]
         raise UsageError(

@@ -22,7 +22,7 @@ colon: FILE.py:build. Functions of that file can be scores: --score my_score.
 A study that was cut short goes on where it was when it is started again with the same options.
 
 examples:
-  afspark assess shop.py --input orders.parquet --score sum:amount --key id --outages 100,1000 --out report
+  afspark assess shop.py --input orders.parquet --score sum:before --key id --outages 100,1000 --out report
   afspark assess shop.py --input orders.csv --score mean_error --key id --time placed --seconds 1,4,16 \\
       --sections keys:id:5000 --out report
   afspark assess bargain --events 5000000 --seed 1 --out report
@@ -118,7 +118,13 @@ ASSESS = Command(
             "",
             (
                 Option("pipeline", "a Python file, or 'bargain' for the application of the paper", "PIPELINE"),
-                Option("--input", "recorded items: .csv, .parquet, .jsonl, .arrow or .txt", "FILE", repeated=True),
+                Option(
+                    "--input",
+                    "recorded items: .csv, .parquet, .jsonl, .arrow or .txt, or a folder of them; once for each "
+                    "stream that the pipeline takes",
+                    "FILE",
+                    repeated=True,
+                ),
                 Option("--out", "where the report goes (default: report)", "DIR"),
                 Option("--events", "of bargain, generated (default: 5000000)", "N", values.count),
             ),
@@ -126,11 +132,26 @@ ASSESS = Command(
         Group(
             "what is measured",
             (
-                Option("--score", "count, sum:COLUMN, mean:COLUMN, relative-error:KEY:COLUMN, …, or a function", "S"),
-                Option("--other-score", "the same trials scored otherwise as well", "S", repeated=True),
+                Option(
+                    "--score",
+                    "count, sum:COLUMN, mean:COLUMN, relative-error:KEY:COLUMN, precision:KEY or recall:KEY, with "
+                    "columns of the output; or a function",
+                    "S",
+                ),
+                Option(
+                    "--other-score",
+                    "the same trials scored otherwise as well; may be given several times",
+                    "S",
+                    repeated=True,
+                ),
                 Option("--key", "the column that identifies rows of the output, a growing number", "COLUMN"),
                 Option("--sections", "keys:COLUMN:SIZE, rows:SIZE or time:COLUMN:SECONDS (default: 200 of keys)", "S"),
-                Option("--threshold", "how far a section may be off to be right (default: 0.03)", "X", _positive),
+                Option(
+                    "--threshold",
+                    "by which part a section may be off and still be right (default: 0.03)",
+                    "X",
+                    _positive,
+                ),
             ),
         ),
         Group(
@@ -138,12 +159,21 @@ ASSESS = Command(
             (
                 Option("--fault", "loss, duplication or reordering (default: loss)", "FAULT"),
                 Option(
-                    "--targets", "inject here, instead of where the rules say; a,b.input,c>,a+c", "LIST", _list(str)
+                    "--targets",
+                    "inject here, instead of where the rules say: source, or names of operators; b.input: one input "
+                    "of b; c>: the output of c; a+c: both at once",
+                    "LIST",
+                    _NAMES,
                 ),
                 Option("--add", "inject here as well", "LIST", _NAMES),
                 Option("--remove", "do not inject here", "LIST", _NAMES),
-                Option("--offsets", "items, or parts of the input (default: 0.1,0.3,…)", "LIST", _list(_positive)),
-                Option("--outages", "in items at the target", "LIST", _COUNTS),
+                Option(
+                    "--offsets",
+                    "when faults strike: items, or below 1 parts of the input (default: 0.1,0.3,0.5,0.7,0.9)",
+                    "LIST",
+                    _AMOUNTS,
+                ),
+                Option("--outages", "how many items at the target a fault strikes", "LIST", _COUNTS),
                 Option(
                     "--seconds", "outages at the average and at the peak rate of the target", "LIST", _list(_positive)
                 ),
@@ -165,7 +195,10 @@ ASSESS = Command(
                 Option("--seed", "of interleavings and generated input (default: 1)", "N", values.seed),
                 Option("--processes", "at a time (default: one a core)", "N", values.count),
                 Option("--sample", "trials run again as Spark queries (default: 2)", "N", values.count_or_zero),
-                Option("--real-faults", "kill a process and lose a host of every operator, under its tolerance"),
+                Option(
+                    "--real-faults",
+                    "kill processes, lose and freeze hosts and disturb the store too, under the pipeline's tolerances",
+                ),
                 Option("--keep", "keep what the trials have left in OUT/campaign"),
                 *SPARK,
                 *TALK,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 
 from afspark.cli.algorithm_options import CommandOptions
@@ -38,6 +39,17 @@ def slots_of_hosts(options: CommandOptions, tolerance: Tolerance) -> int:
             workers=options.workers,
         )
     return slots
+
+
+def check_second_host(options: CommandOptions, tolerance: Tolerance) -> None:
+    """Raises UsageError if a run without ``--hosts`` is on this machine alone, and ``tolerance`` needs two hosts."""
+    master = options.master or dict(options.conf).get("spark.master") or os.environ.get("SPARK_MASTER", "local")
+    if tolerance.has_secondaries and re.fullmatch(r"local(\[.*\])?", master):
+        raise UsageError(
+            f"--tolerance {options.tolerance} needs two hosts, and this run has one.",
+            remedy="Use --hosts 2 or more, or a cluster as --master.",
+            hosts=1,
+        )
 
 
 def spark_settings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:

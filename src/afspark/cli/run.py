@@ -15,7 +15,7 @@ from afspark.api.query import Query
 from afspark.cli.algorithm_options import CommandOptions
 from afspark.cli.assignment import UNDISTURBED, Assignment, TaskOutcome, finished
 from afspark.cli.host_killer import HostKiller
-from afspark.cli.host_options import slots_of_hosts, spark_settings
+from afspark.cli.host_options import check_second_host, slots_of_hosts, spark_settings
 from afspark.cli.host_run import HostRun, pace_of
 from afspark.cli.places import RunFolders, check_checkpoint, check_file, check_output, check_savepoint
 from afspark.cli.planning import plan
@@ -39,6 +39,7 @@ def run(options: CommandOptions) -> int:
     tolerance = tolerance_of(options)
     faults, hosts = FaultPlan(), None
     if options.hosts is None:
+        check_second_host(options, tolerance)
         name = f"{options.kill}-{options.seed}"
         faults = FaultPlan.seeded(options.kill, batches=found.batches, seed=options.seed, name=name)
     else:

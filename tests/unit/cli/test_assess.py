@@ -118,6 +118,16 @@ def test_bad_use_gets_one_line(
     assert said in lines[0]
 
 
+def test_only_functions_are_offered_as_scores(
+    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, items = files
+    given = ["--input", items, "--score", "nothing", "--out", str(tmp_path / "report"), "--quiet"]
+    assert main(["assess", program, *given, *COMMON, *QUIET]) == 2
+    offered = capsys.readouterr().err.split("your functions ")[1].strip(".\n").split(", ")
+    assert offered == ["broken", "largest", "moody", "no_number", "only_large"]
+
+
 def test_variance_that_hides_the_effect_is_told_with_the_repetitions_that_would_show_it(
     files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from afspark.cli.host_killer import HostKill, HostKiller, QueryPace, with_recoveries
-from afspark.cli.host_options import slots_of_hosts, spark_settings
+from afspark.cli.host_options import check_second_host, slots_of_hosts, spark_settings
 from afspark.cli.options import parse
 from afspark.cluster.loopback.host_failures import FailureSchedule, PlannedFailure
 from afspark.cluster.loopback.loopback_cluster import check_addresses, host_names
@@ -52,6 +52,23 @@ def test_a_secondary_needs_a_second_host() -> None:
     with pytest.raises(UsageError) as refused:
         slots_of_hosts(parsed("--hosts 1"), ActiveStandby())
     assert refused.value.hosts == 1 and "--hosts 2" in refused.value.remedy
+
+
+@pytest.mark.parametrize("line", ["", "--master local[4]", "--conf spark.master=local"])
+def test_one_machine_is_no_second_host(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_MASTER", raising=False)
+    options = parsed(f"--tolerance active-standby {line}")
+    with pytest.raises(UsageError) as refused:
+        check_second_host(options, ActiveStandby())
+    assert refused.value.hosts == 1 and "--hosts 2" in refused.value.remedy
+    check_second_host(options, MiniBatch())
+
+
+def test_a_cluster_may_have_a_second_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_second_host(parsed("--tolerance active-standby --master spark://host:7077"), ActiveStandby())
+    check_second_host(parsed("--tolerance active-standby --master local-cluster[2,1,512]"), ActiveStandby())
+    monkeypatch.setenv("SPARK_MASTER", "spark://host:7077")
+    check_second_host(parsed("--tolerance active-standby"), ActiveStandby())
 
 
 def test_too_few_slots_are_refused_with_the_number_that_would_do() -> None:
