@@ -19,7 +19,7 @@ from afspark.errors import StoreError
 T = TypeVar("T")
 
 #: A process that was stopped for a while has waited for one part at most: nobody could answer meanwhile.
-_PARTS = 20
+_PARTS = 10
 _LONGEST_SECONDS = 1e6
 
 _at_work: ContextVar[Request[Any] | None] = ContextVar("request", default=None)

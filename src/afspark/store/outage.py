@@ -132,12 +132,15 @@ class WaitingStore(Store):
             raise self._silent(self._limit())
         request = Request(job)
         limit = self._limit(size or 0)
-        while not request.wait(limit):
-            if size is not None or not self._answers():
-                request.given_up = True
-                _unanswered[self._token] = request
-                raise self._silent(limit)
-        return request.result()
+        try:
+            while not request.wait(limit):
+                if size is not None or not self._answers():
+                    _unanswered[self._token] = request
+                    raise self._silent(limit)
+            return request.result()
+        finally:
+            # Nor does whoever is interrupted want it any more.
+            request.given_up = not request.ended
 
     def _answers(self) -> bool:
         return Request(partial(self._inner.has, self._marker)).wait(self._limit())

@@ -19,7 +19,7 @@ from tests.unit.store.hanging import HangingStore
 
 BATCH = 2
 #: Behind the batches somebody else may have waited before: for the upload, or for the process that has begun it.
-PATIENCE = 10.0
+PATIENCE = 20.0
 
 
 class Waiting(Hurried):
