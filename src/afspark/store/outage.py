@@ -41,7 +41,7 @@ class WaitingStore(Store):
 
     A store that hangs is away as well. Writes are given ``seconds`` and what their size may take, other requests as
     long as the store answers anybody. What was given up may still come to its end, at any time, in a thread that was
-    left behind; it replaces nothing (`afspark.store.asking`).
+    left behind; in a folder it replaces nothing (`afspark.store.asking`).
     """
 
     def __init__(self, inner: Store, marker: str, *, seconds: float = WAIT_SECONDS) -> None:

@@ -18,8 +18,6 @@ from tests.unit.runtime.sparkless import Hosts, Hurried, Rig
 from tests.unit.store.hanging import HangingStore
 
 BATCH = 2
-#: Behind the batches somebody else may have waited before: for the upload, or for the process that has begun it.
-PATIENCE = 20.0
 
 
 class Waiting(Hurried):
@@ -55,11 +53,9 @@ class Hung:
         """Runs until it hangs in a write of ``what``, and closes the query."""
         self.rig.go(BATCH, deliver=self.take)
         self.store.hangs = lambda kind, name: kind == "put" and what in name
-        began = time.monotonic()
         with pytest.raises(StoreAway) as caught:
             self.rig.go(deliver=self.take)
         self.rig.driver.close()
-        assert time.monotonic() - began < PATIENCE
         assert "\n" not in str(caught.value) and caught.value.path == self.store.path
         assert self.store.begun and not self.store.late
 
