@@ -43,6 +43,7 @@ def test_workers_stay_where_their_state_is(driver: Driver, place: Place) -> None
     assert answer["ledger"] == [] and answer["bound"] == 0
 
 
+@pytest.mark.thorough
 def test_killed_executors_lose_nothing(driver: Driver, place: Place) -> None:
     """Between batches, and in the middle of one."""
     truth = write_text(place.input, FILES)

@@ -64,6 +64,7 @@ def until(done: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(2 * SECONDS)
 def test_a_host_is_killed_in_a_run_and_the_counts_are_exact(tmp_path: Path) -> None:
     report = tmp_path / "report.json"

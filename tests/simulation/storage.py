@@ -36,6 +36,10 @@ class MemoryStore(Store):
     def path(self) -> str:
         return "memory:"
 
+    @property
+    def may_hang(self) -> bool:
+        return False
+
     def put(self, name: str, data: bytes) -> None:
         check_name(name)
         if self.around is not None:

@@ -64,6 +64,11 @@ class Store(ABC):
         """Whether putting an object makes its place if that is gone; not where names are all there is."""
         return True
 
+    @property
+    def may_hang(self) -> bool:
+        """Whether a request may never be answered; not where it leaves the process for nothing."""
+        return True
+
     def standing(self, folder: str) -> Store:
         """The same store, which never makes ``folder``, nor one above it: these are there, or the store is away."""
         return self
@@ -133,6 +138,10 @@ class SubStore(Store):
     @property
     def makes_folders(self) -> bool:
         return self._inner.makes_folders
+
+    @property
+    def may_hang(self) -> bool:
+        return self._inner.may_hang
 
     def standing(self, folder: str) -> Store:
         return SubStore(self._inner.standing(f"{self._folder}/{folder}"), self._folder)

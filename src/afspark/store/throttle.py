@@ -91,6 +91,10 @@ class ThrottledStore(Store):
     def makes_folders(self) -> bool:
         return self._inner.makes_folders
 
+    @property
+    def may_hang(self) -> bool:
+        return self._inner.may_hang
+
     def standing(self, folder: str) -> Store:
         return ThrottledStore(self._inner.standing(folder), self._throttle)
 
