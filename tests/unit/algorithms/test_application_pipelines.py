@@ -64,19 +64,21 @@ def disturb(query: Any, number: int, operators: tuple[str, str]) -> None:
         query.lose_host()
 
 
-def run(pipeline: Any, source: Source, operators: tuple[str, str], *, failing: bool) -> tuple[pa.Table, pa.Table]:
-    """What the sink gets of the whole stream (with the end), and the results just before it."""
+def run(
+    pipeline: Any, source: Source, operators: tuple[str, str], sent: str, *, failing: bool
+) -> tuple[pa.Table, pa.Table]:
+    """What the sink gets of the whole stream (with the end) as ``sent``, and the results just before it."""
     given = []
     with testing.run(pipeline, source.schema()) as query:
         for number, batch in enumerate(batches(source)):
             query.batch(batch)
-            given += [query.windows(), query.items()]
+            given.append(getattr(query, sent)())
             if failing:
                 disturb(query, number, operators)
         results = query.results()
         assert bool(query.ledger()) == failing
         query.end()
-        given += [query.windows(), query.items()]
+        given.append(getattr(query, sent)())
     return pa.concat_tables(table for table in given if table is not None), results
 
 
@@ -88,12 +90,12 @@ def by(table: pa.Table, *names: str) -> Rows:
 
 
 def windows(tolerance: af.Tolerance, *, failing: bool = True) -> Rows:
-    closed, _ = run(moods(tolerance), POSTS, ("filter", "sentiment"), failing=failing)
+    closed, _ = run(moods(tolerance), POSTS, ("filter", "sentiment"), "windows", failing=failing)
     return by(closed, "window_end", "keyword")
 
 
 def predictions(tolerance: af.Tolerance, *, failing: bool = True) -> Rows:
-    sent, newest = run(loads(tolerance), PLUGS, ("conversion", "prediction"), failing=failing)
+    sent, newest = run(loads(tolerance), PLUGS, ("conversion", "prediction"), "items", failing=failing)
     return by(pa.concat_tables([sent, newest]), "minutes", "house", "household", "plug", "start")
 
 
