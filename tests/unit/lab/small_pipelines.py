@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,17 @@ import pyarrow.compute as pc
 
 import afspark as af
 from afspark.sources.recorded_items import RecordedItems, record
+
+SMALL_STUDY: dict[str, Any] = {
+    "score": "sum:before",
+    "key": "id",
+    "sections": "keys:id:100",
+    "offsets": [800, 1_600],
+    "outages": [40, 160],
+    "repetitions": 1,
+    "batch_items": 200,
+    "processes": 1,
+}
 
 
 class Pass(af.Operator):

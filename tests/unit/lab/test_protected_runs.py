@@ -19,18 +19,7 @@ from afspark.lab.real_faults import HostFrozen, HostLost, ProcessKilled, StoreGo
 from afspark.lab.spreading import InThisProcess
 from afspark.lab.study import Study
 from afspark.lab.study_plan import StudyPlan
-from tests.unit.lab.small_pipelines import Even, Latest, Sums, rows
-
-SMALL: dict[str, Any] = {
-    "score": "sum:before",
-    "key": "id",
-    "sections": "keys:id:100",
-    "offsets": [800, 1_600],
-    "outages": [40, 160],
-    "repetitions": 1,
-    "batch_items": 200,
-    "processes": 1,
-}
+from tests.unit.lab.small_pipelines import SMALL_STUDY, Even, Latest, Sums, rows
 
 
 def planned(work: Path, tolerance: af.Tolerance) -> StudyPlan:
@@ -38,7 +27,7 @@ def planned(work: Path, tolerance: af.Tolerance) -> StudyPlan:
         even = stream.apply(Even(), name="even", workers=1, tolerance=tolerance)
         return even.apply(Latest(), name="latest", workers=2, tolerance=tolerance)
 
-    plan, _ = Study(pipeline, rows(2_400), work=work, **SMALL)._planned(work)
+    plan, _ = Study(pipeline, rows(2_400), work=work, **SMALL_STUDY)._planned(work)
     return plan
 
 
@@ -90,7 +79,7 @@ def sums(stream):
 
 
 def summed(work: Path | None = None, **changed: Any) -> Study:
-    given = SMALL | {"score": "sum:sum", "outages": (), "seconds": [1, 4], "rate": (40, 100), "failover": 0.5}
+    given = SMALL_STUDY | {"score": "sum:sum", "outages": (), "seconds": [1, 4], "rate": (40, 100), "failover": 0.5}
     return Study(sums, rows(2_400), work=work, **given | changed)
 
 
