@@ -52,6 +52,7 @@ OWN_OPTIONS = {
     "storeBytesPerSecond",
     "quarantineBytes",
     "maxReplaySeconds",
+    "maxKeptBytes",
     "savepoint",
 }
 _OWN_BY_LOWER = {name.lower(): name for name in OWN_OPTIONS}
@@ -97,8 +98,9 @@ class StreamWriter:
         machine may be silent before it counts as dead), ``storeWaitSeconds`` (how long the checkpoint's place may be
         gone, or hang, before the query stops), ``bounds`` (a column with the bound realised so far),
         ``quarantineBytes`` (of bad items, for each operator), ``maxReplaySeconds`` (of processing that a lost worker
-        may have to repeat; 0: every batch waits for the store), ``savepoint`` (where a savepoint is from which the
-        query starts; its checkpoint has to be empty), or one for the sink.
+        may have to repeat; 0: every batch waits for the store), ``maxKeptBytes`` (that a worker keeps for others until
+        a durable commit record covers them), ``savepoint`` (where a savepoint is from which the query starts; its
+        checkpoint has to be empty), or one for the sink.
         """
         text = str(value).lower() if isinstance(value, bool) else str(value)
         return replace(self, options={**self.options, _OWN_BY_LOWER.get(key.lower(), key): text})
@@ -211,6 +213,7 @@ class StreamWriter:
             "store_wait_seconds": ("storeWaitSeconds", float),
             "quarantine_bytes": ("quarantineBytes", int),
             "max_replay_seconds": ("maxReplaySeconds", float),
+            "max_kept_bytes": ("maxKeptBytes", int),
         }
         given = {name: self._number(key, kind) for name, (key, kind) in own.items() if key in self.options}
         checkpoint = self.options.get("checkpointLocation") or tempfile.mkdtemp(prefix="afspark-checkpoint-")

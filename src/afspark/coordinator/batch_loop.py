@@ -112,6 +112,7 @@ class Coordinator:
             [node.tolerance for node in pipeline.nodes],
             replayable=pipeline.replayable,
             max_replay_seconds=options.max_replay_seconds,
+            max_kept_bytes=options.max_kept_bytes,
             record_seconds=options.record_seconds,
             offsets_kept=options.offsets_kept,
         )

@@ -20,8 +20,10 @@ from afspark.policies import Tolerance
 MOST_BATCHES = 49
 #: How many records there are, at least, in the seconds that may be replayed, and in the batches.
 RECORDS_IN_REPLAY = 10
-#: How many bytes a worker may keep for others, because no record covers them, before the next record is due.
-MOST_KEPT_BYTES = 2**26
+#: How many bytes a worker may keep for others, because no record covers them.
+MOST_KEPT_BYTES = 2**29
+#: The next record is due when a worker keeps this part of what it may.
+RECORDS_IN_KEPT = 8
 
 
 class CommitPace:
@@ -35,6 +37,7 @@ class CommitPace:
         max_replay_seconds: float,
         record_seconds: float = 0.0,
         offsets_kept: int = 2 * MOST_BATCHES + 2,
+        max_kept_bytes: int = MOST_KEPT_BYTES,
     ) -> None:
         # Spark forgets what belonged to older batches. The newest record may turn out to be unreadable: then all since
         # the one before it is replayed. And the first batch to be replayed needs the offsets before it.
@@ -42,6 +45,7 @@ class CommitPace:
         self._waiting = [one for one in tolerances if one.replays]
         self._replayable = replayable and (max_replay_seconds > 0 or bool(self._waiting))
         self._max_replay_seconds, self._record_seconds = max_replay_seconds, record_seconds
+        self._max_kept_bytes = max_kept_bytes
         self._last = (0.0, Batch(-1), 0)
         self._spent: dict[Batch, float] = {}
         #: how long the last batch took: a barrier is where a batch ends, and it is chosen when one begins
@@ -117,7 +121,7 @@ class CommitPace:
         return (
             seconds >= self.record_seconds
             or batches >= self._most_batches / RECORDS_IN_REPLAY
-            or sum(self._kept.values()) >= MOST_KEPT_BYTES
+            or self._kept_bytes >= self._max_kept_bytes / RECORDS_IN_KEPT
         )
 
     def ended(self, batch: Batch, seconds: float, kept: int = 0) -> None:
@@ -141,6 +145,15 @@ class CommitPace:
         """How long the batches took that no durable record covers."""
         return sum(self._spent.values())
 
+    @property
+    def _kept_bytes(self) -> int:
+        """How much of the batches that no durable record covers a worker keeps for others, at most."""
+        return sum(self._kept.values())
+
     def is_late(self, batch: Batch) -> bool:
-        """Whether a worker that is lost in ``batch`` would have too much to replay."""
-        return self._replayable and (batch - self._covered > self._most_batches or self.replay_seconds > self._limit)
+        """Whether a worker that is lost in ``batch`` would have too much to replay, or others keep too much for it."""
+        return self._replayable and (
+            batch - self._covered > self._most_batches
+            or self.replay_seconds > self._limit
+            or self._kept_bytes >= self._max_kept_bytes
+        )

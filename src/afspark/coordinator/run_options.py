@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from afspark.coordinator.commit_pace import MOST_KEPT_BYTES
 from afspark.errors import UsageError
 from afspark.protocol.bad_items import QUARANTINE_BYTES
 from afspark.protocol.fault_plan import FaultPlan
@@ -37,6 +38,8 @@ class RunOptions:
     store_wait_seconds: float = WAIT_SECONDS
     #: how much processing time a lost worker may have to repeat: commit records may be behind the batches by that
     max_replay_seconds: float = 10.0
+    #: how much a worker may keep for others of batches that no durable commit record covers
+    max_kept_bytes: int = MOST_KEPT_BYTES
     #: how far apart commit records are at least, where lost workers could replay; never more than a tenth of the above
     record_seconds: float = 1.0
     #: of how many batches Spark remembers what belonged to them
@@ -51,6 +54,7 @@ class RunOptions:
             "leaseSeconds": self.lease_seconds,
             "storeWaitSeconds": self.store_wait_seconds,
             "maxReplaySeconds": self.max_replay_seconds,
+            "maxKeptBytes": self.max_kept_bytes,
             "quarantineBytes": self.quarantine_bytes,
         }
         for option, value in least_0.items():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from afspark.coordinator.commit_pace import MOST_BATCHES, MOST_KEPT_BYTES, RECORDS_IN_REPLAY, CommitPace
+from afspark.coordinator.commit_pace import MOST_BATCHES, RECORDS_IN_KEPT, RECORDS_IN_REPLAY, CommitPace
 from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Tolerance
 
 
@@ -148,14 +148,44 @@ def test_records_are_at_most_a_part_of_the_replay_apart() -> None:
     assert due_after(forgetful), "Spark remembers next to nothing"
 
 
+KEPT = 1000
+
+
+def keeping() -> CommitPace:
+    return CommitPace([MiniBatch()], replayable=True, max_replay_seconds=10.0, record_seconds=1.0, max_kept_bytes=KEPT)
+
+
 def test_a_record_is_due_when_workers_keep_much_for_others() -> None:
-    one = CommitPace([MiniBatch()], replayable=True, max_replay_seconds=10.0, record_seconds=1.0)
-    one.ended(1, 0.1, MOST_KEPT_BYTES // 2)
+    one = keeping()
+    one.ended(1, 0.1, KEPT // RECORDS_IN_KEPT - 1)
     assert not due_after(one)
-    one.ended(2, 0.1, MOST_KEPT_BYTES // 2)
+    one.ended(2, 0.1, 1)
     assert due_after(one)
     one.cover(1)
     assert not due_after(one)
+
+
+def test_a_batch_waits_for_a_record_when_workers_keep_as_much_for_others_as_they_may() -> None:
+    one = keeping()
+    one.ended(1, 0.1, KEPT - 1)
+    assert not one.is_late(2)
+    one.ended(2, 0.1, 1)
+    assert one.is_late(3)
+    one.cover(1)
+    assert not one.is_late(3)
+
+
+def test_what_workers_may_keep_brings_the_next_barrier_forward() -> None:
+    one = CommitPace(
+        [BarrierSnapshot(interval=60.0)], replayable=True, max_replay_seconds=1000.0, max_kept_bytes=KEPT
+    )
+    one.passed(0.0, 0, 0)
+    one.choose(1.0, 1, 0, under_way=False, must=False)
+    assert not one.barrier
+    one.ended(1, 0.1, KEPT)
+    one.choose(2.0, 2, 0, under_way=False, must=False)
+    assert one.barrier
+
 
 
 def test_nothing_gathers_where_nothing_is_replayed() -> None:

@@ -52,6 +52,7 @@ def test_bounds_are_wanted_or_not(given: Any) -> None:
         "lease_seconds",
         "store_wait_seconds",
         "max_replay_seconds",
+        "max_kept_bytes",
         "quarantine_bytes",
     ],
 )
