@@ -10,6 +10,10 @@ from typing import Any
 
 Measure = Callable[[], dict[str, float]]
 
+NONE = "none"
+#: The same once more: how far its ratio is from 1 is what the machine's scatter does to the others.
+AGAIN = "none again"
+
 
 @dataclass(frozen=True)
 class Contest:

@@ -8,7 +8,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 import afspark as af
-from afspark.bench.interleave import Measure
+from afspark.bench.interleave import NONE, Measure
 from afspark.bench.kept_rounds import Contenders
 from afspark.bench.rig import STORES
 from afspark.bench.seen_batches import SeenBatches, costs
@@ -16,7 +16,7 @@ from afspark.bench.topology import BATCH_RECORDS, CHUNK_RECORDS, RECORD_BYTES, T
 from afspark.bench.watched_run import watched_run
 
 INTERVALS = (0.2, 0.5, 1.0, 3.0, 10.0)
-NONE, ASYNCHRONOUS, SYNCHRONOUS = "none", "asynchronous", "synchronous"
+ASYNCHRONOUS, SYNCHRONOUS = "asynchronous", "synchronous"
 APPROXIMATE, MINIBATCH = "approximate", "mini-batch"
 #: the contest of what is backed up with every batch
 EVERY_BATCH = "every batch"

@@ -12,12 +12,12 @@ import pytest
 from afspark.bench.catalogue import experiment
 from afspark.bench.experiments import experiment_snapshot_cost as cost
 from afspark.bench.experiments import experiment_snapshot_recovery as recovery
-from afspark.bench.interleave import Contest
+from afspark.bench.interleave import NONE, Contest
 from afspark.bench.kept_rounds import Contenders
 from afspark.bench.recovery_costs import LossCase, batches_between, recovery_figures
 from afspark.bench.rig import STORES
 from afspark.bench.seen_batches import SeenBatches, costs, percentile
-from afspark.bench.snapshot_costs import INTERVALS, NONE, batch_records, interval_contests
+from afspark.bench.snapshot_costs import INTERVALS, batch_records, interval_contests
 from afspark.bench.topology import OPERATORS, topology, with_route
 from afspark.policies import Nothing
 

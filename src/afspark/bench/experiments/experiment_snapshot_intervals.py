@@ -8,7 +8,7 @@ from typing import Any
 
 import afspark as af
 from afspark.bench.drawing import Curve, grid
-from afspark.bench.interleave import Contest
+from afspark.bench.interleave import NONE, Contest
 from afspark.bench.kept_rounds import run_contests
 from afspark.bench.markdown import spread, table
 from afspark.bench.rig import STORES, Rig
@@ -18,7 +18,6 @@ from afspark.bench.snapshot_costs import (
     EVERY_BATCH,
     INTERVALS,
     MINIBATCH,
-    NONE,
     SYNCHRONOUS,
     batch_records,
     contender,

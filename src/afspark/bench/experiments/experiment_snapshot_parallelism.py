@@ -8,10 +8,11 @@ from typing import Any
 
 import afspark as af
 from afspark.bench.drawing import Curve, grid
+from afspark.bench.interleave import NONE
 from afspark.bench.kept_rounds import Contenders, run_contests
 from afspark.bench.markdown import spread, table
 from afspark.bench.rig import Rig
-from afspark.bench.snapshot_costs import ASYNCHRONOUS, NONE, one_run
+from afspark.bench.snapshot_costs import ASYNCHRONOUS, one_run
 
 TITLE = "Barrier snapshots: fixed input at different parallelism (Carbone et al., figure 7)"
 PARALLELISM = (1, 2, 4, 8)
