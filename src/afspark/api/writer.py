@@ -164,7 +164,7 @@ class StreamWriter:
             # First of all, so that no older driver commits a batch after Spark has looked for the last one.
             engine.take_lease()
             undo.callback(engine.lease.release)
-            engine.check_offsets()
+            engine.check_unrecorded()
             engine.receivers.open(recorded_lanes(engine.store))
             undo.callback(engine.receivers.close)
             query.attach(first._spark_query(spark, pipeline, options, query))

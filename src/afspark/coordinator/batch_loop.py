@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -39,7 +40,7 @@ from afspark.coordinator.replicas.secondary_group import check_hosts
 from afspark.coordinator.run_options import RunOptions
 from afspark.coordinator.stage_runner import StageRunner
 from afspark.coordinator.told_bounds import operator_record
-from afspark.coordinator.unrecorded_batches import first_to_replay, passed_over, refuse_if_forgotten
+from afspark.coordinator.unrecorded_batches import first_to_replay, passed_over, refuse_if_forgotten, refuse_if_left_behind
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.coordinator.worker_state import Covered
 from afspark.errors import CheckpointError, UsageError
@@ -128,6 +129,8 @@ class Coordinator:
         #: every operator was told that the stream has ended
         self.told = False
         self._committed: Batch | None = None
+        #: somebody has begun to end the stream; None: not known yet
+        self._end_intended: bool | None = None
 
     # --- for a pipeline of one operator ---------------------------------------------------------------------
 
@@ -165,7 +168,7 @@ class Coordinator:
         batch was lost before they were read.
         """
         first = not self.runs
-        if self.ended or (first and is_intended(self.store)):
+        if self.ended or self._is_end_intended():
             raise CheckpointError(
                 "The stream of this checkpoint has been ended.", remedy="Start with a new checkpoint.", batch=batch
             )
@@ -180,16 +183,24 @@ class Coordinator:
         of Spark, which will run none any more.
         """
         done: list[BatchProgress] = []
-        refuse_if_unfinished(self.checkpoint)
+        if not self._is_end_intended():
+            # Afterwards Spark may have begun a batch, but nobody has run it.
+            refuse_if_unfinished(self.checkpoint)
         batch = self._next_batch()
         self._ready(batch)
         now = intended(self.store, batch, self.cluster.clock.time())
+        self._end_intended = True
         while not self.ended:
             # From the last record alone it must follow what this batch is, so that a killed driver can repeat it.
             last = not self.told and not any(run.waits for run in self.runs)
             done.append(self._run(batch, now, BatchInput(), deliver, ending=True, last=last))
             batch = Batch(batch + 1)
         return done
+
+    def _is_end_intended(self) -> bool:
+        if self._end_intended is None:
+            self._end_intended = is_intended(self.store)
+        return self._end_intended
 
     @property
     def ended(self) -> bool:
@@ -362,23 +373,31 @@ class Coordinator:
         if not self.resumed:
             check_hosts(self.cluster.slots_by_host(), self.pipeline.nodes)
 
-    def check_offsets(self) -> None:
-        """UsageError if Spark would forget what belonged to batches that have to be replayed, before it has begun."""
+    def check_unrecorded(self) -> None:
+        """UsageError if batches that have to be replayed could not be, before Spark has begun: because it would forget
+        what belonged to them, or because of what is different from the start before.
+        """
         refuse_if_forgotten(self.checkpoint, self.pipeline, self.options.offsets_kept)
+        refuse_if_left_behind(self.checkpoint, self.pipeline)
 
     def close(self) -> None:
         """Ends the receivers and the lease: no batch follows, or another driver will run it."""
-        self._secondaries.close()
-        self.commits.close()
-        self.control.close()
-        self.receivers.close()
-        self.lease.release()
+        with ExitStack() as closing:
+            # Whatever goes wrong on the way, nobody else must be kept from the query.
+            for close in (self.lease.release, self.receivers.close, self.control.close, self.commits.close):
+                closing.callback(close)
+            self._secondaries.close()
 
     def _ready(self, batch: Batch) -> None:
         self.take_lease()
         self.commits.refuse_if_superseded()
         if not self.runs:
-            self._open(batch)
+            try:
+                self._open(batch)
+            except BaseException:
+                # Half of it would be taken for the whole.
+                self.runs = self.commits.runs = []
+                raise
 
     def _open(self, batch: Batch) -> None:
         refuse_if_rewound(self.store, batch)
@@ -400,9 +419,8 @@ class Coordinator:
             run.begin_batch(0.0)
             run.group.gather(first, record, missing, newest=batch)
             declare_unread_records(self.ledger, run, batch, missing)
-        if record is not None:
-            self.items, self.bytes = record.items, record.bytes
-            self.told = record.end is StreamEnd.TOLD
+        self.items, self.bytes = (record.items, record.bytes) if record else (0, 0)
+        self.told = record is not None and record.end is StreamEnd.TOLD
         if first < batch:
             self.commits.recall(record, first, done)
         self.runs = self.commits.runs = runs

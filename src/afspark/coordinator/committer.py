@@ -33,7 +33,7 @@ class Committer:
         self._cluster, self._log, self._stages, self.pace, self._effects = cluster, log, stages, pace, effects
         self.snapshots = Snapshots(taken=pace.takes_snapshots)
         check = stages.replay.check
-        self.records = RecordWriter(cluster, log, self.snapshots, check, effects, kept=pace.records_kept)
+        self.records = RecordWriter(cluster, log, self.snapshots, check, effects)
         self.runs: Sequence[OperatorRun] = ()
         #: this driver has written a record
         self.recorded = False
@@ -42,7 +42,7 @@ class Committer:
         self._batch = Batch(-1)
         #: its record, if it was no barrier: the backups in it do not hold the whole state
         self._uncovered: CommitRecord | None = None
-        stages.takes_all_back = pace.takes_all_back
+        self._heed_policies()
 
     def recall(self, record: CommitRecord | None, first: Batch, done: Mapping[Batch, BatchEffects]) -> None:
         """Before the batches from ``first`` on are replayed, all that came after ``record``: takes up what they have
@@ -61,6 +61,7 @@ class Committer:
         ``pressed``: senders of items have to wait for a record.
         """
         self.pace.ask([one for run in self.runs for one in run.group.secondaries.barriers])
+        self._heed_policies()
         self.pace.wanted |= any(run.group.secondaries.wants_barrier for run in self.runs)
         # A record that became durable since the last batch ended holds no barrier up.
         self.records.go_on(due=False)
@@ -75,6 +76,9 @@ class Committer:
         self._stages.spools = self.pace.behind
         for run in self.runs:
             run.group.barrier = self.pace.barrier
+
+    def _heed_policies(self) -> None:
+        self._stages.takes_all_back, self.records.kept = self.pace.takes_all_back, self.pace.records_kept
 
     def refuse_if_superseded(self) -> None:
         """`AnotherDriver` if another one has opened the query since; behind the batches `finish` says so instead."""

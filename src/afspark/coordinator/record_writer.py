@@ -20,9 +20,8 @@ class RecordWriter:
     """Writes one record at a time. ``covered``: what is known to be durable.
 
     A record may be written when the store has all backups that it names, and is when it is due. Of several the newest
-    one is written, and the older ones are left out: each says all that is known. ``kept``: how many durable ones stay
-    in the store; None: as the log's own rule says. ``effects``: where to put what the batches of a record have done, if
-    somewhere.
+    one is written, and the older ones are left out: each says all that is known. ``effects``: where to put what the
+    batches of a record have done, if somewhere.
     """
 
     def __init__(
@@ -32,10 +31,11 @@ class RecordWriter:
         snapshots: Snapshots,
         check: ReplayCheck,
         effects: EffectLog | None,
-        kept: int | None = None,
     ) -> None:
-        self._cluster, self._log, self._snapshots, self._kept = cluster, log, snapshots, kept
+        self._cluster, self._log, self._snapshots = cluster, log, snapshots
         self._check, self._effects = check, effects
+        #: how many durable records stay in the store; None: as the log's own rule says
+        self.kept: int | None = None
         self.covered = Covered()
         #: since when, in seconds since 1970
         self.covered_at = 0.0
@@ -153,10 +153,10 @@ class RecordWriter:
             self._effects.prune(self._log.oldest)
         self._log.write(record)
         self._durable_at = self._cluster.clock.time()
-        if self._kept is None:
+        if self.kept is None:
             self._log.prune()
         else:
-            self._log.prune(keep=self._kept, slack=0)
+            self._log.prune(keep=self.kept, slack=0)
 
 
 def refuse_if_incomplete(record: CommitRecord, pending: Iterable[str]) -> None:

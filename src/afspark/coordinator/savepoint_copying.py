@@ -19,9 +19,9 @@ from afspark.store.identity import has_identity, put_identity
 from afspark.store.naming import FOLDER, ORIGIN
 from afspark.store.savepoint import (
     FOLDER_OF_NAMED,
-    LIST,
     SavedObject,
     Savepoint,
+    abandon_savepoint,
     begin_savepoint,
     checksum_of_all,
     complete_savepoint,
@@ -64,8 +64,7 @@ def make_savepoint(checkpoint: Store, place: Store, record: CommitRecord, identi
         return savepoint
     except BaseException:
         with suppress(AfsparkError):
-            # The list goes last: what remains of a savepoint must not look foreign.
-            place.delete([*(name for name in place.list("") if name != LIST), LIST])
+            abandon_savepoint(place, token)
         raise
 
 

@@ -10,6 +10,7 @@ from afspark.errors import UsageError
 from afspark.graph.pipeline import Pipeline
 from afspark.numbers import Batch
 from afspark.store import CommitRecord, RecordLog, Store
+from afspark.store.effect_log import EffectLog
 from afspark.store.epochs import read_history
 from afspark.store.naming import FOLDER
 
@@ -46,6 +47,28 @@ def refuse_if_forgotten(checkpoint: Store, pipeline: Pipeline, offsets_kept: int
             kept=offsets_kept,
             needed=needed,
         )
+
+
+def refuse_if_left_behind(checkpoint: Store, pipeline: Pipeline) -> None:
+    """`UsageError` if batches would have to be replayed that an earlier start could replay, and this one cannot: windows
+    that have ended in them would end once more, and those begun in them never.
+    """
+    store = checkpoint.below(FOLDER)
+    committed = newest_of(checkpoint, "commits")
+    if committed is None or pipeline.replayable or not pipeline.keeps_records or is_intended(store):
+        return
+    history = read_history(store, committed)
+    recorded = max(history.records, default=-1)
+    # Whoever cannot replay leaves no effects, and has a record of every batch.
+    if recorded >= committed or history.damaged or not EffectLog(store).entries():
+        return
+    bare = [node.name for node in pipeline.nodes if not node.tolerance.needs_records]
+    why = f"{bare[0]!r} under Nothing() has no state to be replayed upon" if bare else "its input cannot be read again"
+    raise UsageError(
+        f"Batches {recorded + 1} to {committed} are in no commit record yet and have to be replayed, and {why}.",
+        remedy="Start the query once more as it was, and let it end in an orderly way: that writes the record.",
+        batch=recorded + 1,
+    )
 
 
 def first_to_replay(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from afspark.numbers import Batch, Step
+from afspark.resident.open_folder import is_torn
 
 _REPORT = "report-"
 _OUT = "out-"
@@ -42,7 +43,7 @@ def kept_batch(name: str) -> Batch | None:
     >>> [kept_batch(name) for name in ("report-5.", "out-12-rows", "note")]
     [5, 12, None]
     """
-    kind = next((one for one in (_REPORT, _OUT) if name.startswith(one) and not name.endswith(".tmp")), None)
+    kind = next((one for one in (_REPORT, _OUT) if name.startswith(one) and not is_torn(name)), None)
     if kind is None:
         return None
     number, _, _ = name.removeprefix(kind).replace(".", "-").partition("-")
@@ -55,7 +56,7 @@ def is_kept(name: str) -> bool:
     >>> [is_kept(name) for name in ("step-7-2", "note", "step-7-2.tmp", "header", "spool-7-0-x")]
     [True, True, False, False, False]
     """
-    return (name == NOTE or name.startswith((_REPORT, _OUT, _STEP))) and not name.endswith(".tmp")
+    return (name == NOTE or name.startswith((_REPORT, _OUT, _STEP))) and not is_torn(name)
 
 
 def report_name(batch: Batch) -> str:

@@ -11,6 +11,15 @@ from afspark.resident.folders import own_files
 from afspark.resident.memory_map import SHARED
 
 
+#: How the name of a file ends that is being written.
+TORN = ".tmp"
+
+
+def is_torn(name: str) -> bool:
+    """Whether a file is being written, or was when its process ended."""
+    return name.endswith(TORN)
+
+
 class OpenFolder:
     """A folder that was opened once. When it is removed, its process finds nothing and can make nothing any more.
 
@@ -65,7 +74,7 @@ class OpenFolder:
 
     def write(self, name: str, data: bytes | memoryview) -> None:
         """Writes a file; it is there as a whole or not at all. Raises `OSError`."""
-        temporary = f"{name}.tmp"
+        temporary = f"{name}{TORN}"
         try:
             with os.fdopen(self.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as stream:
                 stream.write(data)

@@ -60,7 +60,7 @@ from afspark.resident.folders import NEW, discard, locked_folder, own_files
 from afspark.resident.kept_files import NOTE, is_kept, is_swept, kept_from, output_name, report_name, step_name
 from afspark.resident.manifest import Manifest
 from afspark.resident.mapped_columns import MappedColumns, is_column, no_space_as_error
-from afspark.resident.open_folder import OpenFolder
+from afspark.resident.open_folder import OpenFolder, is_torn
 from afspark.resident.side_files import SideFiles
 from afspark.resident.spool import next_spooled, spooled_in
 
@@ -297,10 +297,15 @@ class Segment:
         return tuple(one.name for one in spooled_in(self._folder))
 
     def _unspool(self, batch: Batch) -> None:
-        """Removes backups of an attempt to apply ``batch`` that was taken back."""
+        """Removes backups of an attempt to apply ``batch`` that was taken back, and what killed processes had begun to
+        write: files are written under the lock.
+        """
         for one in spooled_in(self._folder):
             if one.batch >= batch:
                 self._folder.remove(one.file)
+        for name in self._folder.names():
+            if is_torn(name):
+                self._folder.remove(name)
 
     def note(self, text: str | None) -> None:
         """Remembers a text until it is replaced; None forgets it."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from afspark.errors import AfsparkError, SegmentBusy
 from afspark.numbers import Batch
-from afspark.resident.open_folder import OpenFolder
+from afspark.resident.open_folder import OpenFolder, is_torn
 from afspark.store import Store
 
 SPOOL = "spool-"
@@ -48,7 +48,7 @@ class Spooled:
     @classmethod
     def parse(cls, file: str) -> Spooled | None:
         """The backup in a file; None if the file is something else."""
-        if not file.startswith(SPOOL) or file.endswith(".tmp"):
+        if not file.startswith(SPOOL) or is_torn(file):
             return None
         batch, index, name = file.removeprefix(SPOOL).split("-", 2)
         return cls(int(batch), int(index), name.replace(_SLASH, "/"))

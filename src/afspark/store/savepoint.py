@@ -106,6 +106,13 @@ def complete_savepoint(place: Store, savepoint: Savepoint) -> None:
     place.put(LIST, _sealed({**document, "complete": True}))
 
 
+def abandon_savepoint(place: Store, token: str) -> None:
+    """Removes what its maker has left of a savepoint, unless somebody else makes or has made one in its place."""
+    if _read(place).get("token") == token:
+        # The list goes last: what remains of a savepoint must not look foreign.
+        place.delete([*(name for name in place.list("") if name != LIST), LIST])
+
+
 def read_savepoint(place: Store) -> Savepoint:
     """The savepoint in that place; `UsageError` if there is none, `CheckpointError` if it is not complete."""
     try:

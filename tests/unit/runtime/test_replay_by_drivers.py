@@ -247,12 +247,12 @@ def test_spark_is_not_let_forget_what_has_to_be_replayed(make_rig: MakeRig, tole
     killed_after(one, 5)
     driver = rig.start(offsets_kept=4)
     with pytest.raises(UsageError, match=r"1 to 4 .*minBatchesToRetain is 4") as caught:
-        driver.check_offsets()
+        driver.check_unrecorded()
     assert caught.value.needed == 5
     rig.lose()
-    rig.start(offsets_kept=caught.value.needed).check_offsets()
+    rig.start(offsets_kept=caught.value.needed).check_unrecorded()
     rig.go(1)
-    rig.start(offsets_kept=2).check_offsets()
+    rig.start(offsets_kept=2).check_unrecorded()
     rig.go()
     assert rig.counts() == one.truth and rig.bound() == 0
     one.assert_as_calm()
@@ -263,7 +263,7 @@ def test_nobody_is_refused_for_what_spark_has_forgotten_already(make_rig: MakeRi
     rig = one.rig
     killed_after(one, 5)
     (rig.checkpoint / "offsets" / "0").unlink()
-    rig.start(offsets_kept=2).check_offsets()
+    rig.start(offsets_kept=2).check_unrecorded()
     rig.go()
     assert rig.counts() == one.truth, "all state is there"
 

@@ -240,6 +240,33 @@ def test_whoever_dies_while_making_one_leaves_nothing_that_looks_complete(make_r
     assert second.counts() == truth
 
 
+class Overtaken(LocalStore):
+    """Somebody else makes a savepoint in the same place, from beginning to end, while this one is being made."""
+
+    other: Callable[[], object] | None = None
+
+    def put(self, name: str, data: bytes) -> None:
+        super().put(name, data)
+        if name != LIST and self.other is not None:
+            other, self.other = self.other, None
+            other()
+
+
+def test_whoever_is_overtaken_while_making_one_removes_nothing_of_the_others(make_rig: MakeRig) -> None:
+    rig, truth = make_rig()
+    rig.go(3)
+    engine, place = rig.driver, rig.root / "saved"
+    record = engine.log.newest()
+    assert record is not None
+    store = Overtaken(str(place))
+    store.other = partial(make_savepoint, engine.checkpoint, open_store(place), record, engine.identity)
+    with pytest.raises(AfsparkError):
+        make_savepoint(engine.checkpoint, store, record, engine.identity)
+    second = begun(rig, place, "second")
+    second.go()
+    assert second.counts() == truth
+
+
 def test_whoever_dies_while_starting_from_one_may_try_again(make_rig: MakeRig) -> None:
     rig, truth = make_rig()
     rig.go(3)

@@ -131,3 +131,10 @@ def test_a_note_stays_until_it_is_replaced_or_forgotten(segment: Segment) -> Non
         again.note(None)
         again.note(None)
     assert reopened(again).noted() is None
+
+
+def test_what_a_killed_process_had_begun_to_write_is_removed(segment: Segment) -> None:
+    torn = segment.directory / "spool-0-0-objects\\00000.tmp"
+    torn.write_bytes(b"half of a")
+    keeping(segment, 0, rows=b"first")
+    assert not torn.exists()

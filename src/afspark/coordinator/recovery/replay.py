@@ -63,7 +63,7 @@ class Replay:
         requests = []
         for member in run.group.members:
             following = Batch(member.version + 1)
-            if following == batch:
+            if following >= batch:
                 requests.append(run.group.request(member, batch))
                 continue
             with run.group.at(following):
