@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from afspark.errors import NoSpace, SegmentError
+from afspark.errors import AfsparkError, NoSpace, SegmentError
 from afspark.model.operator import Operator
 from afspark.numbers import Batch
 from afspark.policies import CompleteState
@@ -48,11 +48,26 @@ def serve(
         detail = f"gone with what incarnation {found.trace.incarnation} had made final in this batch"
         return _answer(request, host, Status.MISSING, detail=detail, trace=found.trace)
     except NoSpace as error:
+        if _made_room(environment, config, request):
+            # The batch is applied once more.
+            return _answer(request, host, Status.BUSY, detail=str(error))
         return _answer(request, host, Status.FAILED, error=error)
     except SegmentError as error:
         return _answer(request, host, Status.BUSY, detail=str(error))
     except Exception as error:  # noqa: BLE001 - user code may raise anything
         return _answer(request, host, Status.FAILED, error=as_failure(error, operator))
+
+
+def _made_room(environment: TaskEnvironment, config: OperatorConfig, request: TaskRequest) -> bool:
+    """Waits until backups that took room beside the state are in the store; whether there were any, and it took them."""
+    try:
+        home = environment.address(config, request.worker).open()
+        if home is None or not home.spooled():
+            return False
+        environment.upload(config, request.worker)
+    except AfsparkError:
+        return False
+    return True
 
 
 def _answer(request: TaskRequest, host: str, status: Status, **facts: Any) -> TaskReport:

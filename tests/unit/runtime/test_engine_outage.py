@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from afspark.errors import StoreAway, StoreFull
+from afspark.policies import MiniBatch
 from afspark.resident.open_folder import OpenFolder
 from tests.unit.runtime.conftest import MakeRig
+from tests.unit.runtime.lagging import Lag, LaggingRig
 
 BATCH = 2
 
@@ -74,19 +76,20 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
+def fill(ballast: Path) -> None:
+    """Leaves no room in the file system."""
+    with ballast.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
 def test_a_full_disk_is_called_that_and_costs_nothing(make_rig: MakeRig, small_disk: Path) -> None:
     rig, truth = make_rig()
     rig.checkpoint = small_disk / "checkpoint"
     ballast = small_disk / "ballast"
 
-    def fill(batch: int) -> None:
-        if batch == BATCH:
-            with ballast.open("wb", buffering=0) as file, suppress(OSError):
-                while True:
-                    file.write(bytes(4096))
-
     with pytest.raises(StoreFull) as caught:
-        rig.go(deliver=fill)
+        rig.go(deliver=lambda batch: fill(ballast) if batch == BATCH else None)
     assert (caught.value.path, caught.value.free) == (str(rig.checkpoint), 0)
     assert "ermission" not in str(caught.value)
     os.unlink(ballast)
@@ -95,6 +98,21 @@ def test_a_full_disk_is_called_that_and_costs_nothing(make_rig: MakeRig, small_d
     rig.go()
     assert rig.counts() == truth
     assert all(entry.recovery is not None and entry.recovery.covered for entry in rig.ledger)
+
+
+def test_a_batch_waits_for_the_store_if_backups_take_the_room_that_it_needs(
+    make_rig: MakeRig, small_disk: Path
+) -> None:
+    one = LaggingRig(make_rig, Lag.BACKUPS, batches=8, tolerance=MiniBatch())
+    rig = one.rig
+    rig.segments = small_disk / "segments"
+    rig.go(4)
+    assert list(rig.segments.rglob("spool-*"))
+    fill(small_disk / "ballast")
+    rig.go(1)
+    os.unlink(small_disk / "ballast")
+    rig.go()
+    assert rig.counts() == one.truth and rig.bound() == 0 and rig.ledger == []
 
 
 def test_what_does_not_fit_beside_a_state_leaves_nothing_behind(small_disk: Path) -> None:
