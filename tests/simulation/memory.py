@@ -167,7 +167,7 @@ class MemorySegment:
             raise SegmentError(f"at version {self.version}, which keeps nothing of batch {batch}")
         return self.files.get(f"out-{batch}-{port}")
 
-    def spool(self, batch: int, name: str, data: bytes) -> None:
+    def spool(self, batch: int, name: str, data: bytes, spare: int = 0) -> None:
         self._require(batch - 1, marked=True)
         self._write(next_spooled(self._spooled(), batch, name).file, data)
 

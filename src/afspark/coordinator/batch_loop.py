@@ -40,7 +40,12 @@ from afspark.coordinator.replicas.secondary_group import check_hosts
 from afspark.coordinator.run_options import RunOptions
 from afspark.coordinator.stage_runner import StageRunner
 from afspark.coordinator.told_bounds import operator_record
-from afspark.coordinator.unrecorded_batches import first_to_replay, passed_over, refuse_if_forgotten, refuse_if_left_behind
+from afspark.coordinator.unrecorded_batches import (
+    first_to_replay,
+    passed_over,
+    refuse_if_forgotten,
+    refuse_if_left_behind,
+)
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.coordinator.worker_state import Covered
 from afspark.errors import CheckpointError, UsageError
@@ -479,6 +484,7 @@ class Coordinator:
             end=StreamEnd.TOLD if self.told else end,
             lanes=self.receivers.recorded(),
             ledger_heads=tuple(self.ledger.heads),
+            replays=self.pipeline.replayable,
         )
 
     def _take_note(self, batch: Batch) -> None:

@@ -10,7 +10,6 @@ from afspark.errors import UsageError
 from afspark.graph.pipeline import Pipeline
 from afspark.numbers import Batch
 from afspark.store import CommitRecord, RecordLog, Store
-from afspark.store.effect_log import EffectLog
 from afspark.store.epochs import read_history
 from afspark.store.naming import FOLDER
 
@@ -50,8 +49,8 @@ def refuse_if_forgotten(checkpoint: Store, pipeline: Pipeline, offsets_kept: int
 
 
 def refuse_if_left_behind(checkpoint: Store, pipeline: Pipeline) -> None:
-    """`UsageError` if batches would have to be replayed that an earlier start could replay, and this one cannot: windows
-    that have ended in them would end once more, and those begun in them never.
+    """`UsageError` if batches have to be replayed that an earlier start could replay, and this one cannot: windows that
+    have ended in them would end once more, and those begun in them never.
     """
     store = checkpoint.below(FOLDER)
     committed = newest_of(checkpoint, "commits")
@@ -59,8 +58,7 @@ def refuse_if_left_behind(checkpoint: Store, pipeline: Pipeline) -> None:
         return
     history = read_history(store, committed)
     recorded = max(history.records, default=-1)
-    # Whoever cannot replay leaves no effects, and has a record of every batch.
-    if recorded >= committed or history.damaged or not EffectLog(store).entries():
+    if recorded in (-1, committed) or history.damaged or not history.records[recorded][1].replays:
         return
     bare = [node.name for node in pipeline.nodes if not node.tolerance.needs_records]
     why = f"{bare[0]!r} under Nothing() has no state to be replayed upon" if bare else "its input cannot be read again"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,9 @@ from afspark.model.kernels.hashing import hash_bytes, hash_columns
 ROUNDING = 1e-9
 
 _ALL = 2**64
+
+#: How many rows are hashed at once: what is in between stays in the processor's caches.
+_BLOCK = 2**16
 
 
 @dataclass(frozen=True)
@@ -90,19 +94,31 @@ def digest_of_rows(parts: Iterable[tuple[Any, pa.RecordBatch]]) -> EffectDigest:
     """
     total = EffectDigest()
     for label, batch in parts:
-        total = total.and_also(_of_batch(label, batch))
+        columns = _columns(batch.schema)
+        hashed = hash_of(repr((label, batch.schema.names)))
+        for start in range(0, batch.num_rows, _BLOCK):
+            total = total.and_also(_of_block(batch.slice(start, _BLOCK), columns, hashed))
     return total
 
 
-def _of_batch(label: Any, batch: pa.RecordBatch) -> EffectDigest:
-    hashed = hash_of(repr((label, batch.schema.names)))
-    numbers = [field.name for field in batch.schema if pat.is_floating(field.type)]
-    hashes = np.full(batch.num_rows, hashed, np.uint64)
-    keys = [field.name for field in batch.schema if field.name not in numbers and _is_hashable(batch, field.name)]
-    if keys:
-        hashes = hash_columns(batch, keys)
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of a schema by what is done with them: ``keys`` are hashed, ``numbers`` are summed up."""
+
+    keys: tuple[str, ...]
+    numbers: tuple[str, ...]
+
+
+@lru_cache(maxsize=256)
+def _columns(schema: pa.Schema) -> _Columns:
+    numbers = tuple(field.name for field in schema if pat.is_floating(field.type))
+    return _Columns(tuple(one.name for one in schema if one.name not in numbers and _is_hashable(one.type)), numbers)
+
+
+def _of_block(batch: pa.RecordBatch, columns: _Columns, hashed: np.uint64) -> EffectDigest:
+    hashes = hash_columns(batch, columns.keys) if columns.keys else np.full(batch.num_rows, hashed, np.uint64)
     exact, size, sums = int(kernel.digest_rows(hashes, hashed)), 0.0, []
-    for column in numbers:
+    for column in columns.numbers:
         values = batch.column(column).cast(pa.float64()).to_numpy(zero_copy_only=False)
         total, sizes, odd = kernel.weighted_sum(hashes, np.ascontiguousarray(values))
         sums.append(float(total))
@@ -111,10 +127,10 @@ def _of_batch(label: Any, batch: pa.RecordBatch) -> EffectDigest:
     return EffectDigest(batch.num_rows, exact, tuple(sums), size)
 
 
-def _is_hashable(batch: pa.RecordBatch, name: str) -> bool:
+def _is_hashable(kind: pa.DataType) -> bool:
     """Whether the values of a column can be told apart cheaply; of others only the number of rows is known."""
     try:
-        hash_columns(batch.slice(0, 0), [name])
+        hash_columns(pa.record_batch({"column": pa.array([], kind)}), ["column"])
     except UsageError:
         return False
     return True

@@ -196,15 +196,25 @@ def no_space_as_error(path: str | Path, wanted: int) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _NO_SPACE:
             raise
-        free = _free_bytes(Path(path).parent)
-        raise NoSpace(
-            f"{wanted} more bytes of resident state do not fit in {path} ({free} bytes are free).",
-            remedy="Enlarge that file system, use more workers on more hosts, or choose another folder"
-            " with the environment variable AFSPARK_SEGMENTS.",
-            path=str(path),
-            wanted=wanted,
-            free=free,
-        ) from error
+        raise _no_space(path, wanted, _free_bytes(Path(path).parent)) from error
+
+
+def require_space(path: str | Path, wanted: int) -> None:
+    """`NoSpace` if so many bytes would not fit where ``path`` is."""
+    free = _free_bytes(Path(path).parent)
+    if free < wanted:
+        raise _no_space(path, wanted, free)
+
+
+def _no_space(path: str | Path, wanted: int, free: int) -> NoSpace:
+    return NoSpace(
+        f"{wanted} more bytes of resident state do not fit in {path} ({free} bytes are free).",
+        remedy="Enlarge that file system, use more workers on more hosts, or choose another folder"
+        " with the environment variable AFSPARK_SEGMENTS.",
+        path=str(path),
+        wanted=wanted,
+        free=free,
+    )
 
 
 def _free_bytes(directory: Path) -> int:

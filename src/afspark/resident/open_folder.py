@@ -10,7 +10,6 @@ from pathlib import Path
 from afspark.resident.folders import own_files
 from afspark.resident.memory_map import SHARED
 
-
 #: How the name of a file ends that is being written.
 TORN = ".tmp"
 

@@ -59,10 +59,10 @@ from afspark.resident.file_lock import FileLock
 from afspark.resident.folders import NEW, discard, locked_folder, own_files
 from afspark.resident.kept_files import NOTE, is_kept, is_swept, kept_from, output_name, report_name, step_name
 from afspark.resident.manifest import Manifest
-from afspark.resident.mapped_columns import MappedColumns, is_column, no_space_as_error
+from afspark.resident.mapped_columns import MappedColumns, is_column, no_space_as_error, require_space
 from afspark.resident.open_folder import OpenFolder, is_torn
 from afspark.resident.side_files import SideFiles
-from afspark.resident.spool import next_spooled, spooled_in
+from afspark.resident.spool import SPOOL, next_spooled, spooled_in
 
 LOCK_SECONDS = 10.0
 """How long creating and destroying wait for a process that still works on the segment."""
@@ -287,9 +287,12 @@ class Segment:
             raise self._unexpected(f"a version that keeps what batch {batch} has sent")
         return self._found(self._folder.mapped(output_name(batch, port)))
 
-    def spool(self, batch: Batch, name: str, data: bytes | memoryview) -> None:
-        """Keeps a backup of the batch being applied until the store has it under ``name``."""
+    def spool(self, batch: Batch, name: str, data: bytes | memoryview, spare: int = 0) -> None:
+        """Keeps a backup of the batch being applied until the store has it under ``name``; `NoSpace` unless ``spare``
+        bytes of room are left beside it.
+        """
         self._require(Batch(batch - 1), marked=True)
+        require_space(self.directory / SPOOL, len(data) + spare)
         self._write(next_spooled(spooled_in(self._folder), batch, name).file, data)
 
     def spooled(self) -> tuple[str, ...]:

@@ -43,6 +43,8 @@ class CommitRecord:
     ledger_heads: tuple[str, ...] = ()
     #: what became of the newest snapshots, this one the last, if snapshots are not taken with every batch
     snapshots: tuple[SnapshotEntry, ...] = ()
+    #: later batches may have no record yet, because lost workers replay them
+    replays: bool = False
 
     def references(self) -> frozenset[str]:
         """Names of all objects some worker may need."""
@@ -64,6 +66,7 @@ class CommitRecord:
             },
             "ledger_heads": self.ledger_heads,
             **({"snapshots": [entry.to_json() for entry in self.snapshots]} if self.snapshots else {}),
+            **({"replays": True} if self.replays else {}),
         }
 
     @classmethod
@@ -79,4 +82,5 @@ class CommitRecord:
             lanes={source: dict(lanes) for source, lanes in found["lanes"].items()},
             ledger_heads=tuple(found["ledger_heads"]),
             snapshots=tuple(map(SnapshotEntry.from_json, found.get("snapshots", ()))),
+            replays=bool(found.get("replays", False)),
         )

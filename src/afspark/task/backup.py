@@ -105,6 +105,10 @@ def stamped_images(images: Images, panes: PaneStates) -> Images:
     return {key: image if fading is None else fading.stamped(image) for key, image in images.items()}
 
 
+#: For the report of a batch, and what file systems round up.
+_REPORT_ROOM = 2**15
+
+
 class BackupTask:
     """Writes the backups of one worker in one batch."""
 
@@ -130,7 +134,7 @@ class BackupTask:
                 for number, batch in enumerate(sent):
                     images[FeedbackPart(target, self.request.batch, number)] = batch
         if images or self.steps.needs_backup(output.panes):
-            self._write(home, images, full=chosen.full, seen=output.panes)
+            self._write(home, images, full=chosen.full, seen=output.panes, spare=_room_for(output))
         if self.request.shipping is not None and chosen.changes is not None:
             self._keep_for_secondary(home, stamped_images(chosen.changes, panes), self.request.shipping)
         return durable or waiting == 0
@@ -150,7 +154,13 @@ class BackupTask:
             self.steps.writes.wait()
 
     def _write(
-        self, home: StateStorage, images: Mapping[ImageKey, pa.RecordBatch], *, full: bool, seen: PaneReport | None
+        self,
+        home: StateStorage,
+        images: Mapping[ImageKey, pa.RecordBatch],
+        *,
+        full: bool,
+        seen: PaneReport | None,
+        spare: int = 0,
     ) -> None:
         # It names those before it, so they have to be durable.
         self.steps.await_durable(None)
@@ -158,7 +168,7 @@ class BackupTask:
         name = backup_name(self.config, self.request, self.steps.number_backup(home))
         data = seal(self._header(full, cells, seen).to_json(), images)
         ref = ObjectRef.of(name, data, cells=cells, full=full)
-        if self.request.spools and self._spools(home, name, data):
+        if self.request.spools and self._spools(home, name, data, spare):
             self.steps.writes.spooled(ref)
         else:
             self.steps.writes.begin(ref, data)
@@ -173,10 +183,10 @@ class BackupTask:
         except NoSpace as error:
             LOG.warning("The checkpoint of batch %d does not go to a secondary: %s", self.request.batch, error)
 
-    def _spools(self, home: StateStorage, name: str, data: bytes) -> bool:
+    def _spools(self, home: StateStorage, name: str, data: bytes, spare: int) -> bool:
         """Puts a backup beside the state; False if there is no room, so that the batch has to wait for the store."""
         try:
-            home.spool(self.request.batch, name, data)
+            home.spool(self.request.batch, name, data, spare)
         except NoSpace as error:
             LOG.warning("A backup of batch %d is not spooled: %s", self.request.batch, error)
             return False
@@ -190,3 +200,8 @@ class BackupTask:
             cells=cells,
             progress=self.steps.progress_with(seen),
         )
+
+
+def _room_for(output: Output) -> int:
+    """What a batch still has to write beside its state when it is backed up."""
+    return sum(len(data) for data in output.kept.values()) + _REPORT_ROOM

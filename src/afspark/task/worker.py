@@ -59,7 +59,7 @@ def serve(
 
 
 def _made_room(environment: TaskEnvironment, config: OperatorConfig, request: TaskRequest) -> bool:
-    """Waits until backups that took room beside the state are in the store; whether there were any, and it took them."""
+    """Waits until backups that take room beside the state are in the store; whether there were any, and all are."""
     try:
         home = environment.address(config, request.worker).open()
         if home is None or not home.spooled():

@@ -176,16 +176,13 @@ def test_a_batch_waits_for_a_record_when_workers_keep_as_much_for_others_as_they
 
 
 def test_what_workers_may_keep_brings_the_next_barrier_forward() -> None:
-    one = CommitPace(
-        [BarrierSnapshot(interval=60.0)], replayable=True, max_replay_seconds=1000.0, max_kept_bytes=KEPT
-    )
+    one = CommitPace([BarrierSnapshot(interval=60.0)], replayable=True, max_replay_seconds=1000.0, max_kept_bytes=KEPT)
     one.passed(0.0, 0, 0)
     one.choose(1.0, 1, 0, under_way=False, must=False)
     assert not one.barrier
     one.ended(1, 0.1, KEPT)
     one.choose(2.0, 2, 0, under_way=False, must=False)
     assert one.barrier
-
 
 
 def test_nothing_gathers_where_nothing_is_replayed() -> None:

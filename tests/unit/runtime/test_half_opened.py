@@ -1,4 +1,4 @@
-"""Drivers that fail while they begin, ends that were interrupted, and starts that could not replay what they have to."""
+"""Drivers that fail while they begin, interrupted ends, and starts that could not replay what they have to."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_without_windows_a_survivor_may_go_on_unprotected(make_rig: MakeRig) -> 
     assert one.rig.counts() == one.truth
 
 
-@pytest.mark.parametrize("before, after", [("partial", "full"), ("full", "partial")])
+@pytest.mark.parametrize(("before", "after"), [("partial", "full"), ("full", "partial")])
 def test_who_goes_back_may_be_changed_while_a_query_runs(make_rig: MakeRig, before: str, after: str) -> None:
     one = LaggingRig(make_rig, Lag.NOTHING, batches=8, tolerance=BarrierSnapshot(batches=4, recovery=before))
     rig = one.rig

@@ -244,12 +244,14 @@ class Overtaken(LocalStore):
     """Somebody else makes a savepoint in the same place, from beginning to end, while this one is being made."""
 
     other: Callable[[], object] | None = None
+    begun = False
 
     def put(self, name: str, data: bytes) -> None:
         super().put(name, data)
-        if name != LIST and self.other is not None:
+        if self.begun and self.other is not None:
             other, self.other = self.other, None
             other()
+        self.begun = self.begun or name == LIST
 
 
 def test_whoever_is_overtaken_while_making_one_removes_nothing_of_the_others(make_rig: MakeRig) -> None:

@@ -59,6 +59,7 @@ def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
             SnapshotEntry(number=1, barrier=4, started=2.5, abandoned="a loss").with_skipped(5, "no room"),
             SnapshotEntry(number=2, barrier=9, started=3.5, completed=4.0, parts=3, full=1, bytes=99),
         ),
+        replays=True,
     )
     log.write(record)
     assert log.newest() == record

@@ -60,6 +60,7 @@ def page(found: dict[str, Any]) -> str:
         figures = part["figures"]
         rates = [f"{figures[name]['mb_per_second']['median']:.0f} MB/s" for name in (NONE, APPROXIMATE)]
         written = f"{figures[APPROXIMATE]['backup_bytes']['median'] / 1e6:,.1f} MB"
-        ratios = (spread(part[name], "{:.3f}") for name in ("ratio", "again", "usual"))
+        # Figures of earlier versions have no second run of none.
+        ratios = (spread(part[name], "{:.3f}") if name in part else "–" for name in ("ratio", "again", "usual"))
         rows.append([algorithm, *ratios, *rates, written])
     return text + table(head, rows)

@@ -179,6 +179,8 @@ def _hash_column(batch: pa.RecordBatch, name: str) -> Array:
 def _integers(column: pa.Array, name: str) -> Array:
     """The column as int64, nulls as anything."""
     kind = column.type
+    if pat.is_int64(kind):
+        return _plain(column, 0)
     if pat.is_null(kind):
         return np.zeros(len(column), np.int64)
     if pat.is_floating(kind):
