@@ -137,7 +137,15 @@ def test_whoever_stops_after_a_batch_that_could_not_be_committed_lets_go_of_the_
     on its way.
     """
     one = LaggingRig(
-        make_rig, lag, batches=6, operator=Choosy(), on_bad="skip", bad_limit=0, takeover=False, lease_seconds=600.0
+        make_rig,
+        lag,
+        batches=6,
+        tolerance=MiniBatch(),
+        operator=Choosy(),
+        on_bad="skip",
+        bad_limit=0,
+        takeover=False,
+        lease_seconds=600.0,
     )
     rig = one.rig
     with pytest.raises(BadItems):
