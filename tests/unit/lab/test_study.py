@@ -169,6 +169,27 @@ def test_seconds_become_items_at_the_rate_of_each_target(tmp_path: Path) -> None
     assert items == {"source": [100, 100], "latest": [50, 50]}
 
 
+@pytest.mark.parametrize(
+    ("together", "alike", "items"),
+    [
+        ("sums+seen", "sums", 100),
+        ("first+seen", "first", 100),
+        ("seen+latest.even", "latest", 150),
+        ("sums+even", "first", 200),
+    ],
+)
+def test_operators_that_fail_together_lose_what_comes_in_the_same_seconds(
+    together: str, alike: str, items: int
+) -> None:
+    """In a chain that is what the first of them loses, in parallel branches what each of them gets."""
+    given = {"outages": (), "seconds": [1.0], "rate": (100, 100), "repetitions": 1, "targets": [together, alike]}
+    result = study(lambda stream: diamond(stream, 1), **given).run()
+    one, other = result.observations.values()
+    assert one.outages[0].items == items
+    assert np.array_equal(one.local, other.local)
+    assert not np.array_equal(one.local[:, 0, 0], np.broadcast_to(one.golden_local[0], one.local[:, 0, 0].shape))
+
+
 def test_results_after_every_item_can_be_scored(tmp_path: Path) -> None:
     def counting(stream):
         return stream.apply(Sums(), name="sums", workers=2).writeStream.outputMode("complete")

@@ -66,9 +66,16 @@ def test_the_user_adds_and_removes_targets(graph: Graph) -> None:
     assert "first" in {placed.operator for placed in placements if placed.target == "first"}
 
 
-def test_operators_that_fail_together_are_one_target(graph: Graph) -> None:
-    (together,) = place_injectors(graph, only=["sums+seen"])[0]
-    assert together.groups == ((Inlet("sums", 0),), (Inlet("seen", 0),))
+def test_operators_that_fail_together_lose_what_comes_from_others(graph: Graph) -> None:
+    names = ["sums+seen", "first+seen", "seen+latest.even", "latest+even", "source+latest"]
+    groups = {target.name: target.groups for target in place_injectors(graph, only=names)[0]}
+    assert groups == {
+        "sums+seen": ((Inlet("sums"),),),
+        "first+seen": ((Inlet("first"),),),
+        "seen+latest.even": ((Inlet("seen"), Inlet("latest", 1)),),
+        "latest+even": ((Inlet("latest"), Inlet("even")),),
+        "source+latest": ((Inlet("first"),),),
+    }
 
 
 @pytest.mark.parametrize(
