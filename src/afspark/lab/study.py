@@ -323,7 +323,7 @@ class Study:
         nodes, edges = assessed_nodes(observer.application.graph)
         known = {node.name for node in nodes}
         # What the user has put together is shown beside the graph.
-        extra = [AssessedNode(name=one.name, kind=NodeKind.STATELESS) for one in plan.targets if one.name not in known]
+        extra = [AssessedNode(name=one.name, kind=NodeKind.PLACE) for one in plan.targets if one.name not in known]
         sink = next(node.name for node in nodes if node.kind is NodeKind.SINK)
         placed = (*placements, Placement(sink, None, "it is the sink"))
         main, *others = plan.scores

@@ -27,6 +27,8 @@ class NodeKind(StrEnum):
     STATELESS = "stateless"
     STATEFUL = "stateful"
     SINK = "sink"
+    #: where faults strike that is no operator by itself: one input, an output, several that fail together
+    PLACE = "place"
 
 
 @dataclass(frozen=True, kw_only=True)

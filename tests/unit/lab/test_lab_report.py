@@ -218,7 +218,7 @@ def test_operators_that_fail_together_are_a_target_of_their_own(tmp_path: Path) 
     seen = replace(study.observations["VWAP"], target=together)
     both = replace(
         study,
-        nodes=(*study.nodes, AssessedNode(name=together, kind=NodeKind.STATELESS)),
+        nodes=(*study.nodes, AssessedNode(name=together, kind=NodeKind.PLACE)),
         observations={**study.observations, together: seen},
     )
     found = write_report(both, tmp_path)

@@ -98,6 +98,12 @@ def test_metrics_are_measured_again_under_the_advised_tolerances(tmp_path: Path)
     assert "ActiveStandby" in after["sums"].note and "lost" in after["sums"].note
 
 
+def test_targets_that_are_no_operators_keep_nobody_from_trials_under_the_advice(tmp_path: Path) -> None:
+    result = summed(tmp_path, targets=["source", "sums", "sums.even", "even>", "even+sums"]).run()
+    assert set(result.reruns) == {"source", "even", "sums"}
+    assert result.notes == ()
+
+
 def test_trials_under_advice_are_real(tmp_path: Path) -> None:
     """Under tolerances that lose a state, the loss is in the figures."""
     study = summed(tmp_path, failover=None)
