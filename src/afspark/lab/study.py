@@ -319,7 +319,7 @@ class Study:
     # --- what was found -------------------------------------------------------------------------------------
 
     def _gathered(self, plan: StudyPlan, placements: Sequence[Placement], notes: Sequence[str]) -> StudyResult:
-        observer = Observer(plan)
+        observer = Observer(plan, self._judged["threshold"])
         nodes, edges = assessed_nodes(observer.application.graph)
         known = {node.name for node in nodes}
         # What the user has put together is shown beside the graph.

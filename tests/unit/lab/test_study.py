@@ -54,6 +54,21 @@ def test_a_study_of_two_operators(tmp_path: Path) -> None:
     assert findings_of(result).advice.operators
 
 
+@pytest.mark.parametrize("jitter", [0, 8])
+def test_items_that_change_places_do_not_make_a_recovery_longer(tmp_path: Path, jitter: int) -> None:
+    """A fault at the border of a section begins with the next one, whatever jitter carries over the border."""
+    made = study(work=tmp_path, jitter=jitter, sections="keys:id:400", outages=[500], repetitions=1)
+    result = made.run()
+    plan, _ = made._planned(tmp_path)
+    golden = golden_of(plan, 0)
+    after = golden.output["id"].slice(golden.rows_before(plan.interleaving(0).batch_of(800)))
+    assert (pc.min(after).as_py() < 800) == bool(jitter)
+    seen = result.observations["source"]
+    assert seen.begins == (2, 4)
+    assert measure(seen).local.recovery == 2
+    assert result.outage_sections["source"] == 1
+
+
 def test_a_trial_from_the_golden_state_gives_what_a_whole_run_gives(tmp_path: Path) -> None:
     made = study(diamond, targets=["source", "sums", "seen", "latest", "latest.even", "even+seen"], work=tmp_path)
     plan, _ = made._planned(tmp_path)
