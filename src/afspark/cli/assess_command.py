@@ -109,11 +109,12 @@ def bargain_study(options: AssessOptions) -> dict[str, Any]:
     """The paper's own experiment, as far as the options do not say otherwise."""
     inputs: list[StudyInput] = list(options.input) or [MarketEvents(options.events or EVENTS, seed=options.seed)]
     seconds = options.seconds if options.seconds or options.outages else (0.5, 1, 2, 4, 8, 16)
+    score = options.score or "sum:gain"
     return {
         "pipeline": _bargains,
         "input": inputs,
-        "score": options.score or "sum:gain",
-        "other_scores": options.other_score or ("mean:gain", "count"),
+        "score": score,
+        "other_scores": options.other_score or [one for one in ("sum:gain", "mean:gain", "count") if one != score],
         "key": options.key or "key",
         "sections": options.sections or "keys:key:5000",
         "offsets": options.offsets or DEFAULT_OFFSETS,

@@ -39,7 +39,7 @@ from afspark.lab.observing import Observer, assessed_nodes
 from afspark.lab.outage_spans import InputRate, measured_rate
 from afspark.lab.real_fault_trials import protected_runs, real_faults, run_real_fault
 from afspark.lab.real_queries import rerun_as_query, sampled_units
-from afspark.lab.scores import OutputScore, ScoreFunction, as_score
+from afspark.lab.scores import OutputScore, ScoreFunction, different_scores
 from afspark.lab.sections import (
     AffectedRange,
     AffectedRows,
@@ -121,7 +121,7 @@ class Study:
     ) -> None:
         self._builder = pipeline
         self._given = list(input) if isinstance(input, list | tuple) else [input]
-        self._scores = tuple(as_score(one) for one in (score, *other_scores))
+        self._scores = different_scores((score, *other_scores))
         self._key, self._affected, self._time = key, affected, time
         self._sections = parse_sections(sections) if isinstance(sections, str) else sections
         self._only, self._add, self._remove = targets, list(add), list(remove)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow.csv as pacsv
 import pytest
 
+from afspark.cli.assess_command import bargain_study
 from afspark.cli.assess_options import AssessOptions
 from afspark.cli.main import main
 from afspark.cli.options import parse
@@ -161,3 +162,11 @@ def test_the_paper_s_experiment_needs_no_further_options() -> None:
     options = parse(["assess", "bargain", "--events", "5000000", "--seed", "1", "--out", "report"])
     assert isinstance(options, AssessOptions)
     assert options.events == 5_000_000 and options.repetitions == 5
+
+
+@pytest.mark.parametrize("score", ["sum:gain", "count", "recall:key"])
+def test_the_paper_s_experiment_is_scored_by_each_score_once(score: str) -> None:
+    options = parse(["assess", "bargain", "--score", score])
+    assert isinstance(options, AssessOptions)
+    study = bargain_study(options)
+    assert study["score"] == score and score not in study["other_scores"]

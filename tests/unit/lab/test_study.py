@@ -246,6 +246,8 @@ def broken_score(table: pa.Table) -> float:
     [
         ({"score": broken_score}, "raised ValueError: no such thing"),
         ({"score": lambda table: float("nan")}, "is nan"),
+        ({"other_scores": ["count", "sum:before"]}, "Two scores have the name 'sum:before'"),
+        ({"score": lambda table: 1.0, "other_scores": [lambda table: 2.0]}, "Two scores have the name"),
         ({"score": "sum:nothing"}, "needs column 'nothing'"),
         ({"key": "nothing"}, "needs column 'nothing'"),
         ({"offsets": [5_000]}, "is not within the input"),
