@@ -94,6 +94,22 @@ def test_a_pipeline_from_a_file_is_assessed(
     assert "source" in shown.out and "trials: 8 of 8" in shown.err
 
 
+def test_without_java_there_is_a_report_and_a_note(
+    files: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, items = files
+    out = tmp_path / "report"
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    given = ["--input", items, "--score", "sum:before", "--out", str(out), "--no-rerun"]
+    assert main(["assess", program, *given, *COMMON, *QUIET, "--repetitions", "1", "--sample", "1"]) == 0
+    document = json.loads((out / "report.json").read_text())
+    assert list(document["targets"]) == ["source"] and document["agreement"]["sampled"] == 0
+    (note,) = document["notes"]
+    assert "No trial was run again" in note and "no Java" in note and note in capsys.readouterr().out
+    assert (out / "campaign").exists(), "what the same command goes on from"
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
