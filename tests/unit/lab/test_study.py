@@ -21,6 +21,7 @@ from afspark.lab.campaign_folder import sole_study
 from afspark.lab.campaign_units import TRIALS, CampaignUnit, golden_of, unit_trial
 from afspark.lab.findings import findings_of
 from afspark.lab.metrics import measure, quality
+from afspark.lab.sections import AffectedRange, AffectedRows
 from afspark.lab.spreading import ForkedProcesses
 from afspark.lab.study import Study
 from afspark.lab.trial_query import trial_query
@@ -146,6 +147,34 @@ def test_a_pipeline_whose_file_was_changed_is_another_study(tmp_path: Path) -> N
     file.write_text(f"{code}# Another one.\n")
     with pytest.raises(UsageError, match="another study"):
         study(load_module(file).pipeline, work=tmp_path / "work", **FEW).run()
+
+
+def scored(factor: float) -> Any:
+    def own(table: pa.Table) -> float:
+        return factor * table.num_rows
+
+    return own
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"score": scored(1.0)}, {"score": scored(2.0)}),
+        ({"affected": AffectedRange("id")}, {"affected": AffectedRange("id", 2.0)}),
+        (
+            {"affected": AffectedRows(lambda table, span: np.full(table.num_rows, True))},
+            {"affected": AffectedRows(lambda table, span: pc.greater(table["id"], 100).to_numpy())},
+        ),
+        ({"time": "id"}, {"time": "amount"}),
+    ],
+)
+def test_whatever_results_depend_on_makes_another_study(
+    tmp_path: Path, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    for _ in range(2):
+        study(work=tmp_path, **FEW | before).run()
+    with pytest.raises(UsageError, match="another study"):
+        study(work=tmp_path, **FEW | after).run()
 
 
 def test_a_study_that_failed_before_its_first_trial_does_not_keep_the_folder(tmp_path: Path) -> None:
