@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from afspark.graph.graph import Graph
+from afspark.lab.advice import names
 from afspark.lab.application import Application
 from afspark.lab.campaign_units import (
     GOLDEN,
@@ -22,7 +24,7 @@ from afspark.lab.campaign_units import (
 )
 from afspark.lab.golden_runs import GoldenRun
 from afspark.lab.observations import Scores, TargetObservations
-from afspark.lab.outage_spans import outage_end
+from afspark.lab.outage_spans import items_left, outage_end
 from afspark.lab.scores import OutputScore
 from afspark.lab.sections import Numbers, SectionsByKey, SectionsByTime, first_after, keys_of, seconds_of
 from afspark.lab.study_plan import StudyPlan
@@ -85,6 +87,19 @@ class Observer:
             end = position_at(self.first, self._places, outage_end(passed, batch, longest))
             covered.append(sections.at(end) - self._begin(offset))
         return float(max(1, *covered))
+
+    def cut_outages(self, target: Target) -> Iterator[str]:
+        """A sentence for each offset after which fewer items come than an outage is to take."""
+        outages = target_outages(self.plan, target, self.first, self.application)
+        passed = {inlet: self.first.passed(inlet, self._taken) for inlet in target.groups[0]}
+        for number, offset in enumerate(self.plan.offsets):
+            left = items_left(passed, self._batch(number))
+            cut = sorted({outage.items for outage in outages if outage.items > left})
+            if cut:
+                yield (
+                    f"{target.name}: only {left:,} items come after offset {offset:,}, so that the end of the input cuts"
+                    f" off outages of {names([f'{one:,}' for one in cut])} items there."
+                )
 
     def _begin(self, offset: int) -> int:
         """S_begin: the first local section that a fault can bring outside the threshold by taking rows."""

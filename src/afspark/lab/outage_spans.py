@@ -95,6 +95,11 @@ def outage_end(passed: Mapping[Inlet, Counts], batch: int, items: int) -> float:
     return batch + at + part
 
 
+def items_left(passed: Mapping[Inlet, Counts], batch: int) -> int:
+    """How many items come from the beginning of a batch to the end of the input: no outage takes more."""
+    return int(_gained(passed, batch)[-1].sum())
+
+
 def _gained(passed: Mapping[Inlet, Counts], batch: int) -> Counts:
     """The items that came since the beginning of a batch: batches x workers of all inputs."""
     whole = np.concatenate(list(passed.values()), axis=1)

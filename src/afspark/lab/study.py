@@ -344,7 +344,7 @@ class Study:
             settings=self._settings(plan),
             outage_sections={target.name: observer.outage_sections(target) for target in plan.targets},
             trials=plan.repetitions * len(plan.targets) * len(plan.offsets) * outages + plan.golden_runs,
-            notes=tuple(notes),
+            notes=(*notes, *(note for target in plan.targets for note in observer.cut_outages(target))),
         )
 
     def _settings(self, plan: StudyPlan) -> StudySettings:

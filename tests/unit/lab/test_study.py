@@ -305,6 +305,14 @@ def test_a_key_that_does_not_grow_is_told(tmp_path: Path) -> None:
     assert any("does not grow" in note for note in told.notes)
 
 
+def test_an_outage_that_the_end_of_the_input_cuts_off_is_told(tmp_path: Path) -> None:
+    result = study(work=tmp_path, **FEW | {"offsets": [800, 2_300], "outages": [40, 100, 160, 400]}).run()
+    assert result.notes == (
+        "source: only 100 items come after offset 2,300, so that the end of the input cuts off outages of 160 and 400"
+        " items there.",
+    )
+
+
 def test_a_pipeline_without_output_is_told(tmp_path: Path) -> None:
     class Silent(Pass):
         def process(self, items, states):
