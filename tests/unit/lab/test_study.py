@@ -20,7 +20,7 @@ from afspark.errors import AfsparkError, UsageError
 from afspark.lab.campaign_folder import sole_study
 from afspark.lab.campaign_units import TRIALS, CampaignUnit, golden_of, unit_trial
 from afspark.lab.findings import findings_of
-from afspark.lab.metrics import measure, quality
+from afspark.lab.metrics import data_dependency, measure, quality
 from afspark.lab.sections import AffectedRange, AffectedRows
 from afspark.lab.spreading import ForkedProcesses
 from afspark.lab.study import Study
@@ -232,6 +232,19 @@ def test_operators_that_fail_together_lose_what_comes_in_the_same_seconds(
     assert one.outages[0].items == items
     assert np.array_equal(one.local, other.local)
     assert not np.array_equal(one.local[:, 0, 0], np.broadcast_to(one.golden_local[0], one.local[:, 0, 0].shape))
+
+
+def test_an_outage_that_changes_nothing_leaves_the_other_offsets_their_metrics(tmp_path: Path) -> None:
+    class Early(Pass):
+        def process(self, items, states):
+            return items.filter(pc.less(items.column("id"), 1_200))
+
+    def early(stream):
+        return stream.apply(Early(), name="early", workers=1)
+
+    seen = study(early, work=tmp_path, score="count").run().observations["source"]
+    assert quality(seen)[1].tolist() == [1.0, 1.0]
+    assert data_dependency(seen).sigma == pytest.approx((1.0 - quality(seen)[0, 1]) / 2**0.5)
 
 
 def test_results_after_every_item_can_be_scored(tmp_path: Path) -> None:
