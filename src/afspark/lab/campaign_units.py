@@ -24,7 +24,7 @@ from afspark.lab.application import Application
 from afspark.lab.fault_trials import TrialOutput, faults_of, run_trial
 from afspark.lab.golden_runs import GoldenRun, golden_run
 from afspark.lab.observations import Outage
-from afspark.lab.outage_spans import outage_end, outages_at
+from afspark.lab.outage_spans import outage_end, outage_items, outages_at
 from afspark.lab.sections import AffectedKeys, FaultSpan, keys_of
 from afspark.lab.study_plan import StudyPlan
 from afspark.lab.targets import Target
@@ -97,7 +97,8 @@ def target_outages(plan: StudyPlan, target: Target, golden: GoldenRun, applicati
     """The outages of a target, in items as well; ``golden`` is that of the first repetition."""
     taken = {node.name for node in application.graph.nodes}
     came = sum(int(golden.passed(inlet, taken)[-1].sum()) for inlet in target.groups[0])
-    return outages_at(came / sum(plan.sizes), items=plan.outage_items, seconds=plan.outage_seconds, rate=plan.rate)
+    items = [outage_items(one, came) for one in plan.outage_items]
+    return outages_at(came / sum(plan.sizes), items=items, seconds=plan.outage_seconds, rate=plan.rate)
 
 
 def fault_span(

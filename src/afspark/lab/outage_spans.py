@@ -43,6 +43,15 @@ def measured_rate(times: Sequence[npt.NDArray[np.float64]]) -> InputRate:
     return InputRate(average, max(float(busiest), average))
 
 
+def outage_items(given: float, came: int) -> int:
+    """The items of an outage that is given in items, or below 1 as a part of those that come to the target.
+
+    >>> outage_items(40, 5_000), outage_items(0.02, 5_000), outage_items(0.001, 20)
+    (40, 100, 1)
+    """
+    return int(given) if given >= 1 else max(1, round(given * came))
+
+
 def outages_at(
     share: float, *, items: Sequence[int], seconds: Sequence[float], rate: InputRate | None
 ) -> tuple[Outage, ...]:

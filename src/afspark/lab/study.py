@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import time
@@ -45,6 +46,7 @@ from afspark.lab.sections import (
     AffectedRows,
     LocalSections,
     SectionsByKey,
+    SectionsByRows,
     grows,
     keys_of,
     parse_sections,
@@ -77,8 +79,15 @@ Progress = Callable[[str, int, int, float | None], None]
 DEFAULT_OFFSETS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Where faults strike unless the user says so, as parts of the input: those of section 6.2 of the paper."""
 
+DEFAULT_OUTAGES = (0.001, 0.005, 0.02)
+"""How long faults last unless the user says so, as parts of the items at the target."""
+
 _BATCHES = 25
 _SECTIONS = 200
+_SECTIONS_OF_ROWS = (
+    "Sections are of rows, because no key identifies any: what a fault takes moves all later rows, so that R and I are"
+    " rough. Name a column of the output that grows along the input as the key."
+)
 
 
 class Study:
@@ -99,7 +108,7 @@ class Study:
         remove: Iterable[str] = (),
         fault: str = "loss",
         offsets: Sequence[float] = DEFAULT_OFFSETS,
-        outages: Sequence[int] = (),
+        outages: Sequence[float] = (),
         seconds: Sequence[float] = (),
         time: str | None = None,
         rate: tuple[float, float] | None = None,
@@ -129,10 +138,9 @@ class Study:
             raise UsageError(f"There is no fault {fault!r}.", remedy=f"Faults are {', '.join(FAULTS)}.", fault=fault)
         self._fault = fault
         self._offsets = tuple(offsets)
-        self._outages = tuple(count("outages", one, "An outage is a number of items.") for one in outages)
         self._seconds = tuple(float(one) for one in seconds)
-        if not self._outages and not self._seconds:
-            raise UsageError("A study needs outages.", remedy="Give outages=[…] in items, or seconds=[…].")
+        given = tuple(outages) or (() if self._seconds else DEFAULT_OUTAGES)
+        self._outages = tuple(_outage(one) for one in given)
         self._rate = None if rate is None else InputRate(*map(float, rate))
         self._repetitions = count("repetitions", repetitions, "Each has an interleaving of its own.")
         self._golden_runs = max(self._repetitions, golden_runs or 0)
@@ -160,7 +168,7 @@ class Study:
         notes = claim(plan)
         self._run_golden(plan, [0], progress)
         plan = self._checked(plan)
-        notes += _key_notes(plan)
+        notes += _key_notes(plan) if self._key or self._sections else [_SECTIONS_OF_ROWS]
         if self._spread.inherits:
             # Compiled kernels take seconds to load: once here, rather than in every process.
             warm_up(plan)
@@ -310,6 +318,8 @@ class Study:
             if plan.sections is None:
                 size = max(1.0, (float(keys.max()) - float(keys.min()) + 1) / _SECTIONS)
                 plan = replace(plan, sections=SectionsByKey(plan.key, float(round(size)), begin=float(keys.min())))
+        elif plan.sections is None:
+            plan = replace(plan, sections=SectionsByRows(math.ceil(output.num_rows / _SECTIONS)))
         for score in plan.scores:
             score.of(output, output)
         if plan.sections is not None:
@@ -390,6 +400,13 @@ def _spread(processes: int | None, spark: SparkSession | None) -> Spread:
         return SparkTasks(spark)
     wanted = processes or len(os.sched_getaffinity(0))
     return ForkedProcesses(wanted) if wanted > 1 else InThisProcess()
+
+
+def _outage(given: float) -> float:
+    """An outage in items; below 1 a part of those that come to the target."""
+    if isinstance(given, float) and 0 < given < 1:
+        return given
+    return count("outages", given, "An outage is a number of items, or below 1 a part of those at the target.")
 
 
 def _silent(what: str, done: int, total: int, left: float | None) -> None:

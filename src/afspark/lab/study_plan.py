@@ -32,7 +32,8 @@ class StudyPlan:
     sizes: tuple[int, ...]
     targets: tuple[Target, ...]
     offsets: tuple[int, ...]
-    outage_items: tuple[int, ...] = ()
+    #: those below 1 are parts of the items at the target
+    outage_items: tuple[float, ...] = ()
     outage_seconds: tuple[float, ...] = ()
     rate: InputRate | None = None
     time: str | None = None

@@ -247,6 +247,17 @@ def test_an_outage_that_changes_nothing_leaves_the_other_offsets_their_metrics(t
     assert data_dependency(seen).sigma == pytest.approx((1.0 - quality(seen)[0, 1]) / 2**0.5)
 
 
+def test_a_study_needs_neither_outages_nor_a_key() -> None:
+    given = {name: SMALL[name] for name in ("score", "offsets", "batch_items", "processes", "failover")}
+    result = Study(two_operators, rows(2_400), repetitions=1, targets=["source", "latest"], **given).run()
+    items = {target: [outage.items for outage in seen.outages] for target, seen in result.observations.items()}
+    assert items == {"source": [2, 12, 48], "latest": [1, 6, 24]}
+    assert result.settings.sections == "rows:6" and result.observations["source"].golden_local.shape[1] == 200
+    assert measure(result.observations["source"]).local.recovery is not None
+    (note,) = result.notes
+    assert "Sections are of rows" in note
+
+
 def test_results_after_every_item_can_be_scored(tmp_path: Path) -> None:
     def counting(stream):
         return stream.apply(Sums(), name="sums", workers=2).writeStream.outputMode("complete")
@@ -294,7 +305,7 @@ def broken_score(table: pa.Table) -> float:
         ({"key": "nothing"}, "needs column 'nothing'"),
         ({"offsets": [5_000]}, "is not within the input"),
         ({"targets": ["nobody"]}, "There is no target 'nobody'"),
-        ({"outages": ()}, "needs outages"),
+        ({"outages": [1.5]}, "whole number"),
         ({"outages": (), "seconds": [1.0]}, "known rate"),
         ({"fault": "flood"}, "There is no fault 'flood'"),
     ],
