@@ -69,10 +69,10 @@ class TrialResult:
 
 
 def all_inlets(plan: StudyPlan) -> list[Inlet]:
-    """The inputs with injectors: those of every reader that has one, so that their order stays."""
+    """Where injectors are: at all inputs of every reader that has one, so that their order stays, and behind the last."""
     application = plan.application(0)
-    readers = {inlet.reader for target in plan.targets for inlet in target.inlets}
-    return [inlet for inlet in application.inlets() if inlet.reader in readers]
+    places = {inlet.place for target in plan.targets for inlet in target.inlets}
+    return [inlet for inlet in application.inlets() if inlet.place in places]
 
 
 def golden_of(plan: StudyPlan, repetition: int) -> GoldenRun:
@@ -187,7 +187,7 @@ def warm_up(plan: StudyPlan) -> None:
     """Runs the first batch of the first repetition, for what that loads into this process."""
     application = plan.application(0)
     pipeline = application.instrumented({inlet: StreamFault() for inlet in all_inlets(plan)})
-    with trial_query(pipeline, application.output, application.mode) as query:
+    with trial_query(pipeline, application.sink(pipeline), application.mode) as query:
         query.advance()
         for name in application.stateful:
             query.state_digest(name)

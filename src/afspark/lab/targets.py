@@ -147,7 +147,10 @@ def _known(graph: Graph) -> dict[str, Target]:
         for number, edge in enumerate(node.inputs):
             title = f"{node.name}.{_title(edge.origin, titles)}"
             known.setdefault(title, Target(title, ((Inlet(node.name, number),),), asked))
-        if outlets := _outlets(graph, node.name):
+        outlets = _outlets(graph, node.name)
+        if node.appends:
+            outlets.append(Inlet(node.name, behind=True))
+        if outlets:
             title = f"{node.name}>"
             known[title] = Target(title, tuple((inlet,) for inlet in outlets), asked)
     return known
@@ -183,4 +186,4 @@ def _entrances(graph: Graph, inlets: Sequence[Inlet]) -> tuple[Inlet, ...]:
     }:
         silent |= found
     origins = {Inlet(node.name, at): edge.origin for node in graph.nodes for at, edge in enumerate(node.inputs)}
-    return tuple(inlet for inlet in inlets if origins[inlet] not in silent)
+    return tuple(inlet for inlet in inlets if origins.get(inlet, inlet.reader) not in silent)

@@ -21,6 +21,7 @@ from afspark.lab.campaign_folder import sole_study
 from afspark.lab.campaign_units import TRIALS, CampaignUnit, golden_of, unit_trial
 from afspark.lab.findings import findings_of
 from afspark.lab.metrics import data_dependency, measure, quality
+from afspark.lab.real_queries import sampled_units
 from afspark.lab.sections import AffectedRange, AffectedRows
 from afspark.lab.spreading import ForkedProcesses
 from afspark.lab.study import Study
@@ -71,7 +72,7 @@ def test_items_that_change_places_do_not_make_a_recovery_longer(tmp_path: Path, 
 
 
 def test_a_trial_from_the_golden_state_gives_what_a_whole_run_gives(tmp_path: Path) -> None:
-    made = study(diamond, targets=["source", "sums", "seen", "latest", "latest.even", "even+seen"], work=tmp_path)
+    made = study(diamond, targets=["source", "sums", "seen", "latest", "latest.even", "even+seen", "latest>"], work=tmp_path)
     plan, _ = made._planned(tmp_path)
     application, golden = plan.application(0), golden_of(plan, 0)
     ended_early = 0
@@ -256,6 +257,19 @@ def test_a_study_needs_neither_outages_nor_a_key() -> None:
     assert measure(result.observations["source"]).local.recovery is not None
     (note,) = result.notes
     assert "Sections are of rows" in note
+
+
+def test_the_output_of_the_last_operator_can_be_lost(tmp_path: Path) -> None:
+    made = study(work=tmp_path, **FEW | {"score": "count", "targets": ["latest>", "even+latest>"]})
+    result = made.run()
+    output, both = result.observations.values()
+    assert quality(output)[0, 0] == 0.0, "all rows that it changes are gone"
+    assert (output.golden_local - output.local[0, 0]).sum() == 40
+    assert (both.golden_local - both.local[0, 0]).sum() == 20, "of 40 items every other is even"
+    plan, _ = made._planned(tmp_path)
+    trial = unit_trial(plan, CampaignUnit(0, 0, 0), plan.application(0), golden_of(plan, 0), 40)
+    assert trial.last == trial.first + 1, "no state has noticed"
+    assert {unit.target for unit, _ in sampled_units(plan, [1, 1], 3)} == {1}
 
 
 def test_results_after_every_item_can_be_scored(tmp_path: Path) -> None:

@@ -56,6 +56,8 @@ def test_all_inputs_of_a_target_lose_together_and_all_readers_of_a_source_alike(
     assert groups["source"] == ((Inlet("first", 0),),)
     (output,) = place_injectors(graph, only=["first>"])[0]
     assert output.groups == ((Inlet("sums", 0),), (Inlet("even", 0),))
+    (last,) = place_injectors(graph, only=["latest>"])[0]
+    assert last.groups == ((Inlet("latest", behind=True),),)
 
 
 def test_the_user_adds_and_removes_targets(graph: Graph) -> None:
@@ -67,7 +69,7 @@ def test_the_user_adds_and_removes_targets(graph: Graph) -> None:
 
 
 def test_operators_that_fail_together_lose_what_comes_from_others(graph: Graph) -> None:
-    names = ["sums+seen", "first+seen", "seen+latest.even", "latest+even", "source+latest"]
+    names = ["sums+seen", "first+seen", "seen+latest.even", "latest+even", "source+latest", "latest+latest>"]
     groups = {target.name: target.groups for target in place_injectors(graph, only=names)[0]}
     assert groups == {
         "sums+seen": ((Inlet("sums"),),),
@@ -75,6 +77,7 @@ def test_operators_that_fail_together_lose_what_comes_from_others(graph: Graph) 
         "seen+latest.even": ((Inlet("seen"), Inlet("latest", 1)),),
         "latest+even": ((Inlet("latest"), Inlet("even")),),
         "source+latest": ((Inlet("first"),),),
+        "latest+latest>": ((Inlet("latest", 0), Inlet("latest", 1)),),
     }
 
 
