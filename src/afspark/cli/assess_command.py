@@ -278,6 +278,8 @@ def _tell(document: dict[str, Any]) -> None:
     if faults := document["real_faults"]:
         same = sum(one["unchanged"] for one in faults)
         print(f"After {same} of {len(faults)} real faults the output is the same.")
+        known = [one["within_bound"] for one in faults if one["within_bound"] is not None]
+        print(f"{sum(known)} of {len(known)} that can be compared with their bounds are within them.")
     for note in document["notes"]:
         print(note)
     for line in document["advice"]["text"]:
