@@ -34,8 +34,8 @@ class Inlet:
     behind: bool = False
 
     @property
-    def place(self) -> tuple[str, bool]:
-        """What all inputs of an operator have in common."""
+    def side(self) -> tuple[str, bool]:
+        """What all inputs of an operator have in common, and its output has not."""
         return self.reader, self.behind
 
 

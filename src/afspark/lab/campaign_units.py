@@ -71,8 +71,8 @@ class TrialResult:
 def all_inlets(plan: StudyPlan) -> list[Inlet]:
     """Where injectors are: at all inputs of every reader that has one, so that their order stays, and behind the last."""
     application = plan.application(0)
-    places = {inlet.place for target in plan.targets for inlet in target.inlets}
-    return [inlet for inlet in application.inlets() if inlet.place in places]
+    sides = {inlet.side for target in plan.targets for inlet in target.inlets}
+    return [inlet for inlet in application.inlets() if inlet.side in sides]
 
 
 def golden_of(plan: StudyPlan, repetition: int) -> GoldenRun:

@@ -72,8 +72,8 @@ def fault_of(fault: str, spans: tuple[Span, ...], seed: int) -> StreamFault:
 
 def with_neighbours(application: Application, faults: Mapping[Inlet, StreamFault]) -> dict[Inlet, StreamFault]:
     """The faults, and none for the other inputs of the same readers: so all of them keep their order."""
-    places = {inlet.place for inlet in faults}
-    return {inlet: faults.get(inlet, StreamFault()) for inlet in application.inlets() if inlet.place in places}
+    sides = {inlet.side for inlet in faults}
+    return {inlet: faults.get(inlet, StreamFault()) for inlet in application.inlets() if inlet.side in sides}
 
 
 def run_trial(
