@@ -146,7 +146,7 @@ ASSESS = Command(
                 Option("--key", "the column that identifies rows of the output, a growing number", "COLUMN"),
                 Option(
                     "--sections",
-                    "keys:COLUMN:SIZE, rows:SIZE or time:COLUMN:SECONDS (default: 200 of keys, or of rows without --key)",
+                    "keys:COLUMN:SIZE, rows:SIZE or time:COLUMN:SECONDS (default: 200 of keys; without --key of rows)",
                     "S",
                 ),
                 Option(
@@ -178,7 +178,7 @@ ASSESS = Command(
                 ),
                 Option(
                     "--outages",
-                    "how many items at the target a fault strikes, or below 1 which part of them; without --seconds the "
+                    "how many items at the target a fault strikes, below 1 which part of them; without --seconds the "
                     "default is 0.001,0.005,0.02",
                     "LIST",
                     _AMOUNTS,

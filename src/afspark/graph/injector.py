@@ -132,9 +132,7 @@ def injecting(faults: Mapping[Inlet, StreamFault]) -> Callable[[Graph], Graph]:
         nodes: list[Node] = []
         for node in graph.nodes:
             inputs = []
-            passing = partial(
-                Node, internal=True, tolerance=MiniBatch() if node.tolerance.needs_records else Nothing()
-            )
+            passing = partial(Node, internal=True, tolerance=MiniBatch() if node.tolerance.needs_records else Nothing())
             for number, edge in enumerate(node.inputs):
                 fault = faults.get(Inlet(node.name, number))
                 if fault is None:

@@ -69,7 +69,7 @@ class TrialResult:
 
 
 def all_inlets(plan: StudyPlan) -> list[Inlet]:
-    """Where injectors are: at all inputs of every reader that has one, so that their order stays, and behind the last."""
+    """Where injectors are: at all inputs of every reader that has one, so that their order stays; and at an output."""
     application = plan.application(0)
     sides = {inlet.side for target in plan.targets for inlet in target.inlets}
     return [inlet for inlet in application.inlets() if inlet.side in sides]

@@ -97,8 +97,8 @@ class Observer:
             cut = sorted({outage.items for outage in outages if outage.items > left})
             if cut:
                 yield (
-                    f"{target.name}: only {left:,} items come after offset {offset:,}, so that the end of the input cuts"
-                    f" off outages of {names([f'{one:,}' for one in cut])} items there."
+                    f"{target.name}: only {left:,} items come after offset {offset:,}, so that the end of the input"
+                    f" cuts off outages of {names([f'{one:,}' for one in cut])} items there."
                 )
 
     def _begin(self, offset: int) -> int:

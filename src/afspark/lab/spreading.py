@@ -93,7 +93,7 @@ class SparkTasks:
 
 @contextmanager
 def _ticking(tick: Tick) -> Iterator[None]:
-    """Calls ``tick`` now and then while this is entered: a job says nothing before its end, but its results are files."""
+    """Calls ``tick`` now and then while this is entered: a job itself says nothing before its end."""
     ended = threading.Event()
 
     def tell() -> None:

@@ -402,7 +402,7 @@ def _spread(processes: int | None, spark: SparkSession | None) -> Spread:
     return ForkedProcesses(wanted) if wanted > 1 else InThisProcess()
 
 
-def _outage(given: float) -> float:
+def _outage(given: Any) -> float:
     """An outage in items; below 1 a part of those that come to the target."""
     if isinstance(given, float) and 0 < given < 1:
         return given

@@ -100,7 +100,10 @@ class StudyPlan:
             self.seed,
             self.jitter,
             self.batch_items,
-            [(score.name, function_digest(score.function) if isinstance(score, OwnScore) else "") for score in self.scores],
+            [
+                (score.name, function_digest(score.function) if isinstance(score, OwnScore) else "")
+                for score in self.scores
+            ],
             self.key,
             self.sections,
             self._affected_facts(),

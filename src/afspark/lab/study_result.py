@@ -138,7 +138,9 @@ class RealFaultTrial:
     def sentence(self) -> str:
         """What happened."""
         under = f" under {self.tolerance}" if self.tolerance else ""
-        judged = {True: ", within what is told", False: ", which is MORE than what is told", None: ""}[self.within_bound]
+        judged = {True: ", within what is told", False: ", which is MORE than what is told", None: ""}[
+            self.within_bound
+        ]
         return f"{self.subject}, {self.fault} at item {self.offset:,}{under}: {self.outcome}{judged}."
 
     @property

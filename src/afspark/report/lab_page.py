@@ -279,8 +279,8 @@ def _real_faults(findings: Findings) -> Iterable[str]:
     yield "<h2>Real faults under the pipeline's own tolerances</h2>"
     known = [one.within_bound for one in found if one.within_bound is not None]
     yield (
-        f"<p>The output is the same after {same} of {len(found)}. {sum(known)} of {len(known)} that can be compared with"
-        " what the query tells of its states are within that.</p>"
+        f"<p>The output is the same after {same} of {len(found)}. {sum(known)} of {len(known)} that can be compared"
+        " with what the query tells of its states are within that.</p>"
     )
     yield _table(
         ("what", "fault", "at item", "tolerance", "outcome", "within bound", "seconds"),

@@ -72,7 +72,9 @@ def test_items_that_change_places_do_not_make_a_recovery_longer(tmp_path: Path, 
 
 
 def test_a_trial_from_the_golden_state_gives_what_a_whole_run_gives(tmp_path: Path) -> None:
-    made = study(diamond, targets=["source", "sums", "seen", "latest", "latest.even", "even+seen", "latest>"], work=tmp_path)
+    made = study(
+        diamond, targets=["source", "sums", "seen", "latest", "latest.even", "even+seen", "latest>"], work=tmp_path
+    )
     plan, _ = made._planned(tmp_path)
     application, golden = plan.application(0), golden_of(plan, 0)
     ended_early = 0
@@ -320,6 +322,7 @@ def broken_score(table: pa.Table) -> float:
         ({"offsets": [5_000]}, "is not within the input"),
         ({"targets": ["nobody"]}, "There is no target 'nobody'"),
         ({"outages": [1.5]}, "whole number"),
+        ({"outages": ["40"]}, "whole number"),
         ({"outages": (), "seconds": [1.0]}, "known rate"),
         ({"fault": "flood"}, "There is no fault 'flood'"),
     ],
