@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.csv as pacsv
 import pytest
 
-from afspark.cli.assess_command import bargain_study
+from afspark.cli import assess_command
 from afspark.cli.assess_options import AssessOptions
 from afspark.cli.main import main
 from afspark.cli.options import parse
@@ -92,6 +92,23 @@ def test_a_pipeline_from_a_file_is_assessed(
     assert (out / "report.html").exists() and not (out / "campaign").exists()
     shown = capsys.readouterr()
     assert "source" in shown.out and "trials: 8 of 8" in shown.err
+
+
+def test_the_report_is_there_before_spark_is_started(
+    files: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*given: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    program, items = files
+    out = tmp_path / "report"
+    monkeypatch.setattr(assess_command, "spark_session", interrupted)
+    given = ["--input", items, "--score", "sum:before", "--out", str(out), "--no-rerun", "--quiet"]
+    options = parse(["assess", program, *given, *COMMON, *QUIET, "--repetitions", "1", "--sample", "1"])
+    assert isinstance(options, AssessOptions)
+    with pytest.raises(KeyboardInterrupt):
+        assess_command.assess(options)
+    assert (out / "report.html").exists()
 
 
 def test_a_pipeline_an_input_and_a_score_are_enough(files: tuple[str, str], tmp_path: Path) -> None:
@@ -193,5 +210,5 @@ def test_the_paper_s_experiment_needs_no_further_options() -> None:
 def test_the_paper_s_experiment_is_scored_by_each_score_once(score: str) -> None:
     options = parse(["assess", "bargain", "--score", score])
     assert isinstance(options, AssessOptions)
-    study = bargain_study(options)
+    study = assess_command.bargain_study(options)
     assert study["score"] == score and score not in study["other_scores"]
