@@ -7,13 +7,17 @@ import shutil
 import sys
 import time
 import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
+from py4j.protocol import Py4JError
 from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
@@ -23,7 +27,7 @@ from afspark.algorithms import bargain_discovery
 from afspark.cli.assess_options import BARGAIN, AssessOptions
 from afspark.cli.places import RunFolders, make_folder
 from afspark.cli.spark import check_conf, spark_session
-from afspark.errors import UsageError, first_line
+from afspark.errors import AfsparkError, UsageError, first_line
 from afspark.lab.scores import parse_score
 from afspark.lab.study import DEFAULT_OFFSETS, Study
 from afspark.lab.study_inputs import StudyInput
@@ -34,6 +38,7 @@ from afspark.sources import MarketEvents
 FUNCTION = "pipeline"
 EVENTS = 5_000_000
 _LINE_SECONDS = 5.0
+_WORK = "campaign"
 
 
 def assess(options: AssessOptions) -> int:
@@ -42,7 +47,7 @@ def assess(options: AssessOptions) -> int:
     # Equal runs are no mistake here, and metrics say what they do not define.
     warnings.filterwarnings("ignore", message="Precision loss occurred")
     folder = make_folder(options.out, "--out")
-    work = folder / "campaign"
+    work = folder / _WORK
     settings = bargain_study(options) if options.pipeline == BARGAIN else file_study(options)
     with RunFolders() as workspace, StudyDisplay(quiet=options.quiet) as display:
         session = partial(
@@ -51,15 +56,13 @@ def assess(options: AssessOptions) -> int:
         if options.master is not None:
             with session() as spark:
                 result = _study(options, settings, work, spark).run(display.show)
-                result = _sampled(options, settings, work, spark, result, display)
+                result = _sampled(options, settings, folder, lambda: nullcontext(spark), result, display)
         else:
             result = _study(options, settings, work, None).run(display.show)
-            if options.sample:
-                display.show("starting Spark", 0, 0, None)
-                with session() as spark:
-                    result = _sampled(options, settings, work, spark, result, display)
+            result = _sampled(options, settings, folder, session, result, display)
     findings = write_report(result, folder)
-    if not options.keep:
+    # What was to be run again on Spark and was not can still be, if the trials are there.
+    if not options.keep and bool(result.samples) == bool(options.sample):
         shutil.rmtree(work, ignore_errors=True)
     if not options.quiet:
         _tell(findings.to_json())
@@ -93,12 +96,25 @@ def _study(options: AssessOptions, settings: dict[str, Any], work: Path, spark: 
 def _sampled(
     options: AssessOptions,
     settings: dict[str, Any],
-    work: Path,
-    spark: SparkSession,
+    folder: Path,
+    session: Callable[[], AbstractContextManager[SparkSession]],
     result: StudyResult,
     display: StudyDisplay,
 ) -> StudyResult:
-    samples = _study(options, settings, work, None).sampled(spark, options.sample, display.show)
+    """The result with some trials run again on Spark, or with a note if that cannot be."""
+    if not options.sample:
+        return result
+    # Hours of trials are worth their report, whatever becomes of Spark.
+    write_report(result, folder)
+    if options.master is None:
+        display.show("starting Spark", 0, 0, None)
+    try:
+        with session() as spark:
+            study = _study(options, settings, folder / _WORK, None)
+            samples = study.sampled(spark, options.sample, display.show)
+    except (AfsparkError, PySparkException, Py4JError) as error:
+        why = f"No trial was run again as a streaming query: {first_line(error)}. The same command tries it again."
+        return replace(result, notes=(*result.notes, why))
     return replace(result, samples=samples)
 
 
@@ -109,11 +125,12 @@ def bargain_study(options: AssessOptions) -> dict[str, Any]:
     """The paper's own experiment, as far as the options do not say otherwise."""
     inputs: list[StudyInput] = list(options.input) or [MarketEvents(options.events or EVENTS, seed=options.seed)]
     seconds = options.seconds if options.seconds or options.outages else (0.5, 1, 2, 4, 8, 16)
+    score = options.score or "sum:gain"
     return {
         "pipeline": _bargains,
         "input": inputs,
-        "score": options.score or "sum:gain",
-        "other_scores": options.other_score or ("mean:gain", "count"),
+        "score": score,
+        "other_scores": options.other_score or [one for one in ("sum:gain", "mean:gain", "count") if one != score],
         "key": options.key or "key",
         "sections": options.sections or "keys:key:5000",
         "offsets": options.offsets or DEFAULT_OFFSETS,
@@ -261,6 +278,8 @@ def _tell(document: dict[str, Any]) -> None:
     if faults := document["real_faults"]:
         same = sum(one["unchanged"] for one in faults)
         print(f"After {same} of {len(faults)} real faults the output is the same.")
+        known = [one["within_bound"] for one in faults if one["within_bound"] is not None]
+        print(f"{sum(known)} of {len(known)} that can be compared with their bounds are within them.")
     for note in document["notes"]:
         print(note)
     for line in document["advice"]["text"]:

@@ -22,6 +22,7 @@ colon: FILE.py:build. Functions of that file can be scores: --score my_score.
 A study that was cut short goes on where it was when it is started again with the same options.
 
 examples:
+  afspark assess shop.py --input orders.csv --score count --out report
   afspark assess shop.py --input orders.parquet --score sum:before --key id --outages 100,1000 --out report
   afspark assess shop.py --input orders.csv --score mean_error --key id --time placed --seconds 1,4,16 \\
       --sections keys:id:5000 --out report
@@ -42,7 +43,7 @@ class AssessOptions:
     time: str | None = None
     rate: tuple[float, float] | None = None
     offsets: tuple[float, ...] = ()
-    outages: tuple[int, ...] = ()
+    outages: tuple[float, ...] = ()
     seconds: tuple[float, ...] = ()
     targets: tuple[str, ...] = ()
     add: tuple[str, ...] = ()
@@ -99,11 +100,9 @@ def _check(options: AssessOptions) -> None:
     for name, given in (("--input", options.input), ("--score", options.score)):
         if not given:
             raise UsageError(f"{name} is missing.", remedy="See afspark assess --help.")
-    if not options.outages and not options.seconds:
-        raise UsageError("No outage is given.", remedy="Give --outages in items, or --seconds.")
 
 
-_NAMES, _COUNTS, _AMOUNTS = _list(str), _list(values.count), _list(_positive)
+_NAMES, _AMOUNTS = _list(str), _list(_positive)
 
 ASSESS = Command(
     name="assess",
@@ -145,7 +144,11 @@ ASSESS = Command(
                     repeated=True,
                 ),
                 Option("--key", "the column that identifies rows of the output, a growing number", "COLUMN"),
-                Option("--sections", "keys:COLUMN:SIZE, rows:SIZE or time:COLUMN:SECONDS (default: 200 of keys)", "S"),
+                Option(
+                    "--sections",
+                    "keys:COLUMN:SIZE, rows:SIZE or time:COLUMN:SECONDS (default: 200 of keys; without --key of rows)",
+                    "S",
+                ),
                 Option(
                     "--threshold",
                     "by which part a section may be off and still be right (default: 0.03)",
@@ -173,7 +176,13 @@ ASSESS = Command(
                     "LIST",
                     _AMOUNTS,
                 ),
-                Option("--outages", "how many items at the target a fault strikes", "LIST", _COUNTS),
+                Option(
+                    "--outages",
+                    "how many items at the target a fault strikes, below 1 which part of them; without --seconds the "
+                    "default is 0.001,0.005,0.02",
+                    "LIST",
+                    _AMOUNTS,
+                ),
                 Option(
                     "--seconds", "outages at the average and at the peak rate of the target", "LIST", _list(_positive)
                 ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,19 @@ from afspark.policies import MiniBatch, Nothing
 
 @dataclass(frozen=True, order=True)
 class Inlet:
-    """One input of an operator: the operator that reads, and the number of the input among its inputs."""
+    """One input of an operator: the operator that reads, and the number of the input among its inputs.
+
+    ``behind``: it is none of its inputs, but what the operator gives out to a sink.
+    """
 
     reader: str
     number: int = 0
+    behind: bool = False
+
+    @property
+    def side(self) -> tuple[str, bool]:
+        """What all inputs of an operator have in common, and its output has not."""
+        return self.reader, self.behind
 
 
 @dataclass(frozen=True)
@@ -111,8 +121,9 @@ class Injector(Operator):
 
 
 def injecting(faults: Mapping[Inlet, StreamFault]) -> Callable[[Graph], Graph]:
-    """The rewrite that puts an injector in front of each of these inputs; those of a reader have to be there all, so
-    that their order stays what it was.
+    """The rewrite that puts an injector in front of each of these inputs, or behind the last operator.
+
+    Those of a reader have to be there all, so that their order stays what it was.
     """
 
     def rewrite(graph: Graph) -> Graph:
@@ -121,6 +132,7 @@ def injecting(faults: Mapping[Inlet, StreamFault]) -> Callable[[Graph], Graph]:
         nodes: list[Node] = []
         for node in graph.nodes:
             inputs = []
+            passing = partial(Node, internal=True, tolerance=MiniBatch() if node.tolerance.needs_records else Nothing())
             for number, edge in enumerate(node.inputs):
                 fault = faults.get(Inlet(node.name, number))
                 if fault is None:
@@ -128,24 +140,28 @@ def injecting(faults: Mapping[Inlet, StreamFault]) -> Callable[[Graph], Graph]:
                     continue
                 name = injector_name(Inlet(node.name, number), names)
                 nodes.append(
-                    Node(
+                    passing(
                         name=name,
                         operator=Injector(fault),
                         inputs=(Edge(edge.origin),),
                         # Each of its workers passes on what one sender has sent, or one reader would have read.
                         workers=workers.get(edge.origin, node.workers),
-                        tolerance=MiniBatch() if node.tolerance.needs_records else Nothing(),
-                        internal=True,
                         stands_for=node.name,
                     )
                 )
                 inputs.append(replace(edge, origin=name))
             nodes.append(replace(node, inputs=tuple(inputs)))
+            if (fault := faults.get(Inlet(node.name, behind=True))) is not None:
+                name = injector_name(Inlet(node.name, behind=True), names)
+                source = (Edge(node.name),)
+                nodes.append(
+                    passing(name=name, operator=Injector(fault), inputs=source, workers=node.workers, appends=True)
+                )
         return replace(graph, nodes=tuple(nodes))
 
     return rewrite
 
 
 def injector_name(inlet: Inlet, taken: set[str]) -> str:
-    """What the injector in front of an input is called, among nodes with the names ``taken``."""
-    return unused_name(f"{inlet.reader}-injector{inlet.number or ''}", taken)
+    """What the injector of an input is called, among nodes with the names ``taken``."""
+    return unused_name(f"{inlet.reader}-injector{'-out' if inlet.behind else inlet.number or ''}", taken)

@@ -68,7 +68,7 @@ class BearableLoss:
 
 @dataclass(frozen=True)
 class OperatorAdvice:
-    """What one operator needs; ``tolerance`` is None for what has none: sources and sinks."""
+    """What one operator needs; ``tolerance`` is None for what has none: all but operators."""
 
     operator: str
     target: str
@@ -155,9 +155,11 @@ def advise(
     bearables = {
         name: bearable_loss(seen, result.settings, rules.bearable) for name, seen in result.observations.items()
     }
+    # What is no operator by itself is not replayed either.
+    replayed = {need for name, need in needs.items() if result.node(name).kind is not NodeKind.PLACE}
     choice = _Choice(
         replayable=all(node.replayable and not node.pushed for node in result.nodes if node.kind is NodeKind.SOURCE),
-        replays=ProtectionNeed.REPLICATE in needs.values() or ProtectionNeed.CHECKPOINT in needs.values(),
+        replays=bool(replayed - {ProtectionNeed.RESTART}),
     )
     advised = []
     for one in placed:
@@ -228,7 +230,7 @@ class _Choice:
     replays: bool
 
     def tolerance(self, node: AssessedNode, need: ProtectionNeed, bearable: BearableLoss) -> Tolerance | None:
-        if node.kind in (NodeKind.SOURCE, NodeKind.SINK):
+        if node.kind in (NodeKind.SOURCE, NodeKind.SINK, NodeKind.PLACE):
             return None
         match need:
             case ProtectionNeed.REPLICATE:

@@ -12,7 +12,7 @@ from afspark.api.writer import StreamWriter
 from afspark.errors import UsageError, first_line
 from afspark.graph.fusing import fuse_steps
 from afspark.graph.graph import Graph
-from afspark.graph.injector import Inlet, StreamFault, injecting
+from afspark.graph.injector import Inlet, StreamFault, injecting, injector_name
 from afspark.graph.pipeline import Pipeline
 from afspark.graph.rewrites import REWRITES, rewritten
 from afspark.lab.targets import sends_by_state
@@ -69,8 +69,14 @@ class Application:
         ]
 
     def inlets(self) -> list[Inlet]:
-        """All inputs of all operators."""
-        return [Inlet(node.name, number) for node in self.graph.nodes for number in range(len(node.inputs))]
+        """All inputs of all operators, and what the last one gives out item by item."""
+        found = [Inlet(node.name, number) for node in self.graph.nodes for number in range(len(node.inputs))]
+        return found + [Inlet(node.name, behind=True) for node in self.graph.nodes if node.appends]
+
+    def sink(self, pipeline: Pipeline) -> str:
+        """The node of a trial whose items are the output: the last operator, or the injector behind it."""
+        behind = injector_name(Inlet(self.output, behind=True), {node.name for node in self.graph.nodes})
+        return behind if any(node.name == behind for node in pipeline.nodes) else self.output
 
     def instrumented(self, faults: Mapping[Inlet, StreamFault]) -> Pipeline:
         """The pipeline of a trial: with an injector in front of these inputs, and without protection, which no fault

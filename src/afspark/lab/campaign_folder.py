@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import inspect
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ import pyarrow as pa
 from afspark.errors import UsageError
 from afspark.lab.application import Application, Builder
 from afspark.lab.campaign_units import GOLDEN, TRIALS
+from afspark.lab.function_code import source_of
 from afspark.lab.study_inputs import items_digest
 from afspark.lab.study_plan import StudyPlan
 
@@ -68,15 +68,7 @@ def results_there(plan: StudyPlan) -> int:
 def identity(builder: Builder, application: Application, tables: Sequence[pa.Table]) -> str:
     """What the pipeline and its inputs are: its plan, the file that builds it, and all items."""
     whole = hashlib.blake2b(application.instrumented({}).fingerprint().encode(), digest_size=8)
-    whole.update(_code(builder))
+    whole.update(source_of(builder))
     for table in tables:
         whole.update(items_digest(table).encode())
     return whole.hexdigest()
-
-
-def _code(builder: Builder) -> bytes:
-    try:
-        path = inspect.getsourcefile(builder)
-    except TypeError:  # an object that is called
-        return b""
-    return Path(path).read_bytes() if path and Path(path).is_file() else b""

@@ -24,7 +24,7 @@ from afspark.lab.application import Application
 from afspark.lab.fault_trials import TrialOutput, faults_of, run_trial
 from afspark.lab.golden_runs import GoldenRun, golden_run
 from afspark.lab.observations import Outage
-from afspark.lab.outage_spans import outage_end, outages_at
+from afspark.lab.outage_spans import outage_end, outage_items, outages_at
 from afspark.lab.sections import AffectedKeys, FaultSpan, keys_of
 from afspark.lab.study_plan import StudyPlan
 from afspark.lab.targets import Target
@@ -69,10 +69,10 @@ class TrialResult:
 
 
 def all_inlets(plan: StudyPlan) -> list[Inlet]:
-    """The inputs with injectors: those of every reader that has one, so that their order stays."""
+    """Where injectors are: at all inputs of every reader that has one, so that their order stays; and at an output."""
     application = plan.application(0)
-    readers = {inlet.reader for target in plan.targets for inlet in target.inlets}
-    return [inlet for inlet in application.inlets() if inlet.reader in readers]
+    sides = {inlet.side for target in plan.targets for inlet in target.inlets}
+    return [inlet for inlet in application.inlets() if inlet.side in sides]
 
 
 def golden_of(plan: StudyPlan, repetition: int) -> GoldenRun:
@@ -97,7 +97,8 @@ def target_outages(plan: StudyPlan, target: Target, golden: GoldenRun, applicati
     """The outages of a target, in items as well; ``golden`` is that of the first repetition."""
     taken = {node.name for node in application.graph.nodes}
     came = sum(int(golden.passed(inlet, taken)[-1].sum()) for inlet in target.groups[0])
-    return outages_at(came / sum(plan.sizes), items=plan.outage_items, seconds=plan.outage_seconds, rate=plan.rate)
+    items = [outage_items(one, came) for one in plan.outage_items]
+    return outages_at(came / sum(plan.sizes), items=items, seconds=plan.outage_seconds, rate=plan.rate)
 
 
 def fault_span(
@@ -186,7 +187,7 @@ def warm_up(plan: StudyPlan) -> None:
     """Runs the first batch of the first repetition, for what that loads into this process."""
     application = plan.application(0)
     pipeline = application.instrumented({inlet: StreamFault() for inlet in all_inlets(plan)})
-    with trial_query(pipeline, application.output, application.mode) as query:
+    with trial_query(pipeline, application.sink(pipeline), application.mode) as query:
         query.advance()
         for name in application.stateful:
             query.state_digest(name)

@@ -72,8 +72,8 @@ def fault_of(fault: str, spans: tuple[Span, ...], seed: int) -> StreamFault:
 
 def with_neighbours(application: Application, faults: Mapping[Inlet, StreamFault]) -> dict[Inlet, StreamFault]:
     """The faults, and none for the other inputs of the same readers: so all of them keep their order."""
-    readers = {inlet.reader for inlet in faults}
-    return {inlet: faults.get(inlet, StreamFault()) for inlet in application.inlets() if inlet.reader in readers}
+    sides = {inlet.side for inlet in faults}
+    return {inlet: faults.get(inlet, StreamFault()) for inlet in application.inlets() if inlet.side in sides}
 
 
 def run_trial(
@@ -90,7 +90,7 @@ def run_trial(
     taken = {node.name for node in application.graph.nodes}
     ends = span_ends(faults, taken)
     parts: list[pa.Table | None] = []
-    with trial_query(pipeline, application.output, application.mode, start=start) as query:
+    with trial_query(pipeline, application.sink(pipeline), application.mode, start=start) as query:
         first = query.batch_number
         struck = False
         while (at := query.batch_number) < golden.batches:

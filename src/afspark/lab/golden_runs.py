@@ -76,12 +76,13 @@ def is_there(folder: Path) -> bool:
 def _run(application: Application, folder: Path, batches: int, kept: Sequence[int], inlets: Sequence[Inlet]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     pipeline = application.instrumented({inlet: StreamFault() for inlet in inlets})
-    injectors = [node.name for node in pipeline.nodes if node.stands_for is not None]
+    taken = {node.name for node in application.graph.nodes}
+    injectors = [injector_name(inlet, taken) for inlet in inlets]
     parts: list[pa.Table] = []
     rows: list[int] = []
     digests: list[dict[str, str]] = []
     seen: dict[str, list[list[int]]] = {name: [] for name in injectors}
-    with trial_query(pipeline, application.output, application.mode) as query:
+    with trial_query(pipeline, application.sink(pipeline), application.mode) as query:
         for batch in range(batches):
             if batch in kept:
                 shutil.rmtree(_place(folder, batch), ignore_errors=True)

@@ -129,10 +129,14 @@ def longest_outage(observations: TargetObservations) -> int:
 
 
 def quality_of_trials(observations: TargetObservations) -> Scores:
-    """QS of every trial (m x n x p): its score by the mean score of the golden runs; NaN where that is 0."""
+    """QS of every trial (m x n x p): its score by the mean score of the golden runs; NaN where that is 0.
+
+    Where the longest outage changes nothing, the affected section is empty in all runs, and quality is 1.
+    """
     golden = observations.golden_scores.mean(axis=1)
     safe = np.where(golden == 0, np.nan, golden)
-    return observations.scores / safe[:, None, None]
+    nothing = (observations.golden_scores == 0).all(axis=1)[:, None, None] & (observations.scores == 0)
+    return np.where(nothing, 1.0, observations.scores / safe[:, None, None])
 
 
 def quality(observations: TargetObservations) -> Scores:

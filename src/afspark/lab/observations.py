@@ -52,5 +52,5 @@ class TargetObservations:
     local: Scores
     #: q x s
     golden_local: Scores
-    #: the section of the first golden row after the fault, for each offset
+    #: the first section of the golden output after the fault, for each offset
     begins: tuple[int, ...]

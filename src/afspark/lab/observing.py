@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from afspark.graph.graph import Graph
+from afspark.lab.advice import names
 from afspark.lab.application import Application
 from afspark.lab.campaign_units import (
     GOLDEN,
@@ -22,9 +24,9 @@ from afspark.lab.campaign_units import (
 )
 from afspark.lab.golden_runs import GoldenRun
 from afspark.lab.observations import Scores, TargetObservations
-from afspark.lab.outage_spans import outage_end
+from afspark.lab.outage_spans import items_left, outage_end
 from afspark.lab.scores import OutputScore
-from afspark.lab.sections import SectionsByKey, SectionsByTime, keys_of, seconds_of
+from afspark.lab.sections import Numbers, SectionsByKey, SectionsByTime, first_after, keys_of, seconds_of
 from afspark.lab.study_plan import StudyPlan
 from afspark.lab.study_result import AssessedEdge, AssessedNode, NodeKind
 from afspark.lab.targets import Target, source_names
@@ -34,10 +36,10 @@ SINK = "sink"
 
 
 class Observer:
-    """Reads the results of a campaign that is complete."""
+    """Reads the results of a campaign that is complete; ``threshold``: by which part a section may be off."""
 
-    def __init__(self, plan: StudyPlan) -> None:
-        self.plan = plan
+    def __init__(self, plan: StudyPlan, threshold: float) -> None:
+        self.plan, self.threshold = plan, threshold
         self.application: Application = plan.application(0)
         self.first: GoldenRun = golden_of(plan, 0)
         self.sections = section_count(plan)
@@ -83,15 +85,27 @@ class Observer:
         for offset in range(len(self.plan.offsets)):
             batch = self._batch(offset)
             end = position_at(self.first, self._places, outage_end(passed, batch, longest))
-            covered.append(sections.at(end) - sections.at(position_at(self.first, self._places, float(batch))))
+            covered.append(sections.at(end) - self._begin(offset))
         return float(max(1, *covered))
 
+    def cut_outages(self, target: Target) -> Iterator[str]:
+        """A sentence for each offset after which fewer items come than an outage is to take."""
+        outages = target_outages(self.plan, target, self.first, self.application)
+        passed = {inlet: self.first.passed(inlet, self._taken) for inlet in target.groups[0]}
+        for number, offset in enumerate(self.plan.offsets):
+            left = items_left(passed, self._batch(number))
+            cut = sorted({outage.items for outage in outages if outage.items > left})
+            if cut:
+                yield (
+                    f"{target.name}: only {left:,} items come after offset {offset:,}, so that the end of the input"
+                    f" cuts off outages of {names([f'{one:,}' for one in cut])} items there."
+                )
+
     def _begin(self, offset: int) -> int:
-        """S_begin: the first local section that begins after the fault."""
-        sections = self.plan.sections
-        if sections is None:
+        """S_begin: the first local section that a fault can bring outside the threshold by taking rows."""
+        if self.plan.sections is None:
             return 0
-        return sections.at(position_at(self.first, self._places, float(self._batch(offset))))
+        return first_after(self._numbers, self.first.rows_before(self._batch(offset)), self.threshold)
 
     def _batch(self, offset: int) -> int:
         return self.plan.interleaving(0).batch_of(self.plan.offsets[offset])
@@ -99,6 +113,12 @@ class Observer:
     @property
     def _taken(self) -> set[str]:
         return {node.name for node in self.application.graph.nodes}
+
+    @cached_property
+    def _numbers(self) -> Numbers:
+        """The section of each row of the golden output."""
+        assert self.plan.sections is not None
+        return self.plan.sections.numbers(self.first.output)
 
     @cached_property
     def _places(self) -> npt.NDArray[Any]:

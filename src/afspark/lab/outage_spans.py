@@ -43,6 +43,15 @@ def measured_rate(times: Sequence[npt.NDArray[np.float64]]) -> InputRate:
     return InputRate(average, max(float(busiest), average))
 
 
+def outage_items(given: float, came: int) -> int:
+    """The items of an outage that is given in items, or below 1 as a part of those that come to the target.
+
+    >>> outage_items(40, 5_000), outage_items(0.02, 5_000), outage_items(0.001, 20)
+    (40, 100, 1)
+    """
+    return int(given) if given >= 1 else max(1, round(given * came))
+
+
 def outages_at(
     share: float, *, items: Sequence[int], seconds: Sequence[float], rate: InputRate | None
 ) -> tuple[Outage, ...]:
@@ -93,6 +102,11 @@ def outage_end(passed: Mapping[Inlet, Counts], batch: int, items: int) -> float:
     """When an outage of so many items that begins with a batch is over: batches, and the part of the last one."""
     at, part = _place(_gained(passed, batch).sum(axis=1), items)
     return batch + at + part
+
+
+def items_left(passed: Mapping[Inlet, Counts], batch: int) -> int:
+    """How many items come from the beginning of a batch to the end of the input: no outage takes more."""
+    return int(_gained(passed, batch)[-1].sum())
 
 
 def _gained(passed: Mapping[Inlet, Counts], batch: int) -> Counts:

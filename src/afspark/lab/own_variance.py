@@ -31,10 +31,11 @@ def own_variance_notes(observations: TargetObservations, settings: StudySettings
 
 def hidden_effect(observations: TargetObservations, settings: StudySettings) -> str | None:
     """A sentence if no effect of the longest outage can be told from the variance, though it may be there."""
-    golden = observations.golden_scores
-    trials = quality_of_trials(observations)[:, longest_outage(observations), :]
+    there = observations.golden_scores.mean(axis=1) != 0
+    golden = observations.golden_scores[there]
+    trials = quality_of_trials(observations)[there, longest_outage(observations), :]
     means = golden.mean(axis=1)
-    if (means == 0).any() or trials.shape[1] < 2 or golden.shape[1] < 2:
+    if not there.any() or trials.shape[1] < 2 or golden.shape[1] < 2:
         return None
     goldens = golden / means[:, None]
     spread = pooled_deviation(trials, goldens)

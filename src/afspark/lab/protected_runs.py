@@ -18,9 +18,11 @@ import pyarrow as pa
 
 from afspark.graph.graph import Graph
 from afspark.graph.injector import Inlet, StreamFault, injecting
+from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.graph.rewrites import REWRITES, rewritten
 from afspark.lab.application import Application
+from afspark.lab.bound_verdicts import StateCells, within_bounds
 from afspark.lab.campaign_units import golden_of
 from afspark.lab.fault_trials import TrialOutput, has_passed, is_golden, span_ends, with_neighbours
 from afspark.lab.golden_runs import GoldenRun
@@ -45,6 +47,10 @@ class ProtectedTrial:
     seconds: float
     #: by operator and state: how far it can be off, where that is not 0
     bounds: Mapping[str, Mapping[str, float]]
+    #: no loss can have changed anything, so that the output has to be golden
+    exact: bool
+    #: whether no state is farther from the golden one than that; None: nobody has asked, or it cannot be said
+    within_bound: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -84,11 +90,17 @@ class ProtectedRuns:
         (self.folder / _READY).touch()
 
     def trial(
-        self, offset: int, fault: RealFault | None = None, loss: Mapping[Inlet, StreamFault] | None = None
+        self,
+        offset: int,
+        fault: RealFault | None = None,
+        loss: Mapping[Inlet, StreamFault] | None = None,
+        *,
+        judged: bool = False,
     ) -> ProtectedTrial:
         """A trial that begins shortly before an offset: a real fault strikes there, or injectors do what ``loss`` says.
 
-        It ends when all states are those of the golden run again.
+        It ends when all states are those of the golden run again. ``judged``: if they never are, they are compared with
+        those at the end of a run without faults.
         """
         batch, struck = self._batch(offset), fault or NoFault()
         begin = self._begin(offset)
@@ -104,13 +116,18 @@ class ProtectedRuns:
             seconds = time.perf_counter() - began
             last = self._until_golden(query, parts, loss or {})
             ledger = query.ledger()[known:]
-            bounds = {node.name: query.bounds(node.name) for node in self.graph.nodes}
+            told = {node.name: query.bounds(node.name) for node in self.graph.nodes}
+            bounds = {name: off for name, each in told.items() if (off := {k: v for k, v in each.items() if v})}
+            exact = not bounds and not any(query.upstream_losses(node.name) for node in self.graph.nodes)
+            within = self._within_bounds(query, bounds, last) if judged else None
         return ProtectedTrial(
             TrialOutput(self.golden, begin, last, _joined(parts, self.golden)),
             len(ledger),
             max((entry["recovery_seconds"] or 0.0 for entry in ledger), default=0.0),
             seconds,
-            {name: off for name, told in bounds.items() if (off := {k: v for k, v in told.items() if v})},
+            bounds,
+            exact,
+            within,
         )
 
     def _until_golden(self, query: TrialQuery, parts: list[pa.Table | None], loss: Mapping[Inlet, StreamFault]) -> int:
@@ -124,6 +141,31 @@ class ProtectedRuns:
                 return self.golden.batches + 1
             parts.append(query.advance())
         return query.batch_number
+
+    def _within_bounds(self, query: TrialQuery, bounds: Mapping[str, Mapping[str, float]], last: int) -> bool | None:
+        if last <= self.golden.batches:
+            return True
+        if not self.application.comparable:
+            return None
+        # What others have lost is not in the bounds of those who would have got it.
+        own = [node for node in self._stateful if not query.upstream_losses(node.name)]
+        divergences = {
+            node.name: {state: spec.distance for state, spec in node.operator.states().items()} for node in own
+        }
+        return within_bounds({node.name: query.cells(node.name) for node in own}, self._end, bounds, divergences)
+
+    @property
+    def _stateful(self) -> list[Node]:
+        return [node for node in self.graph.nodes if node.operator.states()]
+
+    @cached_property
+    def _end(self) -> StateCells:
+        """The states at the end of the input, without faults."""
+        begin = max(self._begin(offset) for offset in range(len(self.plan.offsets)))
+        with self._query({}, start=self._place(begin) if begin else None) as query:
+            while query.batch_number < self.golden.batches:
+                query.advance()
+            return {node.name: query.cells(node.name) for node in self._stateful}
 
     def _query(
         self, loss: Mapping[Inlet, StreamFault], start: Path | None = None

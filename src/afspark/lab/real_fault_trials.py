@@ -32,11 +32,12 @@ def run_real_fault(runs: ProtectedRuns, fault: RealFault, offset: int = 0) -> Re
     """The first repetition with one fault at an offset."""
     plan, golden = runs.plan, runs.golden.output
     runs.prepare()
-    trial = runs.trial(offset, fault)
+    trial = runs.trial(offset, fault, judged=True)
     output = trial.output.whole()
     score = plan.scores[0]
     right = score.of(golden, golden)
     changed = None if plan.key is None else len(AffectedKeys.between(golden, output, plan.key).keys)
+    unchanged = changed == 0 if changed is not None else output.equals(golden)
     tolerances = {node.name: tolerance_text(node.tolerance) for node in runs.graph.nodes}
     subject = fault.operator if isinstance(fault, OperatorFault) else "The backup store"
     return RealFaultTrial(
@@ -45,8 +46,9 @@ def run_real_fault(runs: ProtectedRuns, fault: RealFault, offset: int = 0) -> Re
         plan.offsets[offset],
         tolerances.get(subject, ""),
         score.of(output, golden) / right if right else None,
-        changed == 0 if changed is not None else output.equals(golden),
+        unchanged,
         changed,
         trial.bounds,
         trial.seconds,
+        unchanged and trial.within_bound is not False if trial.exact else trial.within_bound,
     )

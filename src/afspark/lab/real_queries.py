@@ -24,8 +24,12 @@ from afspark.sources.recorded_items import RecordedItems
 
 def sampled_units(plan: StudyPlan, outages: list[int], wanted: int) -> list[tuple[CampaignUnit, int]]:
     """Trials to be run again, drawn by the seed of the study: different targets as long as there are some."""
+    # A query gives its sink what the last operator itself has sent.
+    fit = [number for number, one in enumerate(plan.targets) if not any(inlet.behind for inlet in one.inlets)]
+    if not fit:
+        return []
     random = np.random.default_rng([plan.seed, 2])
-    targets = random.permutation(len(plan.targets))
+    targets = random.permutation(fit)
     chosen = []
     for number in range(wanted):
         target = int(targets[number % len(targets)])

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -335,6 +335,20 @@ def as_score(score: OutputScore | ScoreFunction | str) -> OutputScore:
     raise UsageError(
         f"{score!r} is no score.", remedy=f"Give a function of a table, or one of {', '.join(SCORE_FORMS)}."
     )
+
+
+def different_scores(scores: Iterable[OutputScore | ScoreFunction | str]) -> tuple[OutputScore, ...]:
+    """All scores of a study; UsageError if two have the same name, by which results are kept."""
+    found: dict[str, OutputScore] = {}
+    for score in map(as_score, scores):
+        if score.name in found:
+            raise UsageError(
+                f"Two scores have the name {score.name!r}.",
+                remedy="Leave one out, or give functions other names.",
+                score=score.name,
+            )
+        found[score.name] = score
+    return tuple(found.values())
 
 
 def _floats(table: pa.Table, score: SumScore) -> Scores:

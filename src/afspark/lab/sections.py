@@ -141,7 +141,7 @@ class LocalSections(ABC):
 
     @abstractmethod
     def at(self, key: float) -> int:
-        """The section in which a key (or row, or time) lies; that of the first golden row after a fault is S_begin."""
+        """The section in which a key (or row, or time) lies."""
 
     @abstractmethod
     def _numbers(self, output: pa.Table) -> Numbers:
@@ -235,6 +235,22 @@ class SectionsByTime(LocalSections):
 
     def _numbers(self, output: pa.Table) -> Numbers:
         return np.floor((seconds_of(output, self.column) - self.begin) / self.seconds).astype(np.int64)
+
+
+def first_after(numbers: Numbers, row: int, share: float) -> int:
+    """S_begin: the first section of which at least this ``share`` of the golden rows come from ``row`` on.
+
+    Items that have changed places carry a few rows of the section before over to the other side of a fault. A share of
+    0 means any row at all; a fault after the last row has the last section.
+
+    >>> numbers = np.array([0] * 99 + [1] + [0] + [1] * 99)
+    >>> first_after(numbers, 100, 0.0), first_after(numbers, 100, 0.03), first_after(numbers, 200, 0.03)
+    (0, 1, 1)
+    """
+    rows = np.bincount(numbers)
+    after = np.bincount(numbers[row:], minlength=len(rows))
+    found = np.flatnonzero((after > 0) & (after >= share * rows))
+    return int(found[0]) if len(found) else len(rows) - 1
 
 
 SECTION_FORMS = ("keys:COLUMN:SIZE", "rows:SIZE", "time:COLUMN:SECONDS")

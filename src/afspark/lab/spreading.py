@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import select
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -83,9 +84,29 @@ class SparkTasks:
         if not parts:
             return
         rows = self.spark.sparkContext.parallelize(list(parts), len(parts)).mapPartitions(partial(_all_tried, task))
-        for found in rows.collect():
+        with _ticking(tick):
+            answers = rows.collect()
+        for found in answers:
             _raise_if_failed((True, found))
         tick()
+
+
+@contextmanager
+def _ticking(tick: Tick) -> Iterator[None]:
+    """Calls ``tick`` now and then while this is entered: a job itself says nothing before its end."""
+    ended = threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(_TICK_SECONDS):
+            tick()
+
+    thread = threading.Thread(target=tell, name="campaign-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _tried(task: Callable[[Any], Any], part: Any) -> AfsparkError | None:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import time
@@ -39,12 +40,13 @@ from afspark.lab.observing import Observer, assessed_nodes
 from afspark.lab.outage_spans import InputRate, measured_rate
 from afspark.lab.real_fault_trials import protected_runs, real_faults, run_real_fault
 from afspark.lab.real_queries import rerun_as_query, sampled_units
-from afspark.lab.scores import OutputScore, ScoreFunction, as_score
+from afspark.lab.scores import OutputScore, ScoreFunction, different_scores
 from afspark.lab.sections import (
     AffectedRange,
     AffectedRows,
     LocalSections,
     SectionsByKey,
+    SectionsByRows,
     grows,
     keys_of,
     parse_sections,
@@ -77,8 +79,15 @@ Progress = Callable[[str, int, int, float | None], None]
 DEFAULT_OFFSETS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Where faults strike unless the user says so, as parts of the input: those of section 6.2 of the paper."""
 
+DEFAULT_OUTAGES = (0.001, 0.005, 0.02)
+"""How long faults last unless the user says so, as parts of the items at the target."""
+
 _BATCHES = 25
 _SECTIONS = 200
+_SECTIONS_OF_ROWS = (
+    "Sections are of rows, because no key identifies any: what a fault takes moves all later rows, so that R and I are"
+    " rough. Name a column of the output that grows along the input as the key."
+)
 
 
 class Study:
@@ -99,7 +108,7 @@ class Study:
         remove: Iterable[str] = (),
         fault: str = "loss",
         offsets: Sequence[float] = DEFAULT_OFFSETS,
-        outages: Sequence[int] = (),
+        outages: Sequence[float] = (),
         seconds: Sequence[float] = (),
         time: str | None = None,
         rate: tuple[float, float] | None = None,
@@ -121,7 +130,7 @@ class Study:
     ) -> None:
         self._builder = pipeline
         self._given = list(input) if isinstance(input, list | tuple) else [input]
-        self._scores = tuple(as_score(one) for one in (score, *other_scores))
+        self._scores = different_scores((score, *other_scores))
         self._key, self._affected, self._time = key, affected, time
         self._sections = parse_sections(sections) if isinstance(sections, str) else sections
         self._only, self._add, self._remove = targets, list(add), list(remove)
@@ -129,10 +138,9 @@ class Study:
             raise UsageError(f"There is no fault {fault!r}.", remedy=f"Faults are {', '.join(FAULTS)}.", fault=fault)
         self._fault = fault
         self._offsets = tuple(offsets)
-        self._outages = tuple(count("outages", one, "An outage is a number of items.") for one in outages)
         self._seconds = tuple(float(one) for one in seconds)
-        if not self._outages and not self._seconds:
-            raise UsageError("A study needs outages.", remedy="Give outages=[…] in items, or seconds=[…].")
+        given = tuple(outages) or (() if self._seconds else DEFAULT_OUTAGES)
+        self._outages = tuple(_outage(one) for one in given)
         self._rate = None if rate is None else InputRate(*map(float, rate))
         self._repetitions = count("repetitions", repetitions, "Each has an interleaving of its own.")
         self._golden_runs = max(self._repetitions, golden_runs or 0)
@@ -160,7 +168,7 @@ class Study:
         notes = claim(plan)
         self._run_golden(plan, [0], progress)
         plan = self._checked(plan)
-        notes += _key_notes(plan)
+        notes += _key_notes(plan) if self._key or self._sections else [_SECTIONS_OF_ROWS]
         if self._spread.inherits:
             # Compiled kernels take seconds to load: once here, rather than in every process.
             warm_up(plan)
@@ -310,6 +318,8 @@ class Study:
             if plan.sections is None:
                 size = max(1.0, (float(keys.max()) - float(keys.min()) + 1) / _SECTIONS)
                 plan = replace(plan, sections=SectionsByKey(plan.key, float(round(size)), begin=float(keys.min())))
+        elif plan.sections is None:
+            plan = replace(plan, sections=SectionsByRows(math.ceil(output.num_rows / _SECTIONS)))
         for score in plan.scores:
             score.of(output, output)
         if plan.sections is not None:
@@ -319,11 +329,11 @@ class Study:
     # --- what was found -------------------------------------------------------------------------------------
 
     def _gathered(self, plan: StudyPlan, placements: Sequence[Placement], notes: Sequence[str]) -> StudyResult:
-        observer = Observer(plan)
+        observer = Observer(plan, self._judged["threshold"])
         nodes, edges = assessed_nodes(observer.application.graph)
         known = {node.name for node in nodes}
         # What the user has put together is shown beside the graph.
-        extra = [AssessedNode(name=one.name, kind=NodeKind.STATELESS) for one in plan.targets if one.name not in known]
+        extra = [AssessedNode(name=one.name, kind=NodeKind.PLACE) for one in plan.targets if one.name not in known]
         sink = next(node.name for node in nodes if node.kind is NodeKind.SINK)
         placed = (*placements, Placement(sink, None, "it is the sink"))
         main, *others = plan.scores
@@ -344,7 +354,7 @@ class Study:
             settings=self._settings(plan),
             outage_sections={target.name: observer.outage_sections(target) for target in plan.targets},
             trials=plan.repetitions * len(plan.targets) * len(plan.offsets) * outages + plan.golden_runs,
-            notes=tuple(notes),
+            notes=(*notes, *(note for target in plan.targets for note in observer.cut_outages(target))),
         )
 
     def _settings(self, plan: StudyPlan) -> StudySettings:
@@ -390,6 +400,13 @@ def _spread(processes: int | None, spark: SparkSession | None) -> Spread:
         return SparkTasks(spark)
     wanted = processes or len(os.sched_getaffinity(0))
     return ForkedProcesses(wanted) if wanted > 1 else InThisProcess()
+
+
+def _outage(given: Any) -> float:
+    """An outage in items; below 1 a part of those that come to the target."""
+    if isinstance(given, float) and 0 < given < 1:
+        return given
+    return count("outages", given, "An outage is a number of items, or below 1 a part of those at the target.")
 
 
 def _silent(what: str, done: int, total: int, left: float | None) -> None:

@@ -11,9 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from afspark.lab.application import Application, Builder
+from afspark.lab.function_code import function_digest
 from afspark.lab.interleaving import Interleaving, interleave
 from afspark.lab.outage_spans import InputRate
-from afspark.lab.scores import OutputScore
+from afspark.lab.scores import OutputScore, OwnScore
 from afspark.lab.sections import AffectedRange, AffectedRows, LocalSections, seconds_of
 from afspark.lab.targets import Target
 from afspark.sources.recorded_items import RecordedItems, record
@@ -31,7 +32,8 @@ class StudyPlan:
     sizes: tuple[int, ...]
     targets: tuple[Target, ...]
     offsets: tuple[int, ...]
-    outage_items: tuple[int, ...] = ()
+    #: those below 1 are parts of the items at the target
+    outage_items: tuple[float, ...] = ()
     outage_seconds: tuple[float, ...] = ()
     rate: InputRate | None = None
     time: str | None = None
@@ -98,13 +100,20 @@ class StudyPlan:
             self.seed,
             self.jitter,
             self.batch_items,
-            [score.name for score in self.scores],
+            [
+                (score.name, function_digest(score.function) if isinstance(score, OwnScore) else "")
+                for score in self.scores
+            ],
             self.key,
             self.sections,
-            self.affected is None,
+            self._affected_facts(),
+            self.time,
             self.identity,
         ]
         return hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()
+
+    def _affected_facts(self) -> object:
+        return function_digest(self.affected.predicate) if isinstance(self.affected, AffectedRows) else self.affected
 
 
 def read_items(path: str) -> pa.Table:

@@ -27,6 +27,8 @@ class NodeKind(StrEnum):
     STATELESS = "stateless"
     STATEFUL = "stateful"
     SINK = "sink"
+    #: where faults strike that is no operator by itself: one input, an output, several that fail together
+    PLACE = "place"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,11 +132,16 @@ class RealFaultTrial:
     bounds: Mapping[str, Mapping[str, float]]
     #: how long the batches took in which it happened
     seconds: float
+    #: whether what it did is within what the query tells; None: that cannot be compared
+    within_bound: bool | None = None
 
     def sentence(self) -> str:
         """What happened."""
         under = f" under {self.tolerance}" if self.tolerance else ""
-        return f"{self.subject}, {self.fault} at item {self.offset:,}{under}: {self.outcome}."
+        judged = {True: ", within what is told", False: ", which is MORE than what is told", None: ""}[
+            self.within_bound
+        ]
+        return f"{self.subject}, {self.fault} at item {self.offset:,}{under}: {self.outcome}{judged}."
 
     @property
     def outcome(self) -> str:

@@ -48,15 +48,15 @@ def place_injectors(
     target that stands for it.
 
     ``only`` and ``add`` also take an input of an operator (``index.vwap``), an operator's output (``index>``), and
-    several that fail together (``index+vwap``).
+    several that fail together (``index+vwap``), which lose what comes to them from others.
     """
     chosen, followers = _by_rules(graph)
     known = _known(graph)
     found: dict[str, Target] = {target.name: target for target in chosen}
     if only is not None:
-        found = {name: found.get(name) or _named(name, known) for name in only}
+        found = {name: found.get(name) or _named(graph, name, known) for name in only}
     for name in add:
-        found.setdefault(name, _named(name, known))
+        found.setdefault(name, _named(graph, name, known))
     for name in remove:
         if name not in found:
             raise UsageError(f"{name!r} is no target.", remedy=f"Targets are {', '.join(found)}.", target=name)
@@ -147,21 +147,43 @@ def _known(graph: Graph) -> dict[str, Target]:
         for number, edge in enumerate(node.inputs):
             title = f"{node.name}.{_title(edge.origin, titles)}"
             known.setdefault(title, Target(title, ((Inlet(node.name, number),),), asked))
-        if outlets := _outlets(graph, node.name):
+        outlets = _outlets(graph, node.name)
+        if node.appends:
+            outlets.append(Inlet(node.name, behind=True))
+        if outlets:
             title = f"{node.name}>"
             known[title] = Target(title, tuple((inlet,) for inlet in outlets), asked)
     return known
 
 
-def _named(name: str, known: Mapping[str, Target]) -> Target:
+def _named(graph: Graph, name: str, known: Mapping[str, Target]) -> Target:
+    if name in known:
+        return known[name]
     parts = [known.get(part) for part in name.split(SEPARATOR)]
     unknown = [part for part, found in zip(name.split(SEPARATOR), parts, strict=True) if found is None]
     if unknown:
         raise UsageError(
             f"There is no target {unknown[0]!r}.", remedy=f"There are {', '.join(known)}.", target=unknown[0]
         )
-    groups = [group for part in parts if part is not None for group in part.groups]
-    inlets = [inlet for group in groups for inlet in group]
+    inlets = [inlet for part in parts if part is not None for inlet in part.inlets]
     if len(set(inlets)) < len(inlets):
         raise UsageError(f"{name!r} names the same input twice.", remedy="Name what fails together once.", target=name)
-    return Target(name, tuple(groups), "you asked for it")
+    return Target(name, (_entrances(graph, inlets),), "you asked for it")
+
+
+def _entrances(graph: Graph, inlets: Sequence[Inlet]) -> tuple[Inlet, ...]:
+    """Those of the inputs that still get items while all of them lose theirs.
+
+    An injector counts what comes: behind an operator that gets nothing it would take what comes after the outage.
+    """
+    lost = set(inlets)
+    silent: set[str] = set()
+    while found := {
+        node.name
+        for node in graph.nodes
+        if node.name not in silent
+        and all(Inlet(node.name, at) in lost or edge.origin in silent for at, edge in enumerate(node.inputs))
+    }:
+        silent |= found
+    origins = {Inlet(node.name, at): edge.origin for node in graph.nodes for at, edge in enumerate(node.inputs)}
+    return tuple(inlet for inlet in inlets if origins.get(inlet, inlet.reader) not in silent)

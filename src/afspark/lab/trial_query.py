@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from afspark.api.result_shares import current_shares
 from afspark.coordinator.offsets import newest_of
 from afspark.graph.pipeline import Pipeline
 from afspark.lab.troubled_store import StoreDelay, TroubledStore
+from afspark.model.distances import Cells, cells_of
 from afspark.model.operator import Share
 from afspark.numbers import Batch
 from afspark.sources.recorded_items import RecordedItems
@@ -96,6 +98,15 @@ class TrialQuery(LocalQuery):
                 whole.update(f"{share.worker}/{state}:".encode())
                 whole.update(_in_order(cells))
         return whole.hexdigest()
+
+    def cells(self, operator: str) -> dict[str, Cells]:
+        """The cells of an operator by state, each with the worker that holds it."""
+        found: dict[str, dict[Any, float]] = {}
+        for share in self._states(operator):
+            for state, exported in share.cells.items():
+                own = {(share.worker, key): value for key, value in cells_of(exported).items()}
+                found.setdefault(state, {}).update(own)
+        return dict(found)
 
     def _states(self, node: str) -> list[Share]:
         """What every worker of a node holds."""

@@ -277,14 +277,26 @@ def _real_faults(findings: Findings) -> Iterable[str]:
         return
     same = sum(one.unchanged for one in found)
     yield "<h2>Real faults under the pipeline's own tolerances</h2>"
-    yield f"<p>The output is the same after {same} of {len(found)}.</p>"
+    known = [one.within_bound for one in found if one.within_bound is not None]
+    yield (
+        f"<p>The output is the same after {same} of {len(found)}. {sum(known)} of {len(known)} that can be compared"
+        " with what the query tells of its states are within that.</p>"
+    )
     yield _table(
-        ("what", "fault", "at item", "tolerance", "outcome", "seconds"),
+        ("what", "fault", "at item", "tolerance", "outcome", "within bound", "seconds"),
         [
-            (one.subject, one.fault, f"{one.offset:,}", one.tolerance, one.outcome, f"{one.seconds:.2f}")
+            (
+                one.subject,
+                one.fault,
+                f"{one.offset:,}",
+                one.tolerance,
+                one.outcome,
+                {True: "yes", False: "NO", None: "–"}[one.within_bound],
+                f"{one.seconds:.2f}",
+            )
             for one in found
         ],
-        numbers=(2, 5),
+        numbers=(2, 6),
     )
 
 

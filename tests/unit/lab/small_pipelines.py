@@ -70,13 +70,13 @@ def two_operators(stream):
     return stream.apply(Even(), name="even", workers=2).apply(Latest(), name="latest", workers=2)
 
 
-def diamond(stream):
-    """A fan-out, a stateful branch, and an operator with two inputs."""
-    first = stream.apply(Pass(), name="first", workers=2)
-    left = first.apply(Sums(), name="sums", workers=2)
+def diamond(stream, workers: int = 2):
+    """A fan-out, a stateful branch, and an operator with two inputs. With one worker, items keep their order."""
+    first = stream.apply(Pass(), name="first", workers=workers)
+    left = first.apply(Sums(), name="sums", workers=workers)
     right = first.apply(Even(), name="even", workers=1)
     seen = left.apply(Pass(), name="seen", workers=1)
-    return seen.union(right).apply(Latest(), name="latest", workers=2)
+    return seen.union(right).apply(Latest(), name="latest", workers=workers)
 
 
 def rows(count: int, groups: int = 7) -> pa.Table:

@@ -108,6 +108,22 @@ def test_policies_by_what_an_operator_is(target: str, node: dict[str, Any], expe
     assert advise(study_of(target, **dict(node))).tolerances() == {target: expected}
 
 
+def test_what_is_no_operator_gets_no_policy_and_replays_nobody() -> None:
+    study = study_of("QuoteFilter", kind=NodeKind.STATELESS)
+    place = replace(observed("TradeFilter"), target="QuoteFilter.source")
+    advice = advise(
+        replace(
+            study,
+            nodes=(*study.nodes, AssessedNode(name=place.target, kind=NodeKind.PLACE)),
+            placements=(*study.placements, Placement(place.target, place.target, "as a test says")),
+            observations={**study.observations, place.target: place},
+            outage_sections={**study.outage_sections, place.target: LENGTH},
+        )
+    )
+    assert {one.operator: one.need for one in advice.operators}[place.target] is REPLICATE
+    assert advice.tolerances() == {"QuoteFilter": Nothing()}
+
+
 def test_an_error_that_lasts_to_the_end_is_told_and_is_a_reason_to_replicate() -> None:
     study = study_of("QuoteFilter")
     seen = study.observations["QuoteFilter"]

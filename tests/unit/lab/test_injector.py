@@ -19,7 +19,8 @@ ROWS = 600
 
 def outputs(application: Application, faults: dict[Inlet, StreamFault]) -> tuple[list[pa.Table | None], list[str]]:
     """What each batch gives out, and the states at the end."""
-    with trial_query(application.instrumented(faults), application.output, application.mode) as query:
+    pipeline = application.instrumented(faults)
+    with trial_query(pipeline, application.sink(pipeline), application.mode) as query:
         given = [query.advance() for _ in range(ROWS // 100)]
         return given, [query.state_digest(name) for name in application.stateful]
 

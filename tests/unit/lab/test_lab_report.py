@@ -218,7 +218,7 @@ def test_operators_that_fail_together_are_a_target_of_their_own(tmp_path: Path) 
     seen = replace(study.observations["VWAP"], target=together)
     both = replace(
         study,
-        nodes=(*study.nodes, AssessedNode(name=together, kind=NodeKind.STATELESS)),
+        nodes=(*study.nodes, AssessedNode(name=together, kind=NodeKind.PLACE)),
         observations={**study.observations, together: seen},
     )
     found = write_report(both, tmp_path)
@@ -245,10 +245,14 @@ def test_a_result_without_any_target_is_reported_as_such(tmp_path: Path) -> None
 
 
 def test_real_faults_have_a_table_of_their_own_and_are_no_warnings() -> None:
-    same = RealFaultTrial("VWAP", "host frozen", 40, "MiniBatch()", 1.0, True, 0, {}, 0.2)
+    same = RealFaultTrial("VWAP", "host frozen", 40, "MiniBatch()", 1.0, True, 0, {}, 0.2, True)
     lost = RealFaultTrial("VWAP", "workers lost", 40, "Nothing()", 0.5, False, 7, {"VWAP": {"sums": 3.0}}, 0.3)
-    findings = findings_of(replace(bargain_study(), real_faults=(same, lost)))
+    more = replace(lost, within_bound=False)
+    findings = findings_of(replace(bargain_study(), real_faults=(same, lost, more)))
     rows = table_after(page_text(findings, {}), "Real faults under the pipeline's own tolerances")
-    assert rows[1] == ["VWAP", "host frozen", "40", "MiniBatch()", "the output is the same", "0.20"]
+    assert rows[1] == ["VWAP", "host frozen", "40", "MiniBatch()", "the output is the same", "yes", "0.20"]
     assert rows[2][4] == "quality 0.5000, 7 keys have other rows; told: sums of VWAP by at most 3 off"
-    assert [one["unchanged"] for one in findings.to_json()["real_faults"]] == [True, False]
+    assert [row[5] for row in rows[1:]] == ["yes", "–", "NO"]
+    assert "which is MORE than what is told" in more.sentence()
+    assert [one["unchanged"] for one in findings.to_json()["real_faults"]] == [True, False, False]
+    assert [one["within_bound"] for one in findings.to_json()["real_faults"]] == [True, None, False]

@@ -172,6 +172,14 @@ def test_a_golden_output_without_a_score_leaves_nothing_to_divide_by() -> None:
     assert outage_impact(seen).by_offset == (None, pytest.approx(0.5))
 
 
+def test_an_outage_that_changes_nothing_has_quality_1() -> None:
+    seen = example()
+    seen.golden_scores[0] = seen.scores[0] = 0.0
+    np.testing.assert_allclose(quality(seen), [[1.0, 1.0, 1.0], [1.0, 1.2, 1.1]])
+    assert data_dependency(seen).sigma == pytest.approx(0.1 / math.sqrt(2))
+    assert outage_impact(seen).by_offset == (None, pytest.approx(0.5))
+
+
 def test_all_metrics_in_one() -> None:
     found = measure(example(), SETTINGS)
     assert longest_outage(example()) == 2

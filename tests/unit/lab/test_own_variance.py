@@ -67,6 +67,14 @@ def test_a_hidden_effect_is_told_with_the_repetitions_that_would_show_it() -> No
     assert "\n" not in note
 
 
+def test_an_offset_where_nothing_changes_does_not_silence_the_others() -> None:
+    seen = observed(effect=0.05, noise=0.3)
+    seen.golden_scores[1] = seen.scores[1] = 0.0
+    assert hidden_effect(seen, SETTINGS) is not None
+    seen.golden_scores[:] = seen.scores[:] = 0.0
+    assert hidden_effect(seen, SETTINGS) is None
+
+
 def test_the_repetitions_that_are_named_do_show_it() -> None:
     random = np.random.default_rng(7)
     needed = repetitions_needed(effect=0.1, spread=0.1, alpha=0.05)

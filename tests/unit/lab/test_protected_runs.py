@@ -19,6 +19,7 @@ from afspark.lab.real_faults import HostFrozen, HostLost, ProcessKilled, StoreGo
 from afspark.lab.spreading import InThisProcess
 from afspark.lab.study import Study
 from afspark.lab.study_plan import StudyPlan
+from afspark.lab.trial_query import TrialQuery
 from tests.unit.lab.small_pipelines import SMALL_STUDY, Even, Latest, Sums, rows
 
 
@@ -36,7 +37,7 @@ def test_nothing_shows_in_the_output_under_exact_policies(tmp_path: Path, tolera
     runs = protected_runs(planned(tmp_path, tolerance))
     for fault in real_faults(runs.plan):
         found = run_real_fault(runs, fault)
-        assert found.unchanged, found.sentence()
+        assert found.unchanged and found.within_bound, found.sentence()
         assert "the output is the same" in found.sentence()
 
 
@@ -48,6 +49,38 @@ def test_a_lost_state_shows_where_nothing_else_is_promised(tmp_path: Path, toler
     assert not lost.unchanged and lost.changed_keys
     assert "keys have other rows" in lost.sentence()
     assert not run_real_fault(runs, HostLost("latest"), 1).unchanged
+
+
+def added_up(work: Path, tolerance: af.Tolerance) -> StudyPlan:
+    def pipeline(stream):
+        return stream.apply(Totals(), name="totals", workers=2, tolerance=tolerance)
+
+    given = SMALL_STUDY | {"score": "count"}
+    plan, _ = Study(pipeline, rows(2_400), work=work, **given)._planned(work)
+    return plan
+
+
+class Totals(Sums):
+    """Sums that a gap leaves too small, by what was lost and no more."""
+
+    alpha = 2_400.0
+    approximable = True
+
+
+def test_what_a_real_fault_leaves_is_compared_with_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = protected_runs(added_up(tmp_path, af.Approximate(theta=1e5)))
+    lost = run_real_fault(runs, WorkersLost("totals"))
+    assert not lost.unchanged and 0 < lost.bounds["totals"]["sums"] <= 1e5
+    assert lost.within_bound is True
+    told = TrialQuery.bounds
+    monkeypatch.setattr(TrialQuery, "bounds", lambda *given: {name: off / 1e6 for name, off in told(*given).items()})
+    assert run_real_fault(runs, WorkersLost("totals")).within_bound is False
+
+
+def test_without_a_bound_there_is_no_verdict(tmp_path: Path) -> None:
+    runs = protected_runs(added_up(tmp_path, af.Nothing()))
+    lost = run_real_fault(runs, WorkersLost("totals"))
+    assert not lost.unchanged and lost.within_bound is None
 
 
 def test_faults_strike(tmp_path: Path) -> None:
@@ -96,6 +129,12 @@ def test_metrics_are_measured_again_under_the_advised_tolerances(tmp_path: Path)
     assert 0 < (after["source"].after.local.impact or 0) < (after["source"].before.local.impact or 0)
     assert "which no policy brings back" in after["source"].note
     assert "ActiveStandby" in after["sums"].note and "lost" in after["sums"].note
+
+
+def test_targets_that_are_no_operators_keep_nobody_from_trials_under_the_advice(tmp_path: Path) -> None:
+    result = summed(tmp_path, targets=["source", "sums", "sums.even", "even>", "even+sums"]).run()
+    assert set(result.reruns) == {"source", "even", "sums"}
+    assert result.notes == ()
 
 
 def test_trials_under_advice_are_real(tmp_path: Path) -> None:

@@ -20,7 +20,9 @@ from afspark.errors import AfsparkError, UsageError
 from afspark.lab.campaign_folder import sole_study
 from afspark.lab.campaign_units import TRIALS, CampaignUnit, golden_of, unit_trial
 from afspark.lab.findings import findings_of
-from afspark.lab.metrics import measure, quality
+from afspark.lab.metrics import data_dependency, measure, quality
+from afspark.lab.real_queries import sampled_units
+from afspark.lab.sections import AffectedRange, AffectedRows
 from afspark.lab.spreading import ForkedProcesses
 from afspark.lab.study import Study
 from afspark.lab.trial_query import trial_query
@@ -54,8 +56,25 @@ def test_a_study_of_two_operators(tmp_path: Path) -> None:
     assert findings_of(result).advice.operators
 
 
+@pytest.mark.parametrize("jitter", [0, 8])
+def test_items_that_change_places_do_not_make_a_recovery_longer(tmp_path: Path, jitter: int) -> None:
+    """A fault at the border of a section begins with the next one, whatever jitter carries over the border."""
+    made = study(work=tmp_path, jitter=jitter, sections="keys:id:400", outages=[500], repetitions=1)
+    result = made.run()
+    plan, _ = made._planned(tmp_path)
+    golden = golden_of(plan, 0)
+    after = golden.output["id"].slice(golden.rows_before(plan.interleaving(0).batch_of(800)))
+    assert (pc.min(after).as_py() < 800) == bool(jitter)
+    seen = result.observations["source"]
+    assert seen.begins == (2, 4)
+    assert measure(seen).local.recovery == 2
+    assert result.outage_sections["source"] == 1
+
+
 def test_a_trial_from_the_golden_state_gives_what_a_whole_run_gives(tmp_path: Path) -> None:
-    made = study(diamond, targets=["source", "sums", "seen", "latest", "latest.even", "even+seen"], work=tmp_path)
+    made = study(
+        diamond, targets=["source", "sums", "seen", "latest", "latest.even", "even+seen", "latest>"], work=tmp_path
+    )
     plan, _ = made._planned(tmp_path)
     application, golden = plan.application(0), golden_of(plan, 0)
     ended_early = 0
@@ -133,6 +152,34 @@ def test_a_pipeline_whose_file_was_changed_is_another_study(tmp_path: Path) -> N
         study(load_module(file).pipeline, work=tmp_path / "work", **FEW).run()
 
 
+def scored(factor: float) -> Any:
+    def own(table: pa.Table) -> float:
+        return factor * table.num_rows
+
+    return own
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"score": scored(1.0)}, {"score": scored(2.0)}),
+        ({"affected": AffectedRange("id")}, {"affected": AffectedRange("id", 2.0)}),
+        (
+            {"affected": AffectedRows(lambda table, span: np.full(table.num_rows, True))},
+            {"affected": AffectedRows(lambda table, span: pc.greater(table["id"], 100).to_numpy())},
+        ),
+        ({"time": "id"}, {"time": "amount"}),
+    ],
+)
+def test_whatever_results_depend_on_makes_another_study(
+    tmp_path: Path, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    for _ in range(2):
+        study(work=tmp_path, **FEW | before).run()
+    with pytest.raises(UsageError, match="another study"):
+        study(work=tmp_path, **FEW | after).run()
+
+
 def test_a_study_that_failed_before_its_first_trial_does_not_keep_the_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="needs column"):
         study(work=tmp_path, **FEW | {"score": "sum:nothing"}).run()
@@ -167,6 +214,64 @@ def test_seconds_become_items_at_the_rate_of_each_target(tmp_path: Path) -> None
     ).run()
     items = {target: [outage.items for outage in seen.outages] for target, seen in result.observations.items()}
     assert items == {"source": [100, 100], "latest": [50, 50]}
+
+
+@pytest.mark.parametrize(
+    ("together", "alike", "items"),
+    [
+        ("sums+seen", "sums", 100),
+        ("first+seen", "first", 100),
+        ("seen+latest.even", "latest", 150),
+        ("sums+even", "first", 200),
+    ],
+)
+def test_operators_that_fail_together_lose_what_comes_in_the_same_seconds(
+    together: str, alike: str, items: int
+) -> None:
+    """In a chain that is what the first of them loses, in parallel branches what each of them gets."""
+    given = {"outages": (), "seconds": [1.0], "rate": (100, 100), "repetitions": 1, "targets": [together, alike]}
+    result = study(lambda stream: diamond(stream, 1), **given).run()
+    one, other = result.observations.values()
+    assert one.outages[0].items == items
+    assert np.array_equal(one.local, other.local)
+    assert not np.array_equal(one.local[:, 0, 0], np.broadcast_to(one.golden_local[0], one.local[:, 0, 0].shape))
+
+
+def test_an_outage_that_changes_nothing_leaves_the_other_offsets_their_metrics(tmp_path: Path) -> None:
+    class Early(Pass):
+        def process(self, items, states):
+            return items.filter(pc.less(items.column("id"), 1_200))
+
+    def early(stream):
+        return stream.apply(Early(), name="early", workers=1)
+
+    seen = study(early, work=tmp_path, score="count").run().observations["source"]
+    assert quality(seen)[1].tolist() == [1.0, 1.0]
+    assert data_dependency(seen).sigma == pytest.approx((1.0 - quality(seen)[0, 1]) / 2**0.5)
+
+
+def test_a_study_needs_neither_outages_nor_a_key() -> None:
+    given = {name: SMALL[name] for name in ("score", "offsets", "batch_items", "processes", "failover")}
+    result = Study(two_operators, rows(2_400), repetitions=1, targets=["source", "latest"], **given).run()
+    items = {target: [outage.items for outage in seen.outages] for target, seen in result.observations.items()}
+    assert items == {"source": [2, 12, 48], "latest": [1, 6, 24]}
+    assert result.settings.sections == "rows:6" and result.observations["source"].golden_local.shape[1] == 200
+    assert measure(result.observations["source"]).local.recovery is not None
+    (note,) = result.notes
+    assert "Sections are of rows" in note
+
+
+def test_the_output_of_the_last_operator_can_be_lost(tmp_path: Path) -> None:
+    made = study(work=tmp_path, **FEW | {"score": "count", "targets": ["latest>", "even+latest>"]})
+    result = made.run()
+    output, both = result.observations.values()
+    assert quality(output)[0, 0] == 0.0, "all rows that it changes are gone"
+    assert (output.golden_local - output.local[0, 0]).sum() == 40
+    assert (both.golden_local - both.local[0, 0]).sum() == 20, "of 40 items every other is even"
+    plan, _ = made._planned(tmp_path)
+    trial = unit_trial(plan, CampaignUnit(0, 0, 0), plan.application(0), golden_of(plan, 0), 40)
+    assert trial.last == trial.first + 1, "no state has noticed"
+    assert {unit.target for unit, _ in sampled_units(plan, [1, 1], 3)} == {1}
 
 
 def test_results_after_every_item_can_be_scored(tmp_path: Path) -> None:
@@ -210,11 +315,14 @@ def broken_score(table: pa.Table) -> float:
     [
         ({"score": broken_score}, "raised ValueError: no such thing"),
         ({"score": lambda table: float("nan")}, "is nan"),
+        ({"other_scores": ["count", "sum:before"]}, "Two scores have the name 'sum:before'"),
+        ({"score": lambda table: 1.0, "other_scores": [lambda table: 2.0]}, "Two scores have the name"),
         ({"score": "sum:nothing"}, "needs column 'nothing'"),
         ({"key": "nothing"}, "needs column 'nothing'"),
         ({"offsets": [5_000]}, "is not within the input"),
         ({"targets": ["nobody"]}, "There is no target 'nobody'"),
-        ({"outages": ()}, "needs outages"),
+        ({"outages": [1.5]}, "whole number"),
+        ({"outages": ["40"]}, "whole number"),
         ({"outages": (), "seconds": [1.0]}, "known rate"),
         ({"fault": "flood"}, "There is no fault 'flood'"),
     ],
@@ -236,6 +344,14 @@ def test_a_key_that_does_not_grow_is_told(tmp_path: Path) -> None:
 
     told = study(backwards, work=tmp_path, **FEW | {"score": "count", "sections": None}).run()
     assert any("does not grow" in note for note in told.notes)
+
+
+def test_an_outage_that_the_end_of_the_input_cuts_off_is_told(tmp_path: Path) -> None:
+    result = study(work=tmp_path, **FEW | {"offsets": [800, 2_300], "outages": [40, 100, 160, 400]}).run()
+    assert result.notes == (
+        "source: only 100 items come after offset 2,300, so that the end of the input cuts off outages of 160 and 400"
+        " items there.",
+    )
 
 
 def test_a_pipeline_without_output_is_told(tmp_path: Path) -> None:

@@ -56,6 +56,8 @@ def test_all_inputs_of_a_target_lose_together_and_all_readers_of_a_source_alike(
     assert groups["source"] == ((Inlet("first", 0),),)
     (output,) = place_injectors(graph, only=["first>"])[0]
     assert output.groups == ((Inlet("sums", 0),), (Inlet("even", 0),))
+    (last,) = place_injectors(graph, only=["latest>"])[0]
+    assert last.groups == ((Inlet("latest", behind=True),),)
 
 
 def test_the_user_adds_and_removes_targets(graph: Graph) -> None:
@@ -66,9 +68,17 @@ def test_the_user_adds_and_removes_targets(graph: Graph) -> None:
     assert "first" in {placed.operator for placed in placements if placed.target == "first"}
 
 
-def test_operators_that_fail_together_are_one_target(graph: Graph) -> None:
-    (together,) = place_injectors(graph, only=["sums+seen"])[0]
-    assert together.groups == ((Inlet("sums", 0),), (Inlet("seen", 0),))
+def test_operators_that_fail_together_lose_what_comes_from_others(graph: Graph) -> None:
+    names = ["sums+seen", "first+seen", "seen+latest.even", "latest+even", "source+latest", "latest+latest>"]
+    groups = {target.name: target.groups for target in place_injectors(graph, only=names)[0]}
+    assert groups == {
+        "sums+seen": ((Inlet("sums"),),),
+        "first+seen": ((Inlet("first"),),),
+        "seen+latest.even": ((Inlet("seen"), Inlet("latest", 1)),),
+        "latest+even": ((Inlet("latest"), Inlet("even")),),
+        "source+latest": ((Inlet("first"),),),
+        "latest+latest>": ((Inlet("latest", 0), Inlet("latest", 1)),),
+    }
 
 
 @pytest.mark.parametrize(
