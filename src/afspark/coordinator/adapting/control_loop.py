@@ -14,7 +14,7 @@ from typing import Any
 
 from afspark.cluster.cluster import Cluster
 from afspark.control import Controller, Decision, FailureKind, InForce, Quantity, Unit, estimate
-from afspark.control.candidates import Candidate, candidate
+from afspark.control.candidates import Candidate, candidate, offered
 from afspark.control.controller import decide
 from afspark.control.schemes import Scheme, Unreplicated
 from afspark.coordinator.adapting.detection import Detection
@@ -77,12 +77,7 @@ class ControlLoop:
             if self.meters.detection is not None:
                 timings.seen = self.meters.detection.seen
             if isinstance(run.node.tolerance, Adaptive):
-                wanted = {one.unit: one.in_force for one in self._decisions if one.unit.operator == run.name}
-                self._controllers[run.name] = Controller(adaptive=run.node.tolerance, wanted=wanted)
-                for unit, in_force in wanted.items():
-                    # What was decided outlives the driver.
-                    if unit.worker in run.homes:
-                        self._protector(run).protect(unit.worker, in_force.protection, in_force.interval)
+                self._controllers[run.name] = self._controller(run, run.node.tolerance)
         self._look()
 
     def batch_ended(
@@ -145,6 +140,20 @@ class ControlLoop:
     @property
     def _now(self) -> float:
         return self._cluster.clock.time()
+
+    def _controller(self, run: OperatorRun, adaptive: Adaptive) -> Controller:
+        """The controller of an operator: what was decided outlives the driver, as far as its tolerance still offers it.
+        About the other units the first look decides.
+        """
+        decided = {one.unit: one.in_force for one in self._decisions if one.unit.operator == run.name}
+        wanted = {}
+        for unit, in_force in decided.items():
+            if unit.worker not in run.homes:
+                continue
+            if in_force.protection in offered(adaptive, self.meters.situation(run, unit.worker, self._now)):
+                wanted[unit] = in_force
+                self._protector(run).protect(unit.worker, in_force.protection, in_force.interval)
+        return Controller(adaptive=adaptive, wanted=wanted)
 
     def _look(self) -> None:
         """Has every controller look at its units that is due, and has carried out what it decides."""
