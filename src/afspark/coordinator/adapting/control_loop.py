@@ -114,9 +114,9 @@ class ControlLoop:
         found, now, controller = self._protector(run).protections(), self._now, self._controllers.get(run.name)
         answers = []
         for worker in sorted(run.homes):
-            unit, in_force = Unit(run.name, worker), found.get(worker)
+            in_force = wanted = found.get(worker)
             if controller is not None:
-                in_force = controller.wanted.get(unit, in_force)
+                wanted = controller.wanted.get(Unit(run.name, worker), in_force)
             limit = None if controller is None else controller.adaptive.recovery_seconds
             answers.append(
                 {
@@ -125,7 +125,7 @@ class ControlLoop:
                     "in_force": None if in_force is None else in_force.to_json(),
                     "limit": limit,
                     "candidates": [
-                        _told(one, in_force, limit) for one in self._candidates(run, worker, now, controller, in_force)
+                        _told(one, in_force, limit) for one in self._candidates(run, worker, now, controller, wanted)
                     ],
                 }
             )
@@ -193,12 +193,12 @@ class ControlLoop:
         return Foreseen(in_force.protection, estimate(in_force.protection, situation, gap=gap, kind=kind))
 
     def _candidates(
-        self, run: OperatorRun, worker: int, now: float, controller: Controller | None, in_force: InForce | None
+        self, run: OperatorRun, worker: int, now: float, controller: Controller | None, wanted: InForce | None
     ) -> Sequence[Candidate]:
         """As the controller sees them; without one as of now, with what came since the last checkpoint."""
         situation = self.meters.situation(run, worker, now)
         if controller is not None:
-            return decide(controller.adaptive, situation, in_force).candidates
+            return decide(controller.adaptive, situation, wanted).candidates
         usual = Adaptive(gap=run.node.tolerance.leaves_gap)
         return [candidate(one, None, usual, situation) for one in (*Scheme, *Unreplicated)]
 
