@@ -230,8 +230,8 @@ class TestEstimates:
 class Missed:
     """A host that was missed, as a cluster tells it."""
 
-    def __init__(self, host: str, kind: str, heard: float) -> None:
-        self.host, self.kind, self.heard, self.noticed = host, kind, heard, heard
+    def __init__(self, host: str, kind: str, heard: float, noticed: float) -> None:
+        self.host, self.kind, self.heard, self.noticed = host, kind, heard, noticed
 
 
 class WatchedHosts(Hosts):
@@ -255,8 +255,9 @@ def test_the_moment_of_a_failure_is_that_of_the_last_sign_of_life(make_rig: Make
     rig.hosts = hosts
     rig.go(4)
     lost = rig.run_of().homes[0]
+    now = hosts.clock.monotonic()
     # It was seen in a failure that is long over, and now again.
-    hosts.missed = [Missed(lost, kind, hosts.clock.monotonic() - 100.0), Missed(lost, kind, hosts.clock.monotonic())]
+    hosts.missed = [Missed(lost, kind, now - 100.0, now - 99.0), Missed(lost, kind, now, now + 0.75)]
     hosts.clock.sleep(0.75)
     lose_host(rig, lost)
     rig.go(1)
@@ -266,3 +267,22 @@ def test_the_moment_of_a_failure_is_that_of_the_last_sign_of_life(make_rig: Make
     rig.lose(0)
     rig.go(1)
     assert account(rig.ledger[-1]).kind == "process_killed", "what was seen before is over"
+
+
+@pytest.mark.parametrize("tolerance", [ActiveStandby(batches=3), PassiveReplication(batches=3)], ids=lambda t: t.name)
+def test_a_pause_between_two_batches_is_no_detection(make_rig: MakeRig, tolerance: Tolerance) -> None:
+    """The driver knows soon that a host is gone, and nobody needs its workers before the next batch."""
+    hosts = WatchedHosts({"a": 4, "b": 4}, clock=Sleepy())
+    rig, _ = make_rig(batches=8, tolerance=tolerance)
+    rig.hosts = hosts
+    rig.go(4)
+    lost, now = rig.run_of().homes[0], hosts.clock.monotonic()
+    hosts.missed = [Missed(lost, "gone", now, now + 0.75)]
+    hosts.clock.sleep(10.0)
+    lose_host(rig, lost)
+    rig.go(1)
+    found = account(rig.ledger[-1])
+    assert (found.measured.detection, found.pause, found.at) == (0.75, 9.25, now)
+    assert AccountsOf(rig.driver).ledger()[-1]["pause"] == 9.25
+    situation = rig.driver.control.meters.situation(rig.run_of(), 0, hosts.clock.time())
+    assert situation.detection(found.kind) == 0.75
