@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from afspark.control.history import UnitHistory
 from afspark.control.quantities import FailureKind, Measurement, Quantity
 from afspark.control.recovery_times import RecoveryTimes
-from afspark.control.schemes import STEPS, Protection, RecoveryStep, Scheme
+from afspark.control.schemes import Protection, RecoveryStep, Scheme, steps_of
 from afspark.control.situation import Situation
 
 _BULK = 0.1
@@ -37,18 +37,15 @@ def estimate(
     seconds apart: before the next one is safe, with items coming as fast as they do in the present. ``gap``: nothing is
     replayed. ``kind``: after a failure of this kind; None: of whatever kind is noticed last.
     """
-    steps = STEPS[protection]
     if protection is Scheme.ACTIVE_REPLICATION:
         # Its secondary sends already. If a batch is late nevertheless, that is what a failure costs.
         return RecoveryTimes(promotion=situation.step(Quantity.TAKEOVER) or 0.0)
 
     found: dict[str, float | None] = {}
-    for step in steps:
+    for step in steps_of(protection, elsewhere=situation.elsewhere):
         match step:
             case RecoveryStep.DETECTION:
                 found[step] = situation.detection(kind)
-            case RecoveryStep.WAIT if situation.elsewhere:
-                found[step] = 0.0
             case RecoveryStep.READ:
                 found[step] = _read(situation)
             case RecoveryStep.REPLAY:

@@ -119,6 +119,13 @@ def test_a_host_is_waited_for_only_without_a_scheme() -> None:
         assert all(estimate(scheme, found).wait == 0.0 for scheme in Scheme)
 
 
+def test_who_is_restored_on_another_host_at_once_is_deployed_there() -> None:
+    for one in Unreplicated:
+        assert estimate(one, situation()).deploy == 0.0
+        moved = estimate(one, situation(elsewhere=True))
+        assert moved.deploy == 3.0 and moved.seconds == pytest.approx(EXPECTED[one] + 3.0)
+
+
 def test_what_has_no_state_reads_and_replays_nothing() -> None:
     bare = UnitHistory().add(Quantity.DEPLOY, at=1.0, seconds=3.0).add(Quantity.WIRE_SEND, at=1.0, seconds=0.2)
     bare = bare.add(Quantity.WIRE_RECEIVE, at=1.0, seconds=0.3)

@@ -139,6 +139,24 @@ def test_what_it_takes_to_get_to_a_new_host_is_no_replay(make_rig: MakeRig) -> N
     assert history.longest(Quantity.DEPLOY) == found.measured.deploy
 
 
+def test_a_snapshot_that_is_restored_on_another_host_at_once_is_deployed_there(make_rig: MakeRig) -> None:
+    rig, _ = make_rig(
+        batches=10, workers=1, tolerance=PassiveReplication(batches=50), max_replay_seconds=60.0
+    )
+    rig.hosts = SlowStart()
+    rig.go(3)
+    rig.run_of().want(BarrierSnapshot(batches=50))
+    rig.go(3)
+    lose_host(rig, rig.run_of().homes[0])
+    rig.go(1)
+    found = account(rig.ledger[-1])
+    assert found.protection is Unreplicated.BARRIER_SNAPSHOT
+    assert found.estimated.deploy is not None and found.estimated.deploy > 2.9
+    assert found.measured.deploy == pytest.approx(3.1, abs=0.1) and (found.measured.wire_receive or 0.0) < 0.2
+    history = rig.driver.control.meters.situation(rig.run_of(), 0, 0.0).history
+    assert history.longest(Quantity.DEPLOY) == found.measured.deploy
+
+
 def test_a_recovery_is_recorded_beside_its_estimate(make_rig: MakeRig) -> None:
     rig, _ = make_rig(batches=12, tolerance=BarrierSnapshot(batches=3), max_replay_seconds=60.0)
     rig.go(5)

@@ -16,7 +16,7 @@ from afspark.cluster.cluster import Cluster
 from afspark.control import Controller, Decision, FailureKind, InForce, Quantity, Unit, estimate
 from afspark.control.candidates import Candidate, candidate, offered
 from afspark.control.controller import decide
-from afspark.control.schemes import Scheme, Unreplicated
+from afspark.control.schemes import RecoveryStep, Scheme, Unreplicated, steps_of
 from afspark.coordinator.adapting.detection import Detection
 from afspark.coordinator.adapting.protector import Protector, protector_of
 from afspark.coordinator.adapting.query_meters import QueryMeters
@@ -189,8 +189,12 @@ class ControlLoop:
         if in_force is None:
             return Foreseen()
         situation = self.meters.situation(run, worker, self._now)
-        gap = run.node.tolerance.leaves_gap
-        return Foreseen(in_force.protection, estimate(in_force.protection, situation, gap=gap, kind=kind))
+        protection, gap = in_force.protection, run.node.tolerance.leaves_gap
+        return Foreseen(
+            protection,
+            estimate(protection, situation, gap=gap, kind=kind),
+            deploys=RecoveryStep.DEPLOY in steps_of(protection, elsewhere=situation.elsewhere),
+        )
 
     def _candidates(
         self, run: OperatorRun, worker: int, now: float, controller: Controller | None, wanted: InForce | None

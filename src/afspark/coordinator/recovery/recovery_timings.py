@@ -8,11 +8,9 @@ from functools import partial
 
 from afspark.clock import Clock
 from afspark.control import (
-    STEPS,
     FailureKind,
     MeasuredRecovery,
     Protection,
-    RecoveryStep,
     RecoveryTimes,
     Unit,
     Unreplicated,
@@ -23,10 +21,11 @@ from afspark.protocol.reports import Restored, Status, TaskReport
 
 @dataclass(frozen=True)
 class Foreseen:
-    """What protected a unit, and the estimate that was in force for it."""
+    """What protected a unit, the estimate that was in force for it, and whether a replica has to be deployed."""
 
     protection: Protection = Unreplicated.BARRIER_SNAPSHOT
     estimated: RecoveryTimes = field(default_factory=partial(RecoveryTimes, detection=None))
+    deploys: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,9 +125,8 @@ class RecoveryTimings:
         rest = max(applied - found.declared - read - replaying, 0.0)
         steps = {"promotion": rest}
         if restored is not None:
-            deploys = RecoveryStep.DEPLOY in STEPS[found.foreseen.protection]
             # In the stage that restores a worker it is given its batch, too.
-            wiring = min(rest, report.work.seconds + report.work.backup_seconds) if deploys else rest
+            wiring = min(rest, report.work.seconds + report.work.backup_seconds) if found.foreseen.deploys else rest
             steps = {"deploy": rest - wiring, "wire_receive": wiring}
         return MeasuredRecovery(
             at=found.known if found.failed is None else found.failed,
