@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from afspark.control.history import UnitHistory
 from afspark.control.quantities import FailureKind, Measurement, Quantity
 from afspark.control.recovery_times import RecoveryTimes
-from afspark.control.schemes import Protection, RecoveryStep, Scheme, steps_of
+from afspark.control.schemes import SWITCHES, Protection, RecoveryStep, Scheme, steps_of
 from afspark.control.situation import Situation
 
 _BULK = 0.1
@@ -39,7 +39,8 @@ def estimate(
     """
     if protection is Scheme.ACTIVE_REPLICATION:
         # Its secondary sends already. If a batch is late nevertheless, that is what a failure costs.
-        return RecoveryTimes(promotion=situation.step(Quantity.TAKEOVER) or 0.0)
+        late = situation.step(Quantity.TAKEOVER) or 0.0
+        return RecoveryTimes(promotion=late, replay=_catch_up_seconds(situation, gap=gap))
 
     found: dict[str, float | None] = {}
     for step in steps_of(protection, elsewhere=situation.elsewhere):
@@ -52,6 +53,8 @@ def estimate(
                 found[step] = replay_seconds(protection, situation, gap=gap, interval=interval)
             case _:
                 found[step] = situation.step(Quantity(step.value))
+    if SWITCHES[protection].processing:
+        found[RecoveryStep.REPLAY] = _catch_up_seconds(situation, gap=gap)
     return RecoveryTimes(**found)
 
 
@@ -101,6 +104,16 @@ def replay_seconds(
     if items is None or not items:
         return items
     return items / throughput if throughput else None
+
+
+def _catch_up_seconds(situation: Situation, *, gap: bool) -> float | None:
+    """Seconds for what a secondary that processes everything has yet to come to: one that is slower than its primary
+    falls behind, and works that off when it is promoted.
+    """
+    if gap or not situation.behind:
+        return 0.0
+    throughput = _replay_throughput(situation)
+    return situation.behind / throughput if throughput else None
 
 
 def _replay_throughput(situation: Situation) -> float | None:

@@ -87,6 +87,7 @@ class Day:
             homes={0: "a"},
             group=SimpleNamespace(
                 recoveries=SimpleNamespace(timings=timings),
+                items_behind=lambda worker: 0,
                 member=lambda worker: SimpleNamespace(chain=self.state),
                 members=[],
             ),
