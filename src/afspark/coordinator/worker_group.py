@@ -340,8 +340,8 @@ class WorkerGroup:
             budget = self.budget_of(report.worker)
             applied = member.applied(report, budget, self.batch_time, replays=self.replays)
             self._applied.note(applied.version, report)
-            # A batch of the past tells nobody; it may have done so the first time.
-            untold = member.recovering and self.past and not report.told
+            # A batch of the past tells nobody, nor does what a secondary had applied before it was promoted.
+            untold = member.recovering and not report.told
             self._members[report.worker] = replace(applied, recovering=untold)
         self.recoveries.gap = ()
 
