@@ -141,8 +141,8 @@ SCHEMES: tuple[type[Replicated], ...] = (
 def scheme_of(name: str, interval: float | None, *, gap: bool = False) -> Replicated:
     """The scheme of that name with a checkpoint every ``interval`` seconds; KeyError if there is none.
 
-    Where secondaries process everything, they are so far apart while those follow. Without one they are no further apart
-    than usual: another failure would leave all since the last one to replay.
+    Where secondaries process everything, they are so far apart while those follow. Without one they are no further
+    apart than usual: another failure would leave all since the last one to replay.
 
     >>> scheme_of("active-standby", 64.0).barrier_seconds, scheme_of("active-standby", 64.0).rarely.barrier_seconds
     (1.0, 64.0)
