@@ -108,7 +108,7 @@ def _enterable(found: Sequence[Candidate], own: Candidate | None, limit: float) 
 def _cheapest(found: Sequence[Candidate]) -> Candidate:
     """Of those that cost the same, the fastest; of those that are as fast, the cheaper one after all.
 
-    Then one that is no scheme: it recovers as passive replication does, and leaves a worker where it is whose host lives.
+    Then one that is no scheme: it recovers as passive replication does, and moves no worker whose host lives.
     """
     least = min(one.cost for one in found)
     same = [one for one in found if one.cost <= (1 + TIE) * least]

@@ -140,9 +140,7 @@ def test_what_it_takes_to_get_to_a_new_host_is_no_replay(make_rig: MakeRig) -> N
 
 
 def test_a_snapshot_that_is_restored_on_another_host_at_once_is_deployed_there(make_rig: MakeRig) -> None:
-    rig, _ = make_rig(
-        batches=10, workers=1, tolerance=PassiveReplication(batches=50), max_replay_seconds=60.0
-    )
+    rig, _ = make_rig(batches=10, workers=1, tolerance=PassiveReplication(batches=50), max_replay_seconds=60.0)
     rig.hosts = SlowStart()
     rig.go(3)
     rig.run_of().want(BarrierSnapshot(batches=50))
