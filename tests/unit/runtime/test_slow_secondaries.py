@@ -260,7 +260,7 @@ def test_what_was_ordered_before_a_loss_is_not_begun_after_it(make_rig: MakeRig)
 
 @pytest.mark.parametrize("scheme", [ActiveStandby, ActiveReplication])
 def test_what_they_lag_behind_is_in_the_estimate(make_rig: MakeRig, scheme: Any) -> None:
-    rig, _ = slow_rig(make_rig, scheme(batches=50))
+    rig, _ = slow_rig(make_rig, scheme(batches=50), keyed=False)
 
     def replaying() -> set[float]:
         found = rig.driver.control.estimates(rig.run_of())
