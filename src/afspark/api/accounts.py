@@ -52,7 +52,8 @@ class Accounts:
         ``gap_batches``, ``gap_items``: what nobody replays for it, under a scheme with ``gap=True``.
         ``gap_seconds``: from the declared loss, ``at``, to the end of the batch with which it was back, on ``host``.
         ``steps``: seconds from the failure (of the kind ``failure``) to the first batch applied, by steps and together
-        (``seconds``), beside what was ``estimated`` before; None for what nobody can tell.
+        (``seconds``), beside what was ``estimated`` before; None for what nobody can tell. ``pause``: seconds besides
+        those in which the driver knew and nobody needed the worker, as between two batches.
         """
         internal = {node.name for node in self._engine.pipeline.nodes if node.internal}
         return [
@@ -81,6 +82,7 @@ class Accounts:
                 "host": entry.recovery.host if entry.recovery else None,
                 "steps": _steps(entry, "measured"),
                 "estimated": _steps(entry, "estimated"),
+                "pause": entry.recovery.account.get("pause") if entry.recovery else None,
                 "failure": entry.recovery.account.get("kind") if entry.recovery else None,
                 "damaged": list(entry.recovery.damaged) if entry.recovery else [],
                 "differed": entry.recovery.differed if entry.recovery else False,

@@ -194,7 +194,7 @@ class Query(Accounts):
 
         One of the six schemes, or `BarrierSnapshot`. The new protection stands before the old one goes, so that it
         takes a few batches; `protections` says how far it is. It is kept over restarts, as long as the program has the
-        same tolerance. `UsageError` if the operator cannot change to it.
+        same tolerance. `UsageError` if the operator cannot change to it, or `Adaptive` chooses for it.
         """
         with self._at_rest():
             self._engine.ready()

@@ -45,7 +45,7 @@ class HostFailure:
     host: str
     executor: str
     kind: Absence
-    #: its last sign of life: what happened to it happened after that
+    #: its last sign of life: what happened to it happened after that; or since when somebody watches again
     heard: float
     #: when the driver knew
     noticed: float
@@ -118,6 +118,10 @@ class Liveness:
                 one.asked = None if one.asked is None else one.asked + held_up
         # A driver that is always late must judge all the same.
         self._was_late = held_up > ASK_SECONDS and not self._was_late
+        if self._looked is None:
+            # While nobody watched, nobody was missed: what happened then counts from now on.
+            for one in self._executors.values():
+                one.heard = now
         self._looked = now
         found = []
         for name in sorted(self._executors.keys() - listed.keys()):

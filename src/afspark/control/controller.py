@@ -106,9 +106,13 @@ def _enterable(found: Sequence[Candidate], own: Candidate | None, limit: float) 
 
 
 def _cheapest(found: Sequence[Candidate]) -> Candidate:
-    """Of those that cost the same, the fastest; of those that are as fast, the cheaper one after all."""
+    """Of those that cost the same, the fastest; of those that are as fast, the cheaper one after all.
+
+    Then one that is no scheme: it recovers as passive replication does, and moves no worker whose host lives.
+    """
     least = min(one.cost for one in found)
-    return min((one for one in found if one.cost <= (1 + TIE) * least), key=lambda one: (one.seconds, one.cost))
+    same = [one for one in found if one.cost <= (1 + TIE) * least]
+    return min(same, key=lambda one: (one.seconds, one.cost, isinstance(one.protection, Scheme)))
 
 
 def _leaves_margin(one: Candidate, limit: float) -> bool:

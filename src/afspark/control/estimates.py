@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from afspark.control.history import UnitHistory
 from afspark.control.quantities import FailureKind, Measurement, Quantity
 from afspark.control.recovery_times import RecoveryTimes
-from afspark.control.schemes import STEPS, Protection, RecoveryStep, Scheme
+from afspark.control.schemes import SWITCHES, Protection, RecoveryStep, Scheme, steps_of
 from afspark.control.situation import Situation
 
 _BULK = 0.1
@@ -37,24 +37,24 @@ def estimate(
     seconds apart: before the next one is safe, with items coming as fast as they do in the present. ``gap``: nothing is
     replayed. ``kind``: after a failure of this kind; None: of whatever kind is noticed last.
     """
-    steps = STEPS[protection]
     if protection is Scheme.ACTIVE_REPLICATION:
         # Its secondary sends already. If a batch is late nevertheless, that is what a failure costs.
-        return RecoveryTimes(promotion=situation.step(Quantity.TAKEOVER) or 0.0)
+        late = situation.step(Quantity.TAKEOVER) or 0.0
+        return RecoveryTimes(promotion=late, replay=_catch_up_seconds(situation, gap=gap))
 
     found: dict[str, float | None] = {}
-    for step in steps:
+    for step in steps_of(protection, elsewhere=situation.elsewhere):
         match step:
             case RecoveryStep.DETECTION:
                 found[step] = situation.detection(kind)
-            case RecoveryStep.WAIT if situation.elsewhere:
-                found[step] = 0.0
             case RecoveryStep.READ:
                 found[step] = _read(situation)
             case RecoveryStep.REPLAY:
                 found[step] = replay_seconds(protection, situation, gap=gap, interval=interval)
             case _:
                 found[step] = situation.step(Quantity(step.value))
+    if SWITCHES[protection].processing:
+        found[RecoveryStep.REPLAY] = _catch_up_seconds(situation, gap=gap)
     return RecoveryTimes(**found)
 
 
@@ -104,6 +104,16 @@ def replay_seconds(
     if items is None or not items:
         return items
     return items / throughput if throughput else None
+
+
+def _catch_up_seconds(situation: Situation, *, gap: bool) -> float | None:
+    """Seconds for what a secondary that processes everything has yet to come to: one that is slower than its primary
+    falls behind, and works that off when it is promoted.
+    """
+    if gap or not situation.behind:
+        return 0.0
+    throughput = _replay_throughput(situation)
+    return situation.behind / throughput if throughput else None
 
 
 def _replay_throughput(situation: Situation) -> float | None:

@@ -16,7 +16,8 @@ from afspark.control.situation import Unit
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRecovery:
     """How a unit recovered under ``protection`` from a failure ``at`` a moment; ``bytes_read`` is what it restored,
-    ``items_replayed`` what it was given once more.
+    ``items_replayed`` what it was given once more. ``pause``: seconds in which nobody needed the unit, as between two
+    batches, although the driver knew; they are no step, and tell nothing of the next recovery.
     """
 
     at: float
@@ -27,6 +28,7 @@ class MeasuredRecovery:
     measured: RecoveryTimes
     bytes_read: float = 0.0
     items_replayed: float = 0.0
+    pause: float = 0.0
 
     @property
     def off_by(self) -> float | None:
@@ -39,7 +41,7 @@ class MeasuredRecovery:
 
     def learned_by(self, history: UnitHistory) -> UnitHistory:
         """The history with what this recovery tells of the next one."""
-        at, found = self.at + (0.0 if self.measured.unknown else self.measured.seconds), self.measured
+        at, found = self.at + self.pause + (0.0 if self.measured.unknown else self.measured.seconds), self.measured
         if self.protection is Scheme.ACTIVE_REPLICATION:
             return history if found.unknown else history.add(Quantity.TAKEOVER, at=at, seconds=found.seconds)
         if found.detection is not None:
@@ -72,6 +74,7 @@ class MeasuredRecovery:
             "measured": self.measured.to_json(),
             "bytes_read": self.bytes_read,
             "items_replayed": self.items_replayed,
+            "pause": self.pause,
         }
 
     @classmethod
@@ -86,4 +89,5 @@ class MeasuredRecovery:
             measured=RecoveryTimes.from_json(found["measured"]),
             bytes_read=found["bytes_read"],
             items_replayed=found.get("items_replayed", 0.0),
+            pause=found.get("pause", 0.0),
         )

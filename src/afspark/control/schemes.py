@@ -155,8 +155,8 @@ STEPS: Mapping[Protection, tuple[RecoveryStep, ...]] = {
         RecoveryStep.READ,
         *_REWIRE,
     ),
-    # Executors are up, and a worker that is restored on one of them is a task like any other, in a stage that brings it
-    # its items.
+    # Where its host is waited for, executors are up, and a worker that is restored on one of them is a task like any
+    # other, in a stage that brings it its items.
     Unreplicated.BARRIER_SNAPSHOT: (
         RecoveryStep.DETECTION,
         RecoveryStep.WAIT,
@@ -172,3 +172,14 @@ STEPS: Mapping[Protection, tuple[RecoveryStep, ...]] = {
     ),
 }
 """In the order in which they are taken; both kinds of wiring at once."""
+
+
+def steps_of(protection: Protection, *, elsewhere: bool) -> tuple[RecoveryStep, ...]:
+    """The steps of a recovery. ``elsewhere``: a lost worker is restored on another host at once, so that its own is not
+    waited for, and the other one has to be made ready.
+
+    >>> RecoveryStep.DEPLOY in steps_of(Unreplicated.BARRIER_SNAPSHOT, elsewhere=True)
+    True
+    """
+    steps = STEPS[protection]
+    return tuple(RecoveryStep.DEPLOY if one is RecoveryStep.WAIT else one for one in steps) if elsewhere else steps

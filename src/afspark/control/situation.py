@@ -35,6 +35,9 @@ class Situation:
     elsewhere: bool = False
     #: items that it has received since the last checkpoint that is safe, where they were counted
     waiting: float | None = None
+    #: items that a secondary which processes everything has yet to come to; without those of the last batch, which it
+    #: may be at work on
+    behind: float = 0.0
     #: by kind of failure, after how many seconds the driver finds out by itself: counts until one was measured
     deadlines: Mapping[FailureKind, float] = field(default_factory=dict)
     #: seconds of steps, as batches without a failure tell them: count until one was measured

@@ -52,9 +52,12 @@ class Committer:
 
     def taken_up(self, record: CommitRecord) -> None:
         """All workers have the batch of ``record`` now, which an earlier driver has run and no durable one covers."""
-        # Only the next batch tells operators of what they have lost: no record may say that it came before.
-        untold = any(member.recovering for run in self.runs for member in run.group.members)
-        self._batch, self._uncovered = record.batch, None if untold else record
+        self._batch, self._uncovered = record.batch, None if self._is_untold else record
+
+    @property
+    def _is_untold(self) -> bool:
+        """Whether only the next batch tells an operator of what it has lost: no record may say that it came before."""
+        return any(member.recovering for run in self.runs for member in run.group.members)
 
     def begin(self, batch: Batch, items: int, *, must: bool, pressed: bool = False) -> None:
         """Decides who has to wait for the store in a batch. ``must``: its record has to be durable when it ends;
@@ -97,14 +100,14 @@ class Committer:
             # Applied for an earlier driver, which did not wait for the store.
             pending = self._stages.revive(self.runs, Batch(batch + 1), complete=True)
         # A worker may have applied the batch for an earlier driver, for which it was no barrier.
-        self._uncovered = None
-        if self.pace.barrier and all(report.covers for run in self.runs for report in run.reports):
+        self._uncovered, untold = None, self._is_untold
+        if self.pace.barrier and not untold and all(report.covers for run in self.runs for report in run.reports):
             self._write(record(), pending)
             self.pace.passed(self._cluster.clock.monotonic(), batch, items)
         else:
             if self.pace.barrier:
                 self.snapshots.skip(batch, APPLIED_BEFORE)
-            self._uncovered = record()
+            self._uncovered = None if untold else record()
             self.records.hear(pending)
         self.cover(self.records.covered)
 

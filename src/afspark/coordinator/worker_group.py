@@ -196,6 +196,13 @@ class WorkerGroup:
             shipping=None if self.past else self.secondaries.shipping(member),
         )
 
+    def items_behind(self, worker: int) -> int:
+        """The items that a secondary which processes everything has yet to come to, but for those of the last batch,
+        which it may be at work on; 0 if there is none. What a record covers it need not come to.
+        """
+        reached = self.secondaries.reached(worker)
+        return 0 if reached is None else self._applied.items_of(worker, reached, self.member(worker).version - 1)
+
     def evidence(self, batch: Batch) -> Evidence:
         """What is known at the end of ``batch`` of how far schemes are carried out."""
         return Evidence(batch=batch, covered=self.covered.batch)
@@ -333,8 +340,8 @@ class WorkerGroup:
             budget = self.budget_of(report.worker)
             applied = member.applied(report, budget, self.batch_time, replays=self.replays)
             self._applied.note(applied.version, report)
-            # A batch of the past tells nobody; it may have done so the first time.
-            untold = member.recovering and self.past and not report.told
+            # A batch of the past tells nobody, nor does what a secondary had applied before it was promoted.
+            untold = member.recovering and not report.told
             self._members[report.worker] = replace(applied, recovering=untold)
         self.recoveries.gap = ()
 

@@ -229,7 +229,8 @@ class WorkerState:
             self.restart_chain,
         )
         held = self.completed if durable.incarnation == self.incarnation else 0
-        if counts_as_failure(completed=held, steps=trace is not None):
+        # One that was promoted has completed nothing, and yet a gap takes what it was left.
+        if counts_as_failure(completed=held, steps=trace is not None or durable.gap_batches > 0):
             trace = trace or LossEvidence(self.incarnation)
             counted_failures = (
                 *counted_failures,
@@ -247,7 +248,7 @@ class WorkerState:
             older_theta=None,
             raised=False,
             # An incarnation that completed nothing was not told yet what the one before it had lost.
-            lost_items=durable.waiting if self.completed else self.lost_items,
+            lost_items=durable.waiting if self.completed or durable.gap_batches else self.lost_items,
             waiting=0,
             recovering=True,
             promoting=False,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from afspark.policies import parameters
-from afspark.policies.barriers import BarrierTolerance
+from afspark.policies.barriers import DEFAULT_INTERVAL, BarrierTolerance
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,16 @@ SCHEMES: tuple[type[Replicated], ...] = (
 
 
 def scheme_of(name: str, interval: float | None, *, gap: bool = False) -> Replicated:
-    """The scheme of that name with a checkpoint every ``interval`` seconds, and no fewer; KeyError if there is none."""
+    """The scheme of that name with a checkpoint every ``interval`` seconds; KeyError if there is none.
+
+    Where secondaries process everything, they are so far apart while those follow. Without one they are no further
+    apart than usual: another failure would leave all since the last one to replay.
+
+    >>> scheme_of("active-standby", 64.0).barrier_seconds, scheme_of("active-standby", 64.0).rarely.barrier_seconds
+    (1.0, 64.0)
+    """
     found = {scheme.name: scheme for scheme in SCHEMES}[name]
     if issubclass(found, Followed):
-        return found(interval=interval, gap=gap, store_every=1)
+        often = min(interval or DEFAULT_INTERVAL, DEFAULT_INTERVAL)
+        return found(interval=often, gap=gap, store_every=max(round((interval or often) / often), 1))
     return found(interval=interval, gap=gap)

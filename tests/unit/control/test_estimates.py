@@ -119,6 +119,23 @@ def test_a_host_is_waited_for_only_without_a_scheme() -> None:
         assert all(estimate(scheme, found).wait == 0.0 for scheme in Scheme)
 
 
+@pytest.mark.parametrize("scheme", [Scheme.ACTIVE_REPLICATION, Scheme.ACTIVE_STANDBY])
+def test_what_a_secondary_lags_behind_is_replayed(scheme: Scheme) -> None:
+    lagging = situation(behind=100_000.0)
+    assert estimate(scheme, lagging).replay == pytest.approx(2.0)
+    assert estimate(scheme, lagging).seconds == pytest.approx(EXPECTED[scheme] + 2.0)
+    assert estimate(scheme, lagging, gap=True).replay == 0.0, "it is left out"
+    assert estimate(scheme, situation(UnitHistory(), behind=1.0)).replay is None
+    assert estimate(Scheme.COLD_STANDBY, lagging) == estimate(Scheme.COLD_STANDBY, situation())
+
+
+def test_who_is_restored_on_another_host_at_once_is_deployed_there() -> None:
+    for one in Unreplicated:
+        assert estimate(one, situation()).deploy == 0.0
+        moved = estimate(one, situation(elsewhere=True))
+        assert moved.deploy == 3.0 and moved.seconds == pytest.approx(EXPECTED[one] + 3.0)
+
+
 def test_what_has_no_state_reads_and_replays_nothing() -> None:
     bare = UnitHistory().add(Quantity.DEPLOY, at=1.0, seconds=3.0).add(Quantity.WIRE_SEND, at=1.0, seconds=0.2)
     bare = bare.add(Quantity.WIRE_RECEIVE, at=1.0, seconds=0.3)

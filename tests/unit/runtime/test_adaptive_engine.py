@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from afspark.control import Scheme
+from afspark.control.costs import RARELY
 from afspark.policies import Adaptive, Costs
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Hurried, Rig, die
@@ -73,6 +74,38 @@ def test_a_limit_that_nothing_keeps_is_said_and_active_replication_runs(
     go(rig, 3)
     assert wanted(rig) == {Scheme.ACTIVE_REPLICATION}
     assert "nothing recovers within 1e-06 s" in caplog.text
+    go(rig)
+    assert rig.counts() == truth
+
+
+def apart(rig: Rig) -> set[float]:
+    """How many seconds checkpoints are apart."""
+    return {one.barrier_seconds for one in rig.run_of().group.secondaries.barriers}
+
+
+def test_checkpoints_are_frequent_until_a_new_secondary_stands(make_rig: MakeRig) -> None:
+    """Otherwise another failure would leave all since the last one to replay."""
+    rig, truth = adaptive_rig(make_rig, Adaptive(recovery_seconds=1e-6, **EAGER), 16)
+    go(rig, 5)
+    assert wanted(rig) == {Scheme.ACTIVE_REPLICATION} and apart(rig) == {RARELY}
+    told = rig.driver.control.estimates(rig.run_of())
+    assert {(one["in_force"]["protection"], one["in_force"]["interval"]) for one in told} == {
+        (Scheme.ACTIVE_REPLICATION, RARELY)
+    }
+    lose_host(rig, "a")
+    rig.hosts.slots = {"b": 4}
+    go(rig, 4)
+    assert wanted(rig) == {Scheme.ACTIVE_REPLICATION} and apart(rig) == {1.0}
+    rig.driver.commits.settle()
+    assert rig.committed - rig.driver.commits.records.covered.batch <= 1
+    told = rig.driver.control.estimates(rig.run_of())
+    assert {one["in_force"]["protection"] for one in told} == {Scheme.PASSIVE_REPLICATION}, "nobody follows"
+    assert {two["protection"] for one in told for two in one["candidates"] if two["in_force"]} == {
+        Scheme.PASSIVE_REPLICATION
+    }
+    rig.hosts.slots = HOSTS
+    go(rig, 4)
+    assert apart(rig) == {RARELY}
     go(rig)
     assert rig.counts() == truth
 

@@ -87,6 +87,7 @@ class Day:
             homes={0: "a"},
             group=SimpleNamespace(
                 recoveries=SimpleNamespace(timings=timings),
+                items_behind=lambda worker: 0,
                 member=lambda worker: SimpleNamespace(chain=self.state),
                 members=[],
             ),
@@ -212,6 +213,20 @@ def test_what_cannot_be_understood_is_measured_again(tmp_path: Path, caplog: pyt
     day = Day(store, Adaptive(recovery_seconds=2), 1)
     assert day.loop.decisions()[0]["to"] == Scheme.ACTIVE_REPLICATION
     assert len([one for one in caplog.records if "not understood" in one.message]) == 2
+
+
+def test_what_is_no_longer_offered_is_decided_anew(tmp_path: Path) -> None:
+    """Approximation was chosen, and the query is started again without an error that is allowed."""
+    store, chosen = store_in(tmp_path), {"to": str(Unreplicated.APPROXIMATE), "interval": None}
+    (first,) = Day(store, Adaptive(recovery_seconds=2, theta=400)).loop.decisions()
+    left = {"shared": {}, "records": [], "units": [], "decisions": [{**first, **chosen}]}
+    ControlLog(store).write(EPOCHS[0], left)
+    again = Day(store, Adaptive(recovery_seconds=2, theta=400), 1)
+    assert again.engine.calls[0] == (0, Unreplicated.APPROXIMATE, None)
+    without = Day(store, Adaptive(recovery_seconds=2), 2)
+    assert {protection for _, protection, _ in without.engine.calls} == {Scheme.ACTIVE_REPLICATION}
+    quiet(without)
+    assert without.engine.wanted[0].protection is Unreplicated.BARRIER_SNAPSHOT
 
 
 def test_few_decisions_are_kept(tmp_path: Path) -> None:

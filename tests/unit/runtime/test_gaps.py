@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from afspark.policies.replication import SCHEMES, ActiveStandby, ColdStandby, Ho
 from afspark.protocol.reports import Status, TaskReport
 from afspark.sources import Pushed, Source
 from tests.unit.runtime.conftest import MakeRig
-from tests.unit.runtime.sparkless import Rig, die
+from tests.unit.runtime.sparkless import Hosts, Rig, die
 from tests.unit.runtime.test_barrier_snapshot import SCHEMA
 from tests.unit.runtime.test_secondaries import HOSTS, homes, lose_host, secondaries
 
@@ -84,6 +86,36 @@ def test_it_goes_on_from_there(make_rig: MakeRig) -> None:
     assert len(rig.ledger) > 1 and all(entry.loss.gap_batches <= 10 - covered for entry in rig.ledger[1:])
     assert first and rig.bound() == math.inf
     missing(truth, rig)
+
+
+class LosingThePromoted(Hosts):
+    """The first secondary that is to take its primary's place is gone, too, by when it is asked to."""
+
+    def __init__(self, segments: Path) -> None:
+        super().__init__(HOSTS)
+        self.segments, self.struck = segments, False
+
+    def run_stage(self, config: Any, work: Any, requests: Any, inputs: Any) -> Any:
+        for one in requests:
+            if one.promotes and not self.struck:
+                self.struck = True
+                shutil.rmtree(next(self.segments.glob(f"{one.home}/*/operator-{one.worker}")))
+        return super().run_stage(config, work, requests, inputs)
+
+
+def test_a_gap_is_told_if_the_one_that_was_promoted_is_lost_in_the_same_batch(make_rig: MakeRig) -> None:
+    """It had all that its primary had, and has completed nothing: what goes with it was counted nowhere."""
+    rig, truth = make_rig(batches=8, tolerance=tolerance(ActiveStandby), keyed=True, max_replay_seconds=1000.0)
+    rig.hosts = LosingThePromoted(rig.segments)
+    rig.go(5)
+    covered = rig.driver.commits.records.covered.batch
+    rig.lose(0)
+    rig.go()
+    first, second = rig.ledger
+    assert (first.loss.gap_batches, first.loss.counted) == (0, False)
+    assert second.loss.gap_batches == 4 - covered > 0 and second.loss.gap_items > 0 and missing(truth, rig)
+    assert second.loss.counted and not second.loss.limited and second.covered is False
+    assert rig.bound() == math.inf and set(told(rig.run_of()).values()) == {math.inf}
 
 
 def test_a_started_driver_goes_on_with_it_and_tells_the_same(make_rig: MakeRig) -> None:

@@ -131,6 +131,20 @@ def test_a_pause_of_the_watch_accuses_nobody() -> None:
     assert driver.kinds == []
 
 
+def test_what_happened_while_nobody_watched_is_noticed_in_time() -> None:
+    """A pause is no part of the time that it takes to notice a failure."""
+    driver = Driver()
+    driver.go(5)
+    driver.liveness.pause()
+    driver.due.clear()
+    driver.now += 600
+    driver.frozen = {"0"}
+    driver.go(3, {name: host for name, host in HOSTS.items() if name != "2"})
+    assert driver.kinds == [("2", Absence.GONE), ("0", Absence.SILENT)]
+    took = [failure.noticed - failure.heard for failure in driver.liveness.failures()]
+    assert took[0] == 0 and took[1] <= PATIENCE.silent + 2 * ASK_SECONDS
+
+
 def test_where_all_are_slow_nobody_is_silent_so_soon() -> None:
     driver = Driver()
     for seconds, deadline in ((0.6, 1.2), (1.1, 2.7), (2.4, 4.0)):

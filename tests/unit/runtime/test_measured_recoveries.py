@@ -139,6 +139,22 @@ def test_what_it_takes_to_get_to_a_new_host_is_no_replay(make_rig: MakeRig) -> N
     assert history.longest(Quantity.DEPLOY) == found.measured.deploy
 
 
+def test_a_snapshot_that_is_restored_on_another_host_at_once_is_deployed_there(make_rig: MakeRig) -> None:
+    rig, _ = make_rig(batches=10, workers=1, tolerance=PassiveReplication(batches=50), max_replay_seconds=60.0)
+    rig.hosts = SlowStart()
+    rig.go(3)
+    rig.run_of().want(BarrierSnapshot(batches=50))
+    rig.go(3)
+    lose_host(rig, rig.run_of().homes[0])
+    rig.go(1)
+    found = account(rig.ledger[-1])
+    assert found.protection is Unreplicated.BARRIER_SNAPSHOT
+    assert found.estimated.deploy is not None and found.estimated.deploy > 2.9
+    assert found.measured.deploy == pytest.approx(3.1, abs=0.1) and (found.measured.wire_receive or 0.0) < 0.2
+    history = rig.driver.control.meters.situation(rig.run_of(), 0, 0.0).history
+    assert history.longest(Quantity.DEPLOY) == found.measured.deploy
+
+
 def test_a_recovery_is_recorded_beside_its_estimate(make_rig: MakeRig) -> None:
     rig, _ = make_rig(batches=12, tolerance=BarrierSnapshot(batches=3), max_replay_seconds=60.0)
     rig.go(5)
@@ -230,8 +246,8 @@ class TestEstimates:
 class Missed:
     """A host that was missed, as a cluster tells it."""
 
-    def __init__(self, host: str, kind: str, heard: float) -> None:
-        self.host, self.kind, self.heard, self.noticed = host, kind, heard, heard
+    def __init__(self, host: str, kind: str, heard: float, noticed: float) -> None:
+        self.host, self.kind, self.heard, self.noticed = host, kind, heard, noticed
 
 
 class WatchedHosts(Hosts):
@@ -255,8 +271,9 @@ def test_the_moment_of_a_failure_is_that_of_the_last_sign_of_life(make_rig: Make
     rig.hosts = hosts
     rig.go(4)
     lost = rig.run_of().homes[0]
+    now = hosts.clock.monotonic()
     # It was seen in a failure that is long over, and now again.
-    hosts.missed = [Missed(lost, kind, hosts.clock.monotonic() - 100.0), Missed(lost, kind, hosts.clock.monotonic())]
+    hosts.missed = [Missed(lost, kind, now - 100.0, now - 99.0), Missed(lost, kind, now, now + 0.75)]
     hosts.clock.sleep(0.75)
     lose_host(rig, lost)
     rig.go(1)
@@ -266,3 +283,22 @@ def test_the_moment_of_a_failure_is_that_of_the_last_sign_of_life(make_rig: Make
     rig.lose(0)
     rig.go(1)
     assert account(rig.ledger[-1]).kind == "process_killed", "what was seen before is over"
+
+
+@pytest.mark.parametrize("tolerance", [ActiveStandby(batches=3), PassiveReplication(batches=3)], ids=lambda t: t.name)
+def test_a_pause_between_two_batches_is_no_detection(make_rig: MakeRig, tolerance: Tolerance) -> None:
+    """The driver knows soon that a host is gone, and nobody needs its workers before the next batch."""
+    hosts = WatchedHosts({"a": 4, "b": 4}, clock=Sleepy())
+    rig, _ = make_rig(batches=8, tolerance=tolerance)
+    rig.hosts = hosts
+    rig.go(4)
+    lost, now = rig.run_of().homes[0], hosts.clock.monotonic()
+    hosts.missed = [Missed(lost, "gone", now, now + 0.75)]
+    hosts.clock.sleep(10.0)
+    lose_host(rig, lost)
+    rig.go(1)
+    found = account(rig.ledger[-1])
+    assert (found.measured.detection, found.pause, found.at) == (0.75, 9.25, now)
+    assert AccountsOf(rig.driver).ledger()[-1]["pause"] == 9.25
+    situation = rig.driver.control.meters.situation(rig.run_of(), 0, hosts.clock.time())
+    assert situation.detection(found.kind) == 0.75

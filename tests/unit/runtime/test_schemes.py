@@ -12,7 +12,7 @@ from afspark.control import Quantity, Scheme
 from afspark.coordinator.recovery.replay import Replay
 from afspark.coordinator.replicas.secondary_job import SecondaryJob
 from afspark.errors import UsageError
-from afspark.policies import BarrierSnapshot, MiniBatch
+from afspark.policies import Adaptive, BarrierSnapshot, MiniBatch
 from afspark.policies.replication import (
     SCHEMES,
     ActiveReplication,
@@ -189,6 +189,17 @@ def test_what_cannot_be_changed_to_is_refused(make_rig: MakeRig, tolerance: Any)
     rig.go(1)
     with pytest.raises(UsageError):
         rig.run_of().want(tolerance)
+
+
+def test_what_a_controller_chooses_is_not_for_users_to_set(make_rig: MakeRig) -> None:
+    """It would not last, and no start would know of it."""
+    rig, _ = make_rig(slots=HOSTS, tolerance=Adaptive(every=3600))
+    rig.go(1)
+    with pytest.raises(UsageError, match="chosen by Adaptive") as refused:
+        rig.run_of().want(HotStandby())
+    assert refused.value.fields["operator"] == rig.run_of().name and refused.value.remedy
+    rig.run_of().protect(0, Scheme.HOT_STANDBY, 1.0)
+    assert rig.run_of().group.secondaries.units[0].protection is Scheme.HOT_STANDBY
 
 
 def test_a_transition_tells_how_long_its_steps_take(make_rig: MakeRig) -> None:

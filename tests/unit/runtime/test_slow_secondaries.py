@@ -256,3 +256,19 @@ def test_what_was_ordered_before_a_loss_is_not_begun_after_it(make_rig: MakeRig)
     rig.hosts.looks = 0  # type: ignore[attr-defined]
     rig.go()
     assert rig.counts() == truth and rig.bound() == 0
+
+
+@pytest.mark.parametrize("scheme", [ActiveStandby, ActiveReplication])
+def test_what_they_lag_behind_is_in_the_estimate(make_rig: MakeRig, scheme: Any) -> None:
+    rig, _ = slow_rig(make_rig, scheme(batches=50), keyed=False)
+
+    def replaying() -> set[float]:
+        found = rig.driver.control.estimates(rig.run_of())
+        return {two["estimate"]["replay"] for one in found for two in one["candidates"] if two["in_force"]}
+
+    assert protections(rig) == {scheme.name} and replaying() == {0.0}
+    rig.hosts.looks = NEVER  # type: ignore[attr-defined]
+    rig.go(1)
+    assert replaying() == {0.0}, "with the last batch they may be at work"
+    rig.go(5)
+    assert protections(rig) == {scheme.name} and min(replaying()) > 0.0

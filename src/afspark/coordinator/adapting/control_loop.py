@@ -14,9 +14,9 @@ from typing import Any
 
 from afspark.cluster.cluster import Cluster
 from afspark.control import Controller, Decision, FailureKind, InForce, Quantity, Unit, estimate
-from afspark.control.candidates import Candidate, candidate
+from afspark.control.candidates import Candidate, candidate, offered
 from afspark.control.controller import decide
-from afspark.control.schemes import Scheme, Unreplicated
+from afspark.control.schemes import RecoveryStep, Scheme, Unreplicated, steps_of
 from afspark.coordinator.adapting.detection import Detection
 from afspark.coordinator.adapting.protector import Protector, protector_of
 from afspark.coordinator.adapting.query_meters import QueryMeters
@@ -77,12 +77,7 @@ class ControlLoop:
             if self.meters.detection is not None:
                 timings.seen = self.meters.detection.seen
             if isinstance(run.node.tolerance, Adaptive):
-                wanted = {one.unit: one.in_force for one in self._decisions if one.unit.operator == run.name}
-                self._controllers[run.name] = Controller(adaptive=run.node.tolerance, wanted=wanted)
-                for unit, in_force in wanted.items():
-                    # What was decided outlives the driver.
-                    if unit.worker in run.homes:
-                        self._protector(run).protect(unit.worker, in_force.protection, in_force.interval)
+                self._controllers[run.name] = self._controller(run, run.node.tolerance)
         self._look()
 
     def batch_ended(
@@ -119,9 +114,9 @@ class ControlLoop:
         found, now, controller = self._protector(run).protections(), self._now, self._controllers.get(run.name)
         answers = []
         for worker in sorted(run.homes):
-            unit, in_force = Unit(run.name, worker), found.get(worker)
+            in_force = wanted = found.get(worker)
             if controller is not None:
-                in_force = controller.wanted.get(unit, in_force)
+                wanted = controller.wanted.get(Unit(run.name, worker), in_force)
             limit = None if controller is None else controller.adaptive.recovery_seconds
             answers.append(
                 {
@@ -130,7 +125,7 @@ class ControlLoop:
                     "in_force": None if in_force is None else in_force.to_json(),
                     "limit": limit,
                     "candidates": [
-                        _told(one, in_force, limit) for one in self._candidates(run, worker, now, controller, in_force)
+                        _told(one, in_force, limit) for one in self._candidates(run, worker, now, controller, wanted)
                     ],
                 }
             )
@@ -145,6 +140,20 @@ class ControlLoop:
     @property
     def _now(self) -> float:
         return self._cluster.clock.time()
+
+    def _controller(self, run: OperatorRun, adaptive: Adaptive) -> Controller:
+        """The controller of an operator: what was decided outlives the driver, as far as its tolerance still offers it.
+        About the other units the first look decides.
+        """
+        decided = {one.unit: one.in_force for one in self._decisions if one.unit.operator == run.name}
+        wanted = {}
+        for unit, in_force in decided.items():
+            if unit.worker not in run.homes:
+                continue
+            if in_force.protection in offered(adaptive, self.meters.situation(run, unit.worker, self._now)):
+                wanted[unit] = in_force
+                self._protector(run).protect(unit.worker, in_force.protection, in_force.interval)
+        return Controller(adaptive=adaptive, wanted=wanted)
 
     def _look(self) -> None:
         """Has every controller look at its units that is due, and has carried out what it decides."""
@@ -180,16 +189,20 @@ class ControlLoop:
         if in_force is None:
             return Foreseen()
         situation = self.meters.situation(run, worker, self._now)
-        gap = run.node.tolerance.leaves_gap
-        return Foreseen(in_force.protection, estimate(in_force.protection, situation, gap=gap, kind=kind))
+        protection, gap = in_force.protection, run.node.tolerance.leaves_gap
+        return Foreseen(
+            protection,
+            estimate(protection, situation, gap=gap, kind=kind),
+            deploys=RecoveryStep.DEPLOY in steps_of(protection, elsewhere=situation.elsewhere),
+        )
 
     def _candidates(
-        self, run: OperatorRun, worker: int, now: float, controller: Controller | None, in_force: InForce | None
+        self, run: OperatorRun, worker: int, now: float, controller: Controller | None, wanted: InForce | None
     ) -> Sequence[Candidate]:
         """As the controller sees them; without one as of now, with what came since the last checkpoint."""
         situation = self.meters.situation(run, worker, now)
         if controller is not None:
-            return decide(controller.adaptive, situation, in_force).candidates
+            return decide(controller.adaptive, situation, wanted).candidates
         usual = Adaptive(gap=run.node.tolerance.leaves_gap)
         return [candidate(one, None, usual, situation) for one in (*Scheme, *Unreplicated)]
 

@@ -31,5 +31,6 @@ class Detection:
         clock = self._cluster.clock
         for one in reversed(self._cluster.failures()):
             if one.host == host:
-                return SeenFailure(_KINDS[one.kind], clock.time() - (clock.monotonic() - one.heard))
+                offset = clock.time() - clock.monotonic()
+                return SeenFailure(_KINDS[one.kind], offset + one.heard, offset + one.noticed)
         return None

@@ -111,6 +111,7 @@ class QueryMeters:
             replayable=self._replayable,
             elsewhere=run.node.tolerance.recovers_elsewhere,
             waiting=meter.waiting,
+            behind=run.group.items_behind(worker),
             deadlines=deadlines,
             expected=expected,
         )

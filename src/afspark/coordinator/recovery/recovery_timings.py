@@ -8,11 +8,9 @@ from functools import partial
 
 from afspark.clock import Clock
 from afspark.control import (
-    STEPS,
     FailureKind,
     MeasuredRecovery,
     Protection,
-    RecoveryStep,
     RecoveryTimes,
     Unit,
     Unreplicated,
@@ -23,18 +21,22 @@ from afspark.protocol.reports import Restored, Status, TaskReport
 
 @dataclass(frozen=True)
 class Foreseen:
-    """What protected a unit, and the estimate that was in force for it."""
+    """What protected a unit, the estimate that was in force for it, and whether a replica has to be deployed."""
 
     protection: Protection = Unreplicated.BARRIER_SNAPSHOT
     estimated: RecoveryTimes = field(default_factory=partial(RecoveryTimes, detection=None))
+    deploys: bool = False
 
 
 @dataclass(frozen=True)
 class SeenFailure:
-    """A failure of a host that the cluster has seen: of which kind, and when, in seconds since 1970."""
+    """A failure of a host that the cluster has seen: of which kind, when, and when the driver knew, in seconds since
+    1970.
+    """
 
     kind: FailureKind
     at: float
+    noticed: float
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class _UnderWay:
     known: float
     #: None: nobody can tell
     failed: float | None
+    #: seconds that have passed before anybody needed the worker, although the cluster knew
+    pause: float
     kind: FailureKind
     foreseen: Foreseen
 
@@ -84,8 +88,14 @@ class RecoveryTimings:
         known = self._away.pop(worker, now)
         kind = seen.kind if seen else FailureKind.PROCESS_KILLED if home in self._alive() else FailureKind.HOST_LOST
         failed = seen.at if seen else self._began
+        pause = max((self._began or 0.0) - seen.noticed, 0.0) if seen else 0.0
         self._under_way[worker] = _UnderWay(
-            now, known, None if failed is None else min(failed, known), kind, self.foresee(worker, kind)
+            declared=now,
+            known=known,
+            failed=None if failed is None else min(failed, known),
+            pause=pause,
+            kind=kind,
+            foreseen=self.foresee(worker, kind),
         )
         self._applied.pop(worker, None)
 
@@ -115,9 +125,8 @@ class RecoveryTimings:
         rest = max(applied - found.declared - read - replaying, 0.0)
         steps = {"promotion": rest}
         if restored is not None:
-            deploys = RecoveryStep.DEPLOY in STEPS[found.foreseen.protection]
             # In the stage that restores a worker it is given its batch, too.
-            wiring = min(rest, report.work.seconds + report.work.backup_seconds) if deploys else rest
+            wiring = min(rest, report.work.seconds + report.work.backup_seconds) if found.foreseen.deploys else rest
             steps = {"deploy": rest - wiring, "wire_receive": wiring}
         return MeasuredRecovery(
             at=found.known if found.failed is None else found.failed,
@@ -126,7 +135,7 @@ class RecoveryTimings:
             protection=found.foreseen.protection,
             estimated=found.foreseen.estimated,
             measured=RecoveryTimes(
-                detection=None if found.failed is None else found.known - found.failed,
+                detection=None if found.failed is None else max(found.known - found.failed - found.pause, 0.0),
                 wait=found.declared - found.known,
                 read=read,
                 replay=replaying,
@@ -134,4 +143,5 @@ class RecoveryTimings:
             ),
             bytes_read=float(restored.bytes) if restored else 0.0,
             items_replayed=float(items),
+            pause=found.pause,
         )

@@ -27,8 +27,16 @@ def tolerance_for(protection: Protection, interval: float | None, *, gap: bool =
 
 
 def refuse_change(group: SecondaryGroup, tolerance: Tolerance, slots: Mapping[str, int], *, pushed: bool) -> None:
-    """Raises UsageError if the workers of a running operator cannot be protected by ``tolerance``."""
+    """Raises UsageError if the workers of a running operator cannot be protected by ``tolerance``, which a user asks
+    for: what a controller chooses needs no leave.
+    """
     name = group.operator
+    if isinstance(group.tolerance, Adaptive):
+        raise UsageError(
+            f"The scheme of {name!r} is chosen by Adaptive, which would replace {tolerance.name} again.",
+            remedy="Start the query again with the tolerance that you want, or with another limit or other costs.",
+            operator=name,
+        )
     if not isinstance(tolerance, Replicated | BarrierSnapshot):
         raise UsageError(
             f"{name!r} cannot change to {tolerance.name} while it runs.",

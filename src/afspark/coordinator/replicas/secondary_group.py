@@ -167,6 +167,13 @@ class SecondaryGroup:
         # It may have applied the batch, which the driver has still to see done.
         return replace(one, version=min(one.version, batch - 1))
 
+    def reached(self, worker: int) -> int | None:
+        """The batch up to which a secondary has come that processes everything; None if there is no such."""
+        unit, one = self.units.get(worker), self._members.get(worker)
+        if unit is None or one is None or worker in self._silent:
+            return None
+        return one.version if one.is_built and unit.switches.processing else None
+
     def prepared_home(self, member: WorkerState, alive: Iterable[str]) -> str | None:
         """Where a lost ``member`` is restored that has no copy: where its code is loaded; None if that is nowhere."""
         one = self._members.get(member.worker)

@@ -143,4 +143,5 @@ class UnitScheme:
 
     @property
     def _interval(self) -> float | None:
-        return self.wanted.barrier_seconds or None
+        barriers = self.wanted.rarely if self.is_complete else self.wanted
+        return barriers.barrier_seconds or None
