@@ -224,7 +224,7 @@ class StageRunner:
             reports = self._reports(run, requests)
             if run.group.are_done(reports) and not any(report.lacks_batch for report in reports.values()):
                 return reports
-            run.group.without_queues()
+            run.group.without_queued(batch)
         inputs = self._inputs.of(run, runs, batch, given)
         return self._reports(run, self._requests(run, batch, past=True), inputs)
 

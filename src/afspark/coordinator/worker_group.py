@@ -246,9 +246,11 @@ class WorkerGroup:
         why = f"it goes back to the last record, because {why}"
         self._declare(self.member(worker), batch, why, goes_back=True)
 
-    def without_queues(self) -> None:
-        """What waits beside workers is used no more."""
-        self._members = {worker: replace(member, queued={}) for worker, member in self._members.items()}
+    def without_queued(self, batch: Batch) -> None:
+        """The items of ``batch`` that wait beside workers are used no more; those of other batches are."""
+        for worker, member in self._members.items():
+            queued = {one: changes for one, changes in member.queued.items() if one != batch}
+            self._members[worker] = replace(member, queued=queued)
 
     def replayed(self, batch: Batch, reports: Sequence[TaskReport], seconds: float) -> None:
         """After the workers that lacked a past ``batch`` have applied it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from afspark.errors import SegmentError
 from afspark.protocol.lane_ticket import LaneTicket
@@ -67,14 +68,7 @@ def receive(
             continue
         files = [one for one in direct if isinstance(one, SourceInput)]
         if request.queued:
-            queued = queued_feed(environment, config, request)
-            if queued is None:
-                detail = f"no items of batch {request.batch} wait"
-                yield TaskReport(
-                    worker=worker, replica=request.replica, status=Status.BUSY, host=environment.host, detail=detail
-                )
-            else:
-                yield serve(environment, config, request, work.operator, queued)
+            yield from _serve_queued(environment, config, work, request)
             continue
         own = [
             (
@@ -95,6 +89,19 @@ def receive(
         yield serve(
             environment, config, request, work.operator, Feed(own, inbox, size=sum(sizes), order=config.input_order)
         )
+
+
+def _serve_queued(
+    environment: TaskEnvironment, config: OperatorConfig, work: UserCode, request: TaskRequest
+) -> Iterator[TaskReport]:
+    """What comes of a batch whose items wait beside the state; nothing is applied if they do not.
+
+    They are gone where the state has the batch, which the driver may not know: then it answers what it answered then.
+    """
+    feed = queued_feed(environment, config, request)
+    if feed is None:
+        request, feed = replace(request, apply=False), Feed()
+    yield serve(environment, config, request, work.operator, feed)
 
 
 def _lane_feed(
