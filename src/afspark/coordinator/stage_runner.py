@@ -231,11 +231,11 @@ class StageRunner:
     def _queued_requests(self, run: OperatorRun, batch: Batch) -> list[TaskRequest] | None:
         """What workers are asked if the items of ``batch`` wait beside all that lack it; None if they do not.
 
-        Others may have sent something else since, if they were lost meanwhile.
+        Others may have sent something else since.
         """
         lacking = {one.worker: one for one in run.group.members if one.version < batch}
-        losses = run.group.losses_elsewhere
-        if not lacking or any(one.queued.get(batch) != losses for one in lacking.values()):
+        changes = self.replay.check.changes_reaching(run.name)
+        if not lacking or any(one.queued.get(batch) != changes for one in lacking.values()):
             return None
         return [
             replace(one, queued=one.worker in lacking, apply=one.worker in lacking)

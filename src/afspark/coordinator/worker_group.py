@@ -293,11 +293,6 @@ class WorkerGroup:
         ids = [member.primary.id for member in self.members]
         return all(one in reports and reports[one].status is Status.APPLIED for one in ids)
 
-    @property
-    def losses_elsewhere(self) -> int:
-        """How many losses of other operators the ledger has: what those send may be something else afterwards."""
-        return sum(entry.loss.operator != self.config.operator_name for entry in self.ledger.entries())
-
     def act_on(self, batch: Batch, reports: Mapping[ReplicaId, TaskReport]) -> bool:
         """Acts on the reports of a try; True if every worker has applied the batch."""
         self.recoveries.hear(reports.values())

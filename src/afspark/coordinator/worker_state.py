@@ -129,7 +129,7 @@ class WorkerState:
     completing: CompleteState | None = None
     #: the batch at whose end its last checkpoint was taken, on which the next one builds; None if nobody knows
     checkpointed: int | None = None
-    #: the batches whose items wait where it lives, and how many losses upstream there had been when they came
+    #: the batches whose items wait where it lives, and how often operators upstream had made something else by then
     queued: Mapping[Batch, int] = field(default_factory=dict)
 
     @classmethod

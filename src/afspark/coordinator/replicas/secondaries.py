@@ -69,6 +69,8 @@ class Secondaries:
         self._alongside: dict[str, SecondaryJob] = {}
         #: told of every step of a recovery that a secondary has taken without a failure: its seconds, and bytes
         self.step_taken: Callable[[OperatorRun, int, Quantity, float, float], None] = lambda *_: None
+        #: how often operators that reach one have made something else of a batch: what waits from before may be wrong
+        self.changes_reaching: Callable[[str], int] = lambda _: 0
         #: what secondaries have answered of a batch that is under way
         self._early: list[tuple[SecondaryStage, Secondary, TaskReport]] = []
 
@@ -222,7 +224,7 @@ class Secondaries:
     def _note_queued(self, stage: SecondaryStage, one: Secondary, report: TaskReport) -> None:
         group = stage.run.group
         if report.status is Status.APPLIED:
-            group.secondaries.note(one, lambda known: known.was_queued(stage.batch, stage.losses))
+            group.secondaries.note(one, lambda known: known.was_queued(stage.batch, stage.changes))
         elif report.detail == FULL:
             LOG.warning(
                 "The queue of the secondary of worker %d of %s on %s is full until the next checkpoint comes.",
@@ -325,7 +327,7 @@ class Secondaries:
             if requests:
                 inputs = self._inputs.of(run, runs, batch, known.given)
                 queueing = [replace(asked, queues=True) for asked in requests]
-                stages.append(SecondaryStage(run, batch, members, queueing, inputs, run.group.losses_elsewhere))
+                stages.append(SecondaryStage(run, batch, members, queueing, inputs, self.changes_reaching(run.name)))
         return stages
 
     def _asked(self, run: OperatorRun, one: Secondary, batch: Batch) -> TaskRequest | None:

@@ -33,8 +33,8 @@ class SecondaryStage:
     secondaries: Sequence[Secondary]
     requests: Sequence[TaskRequest]
     inputs: Sequence[StageInput]
-    #: how many losses of other operators there were when it was ordered
-    losses: int = 0
+    #: how often operators that reach this one had made something else of a batch when it was ordered
+    changes: int = 0
 
 
 @dataclass(frozen=True)
