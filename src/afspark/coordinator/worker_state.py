@@ -284,6 +284,20 @@ class WorkerState:
             queued=queued or {},
         )
 
+    def following(self, batch: Batch) -> WorkerState:
+        """The worker once it has applied the batches before ``batch``, as far as it can be known beforehand."""
+        if self.version == batch - 1:
+            return self
+        return replace(
+            self,
+            version=batch - 1,
+            completed=self.completed + batch - 1 - self.version,
+            hint=Hint.RESUME,
+            promoting=False,
+            completing=None,
+            raised=False,
+        )
+
     def applied(
         self, report: TaskReport, budget: ErrorBudget, batch_time: BatchTime | None = None, *, replays: bool = True
     ) -> WorkerState:

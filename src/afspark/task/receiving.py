@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
+from pyspark import cloudpickle
+
 from afspark.errors import SegmentError
 from afspark.protocol.lane_ticket import LaneTicket
 from afspark.protocol.operator_config import OperatorConfig
@@ -94,14 +96,19 @@ def receive(
 def _serve_queued(
     environment: TaskEnvironment, config: OperatorConfig, work: UserCode, request: TaskRequest
 ) -> Iterator[TaskReport]:
-    """What comes of a batch whose items wait beside the state; nothing is applied if they do not.
+    """What comes of batches whose items wait beside the state, one after the other, up to one that is not applied.
 
-    They are gone where the state has the batch, which the driver may not know: then it answers what it answered then.
+    Nothing is applied where no items wait. They are gone if the state has the batch, which the driver may not know:
+    then the worker answers what it answered then.
     """
-    feed = queued_feed(environment, config, request)
-    if feed is None:
-        request, feed = replace(request, apply=False), Feed()
-    yield serve(environment, config, request, work.operator, feed)
+    for one in (request, *request.following):
+        feed = queued_feed(environment, config, one)
+        asked = one if feed is not None else replace(one, apply=False)
+        operator = work.operator if one is request else cloudpickle.loads(config.pristine)
+        report = serve(environment, config, asked, operator, feed or Feed())
+        yield replace(report, batch=one.batch)
+        if report.status is not Status.APPLIED or report.lacks_batch:
+            return
 
 
 def _lane_feed(
