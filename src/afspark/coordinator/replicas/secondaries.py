@@ -181,6 +181,8 @@ class Secondaries:
             run.group.secondaries.given_checkpoint(one, answer.version)
         for stage, one, report in _drained(job.queued):
             self._note_queued(stage, one, report)
+        for run, one in _drained(job.uncleared):
+            run.group.secondaries.to_clear(one)
         for run, one, why in _drained(job.gone):
             LOG.warning("The secondary of worker %d of %s on %s %s.", one.worker, run.name, one.home, why)
             run.group.secondaries.gone(one)
@@ -242,11 +244,11 @@ class Secondaries:
         for run in followed:
             run.group.secondaries.keep_silent(run.group.members, run.group.covered, silent, now)
             housed = run.group.secondaries.house(run.group.members, run.group.covered, slots)
-            unusable += [(run.config, one) for one in housed]
+            unusable += [(run, one) for one in housed]
         building = [stage for run in followed for stage in self._to_build(run)]
         # With every try: a host that was away may come back with the state that it had, and the last job may have
         # failed.
-        unusable += [(stage.run.config, one) for stage in building for one in stage.secondaries]
+        unusable += [(stage.run, one) for stage in building for one in stage.secondaries]
         return SecondaryOrders(
             unusable,
             [(run, one) for run in followed for one in self._to_deploy(run)],
