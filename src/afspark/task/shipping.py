@@ -113,9 +113,7 @@ def _refuse_if_other(found: Present, order: ShipOrder, shipment: Shipment) -> No
         raise NotTaken("follows another incarnation")
 
 
-def _apply(
-    home: StateStorage, panes: PaneStates, shipment: Shipment, host: str
-) -> tuple[int, PaneNumber | None]:
+def _apply(home: StateStorage, panes: PaneStates, shipment: Shipment, host: str) -> tuple[int, PaneNumber | None]:
     """The version that the state has now, and the first pane that it needs; None if it has no panes."""
     version: int = home.found().version
     needed_from: PaneNumber | None = None
