@@ -22,6 +22,7 @@ from afspark.sources import Source
 from afspark.task import queueing
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Rig
+from tests.unit.runtime.test_pipeline_engine import two
 from tests.unit.runtime.test_replay_differs import Draws, Marks
 from tests.unit.runtime.test_secondaries import HOSTS, secondaries
 from tests.unit.runtime.test_sparkless import words
@@ -181,3 +182,36 @@ def test_a_queue_has_an_end(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) 
     rig.lose(0)
     rig.go()
     assert rig.counts() == truth and rig.bound() == 0
+
+
+def test_who_has_applied_unheard_what_is_not_sent_any_more_goes_back(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second operator has taken batches from its queue, nobody knows, and the first one makes something else."""
+    rig, _ = make_rig(batches=8, slots={"a": 6, "b": 6}, max_replay_seconds=1000.0, pipeline=chained("items"))
+    rig.go(6)
+    replayed = Replayed(rig, monkeypatch)
+
+    def fail(stage: Stage) -> bool:
+        first = len(replayed.stages) == 1
+        if first:
+            rig.lose(0, operator="first")
+        return first
+
+    replayed.fail = fail
+    rig.lose(0, operator="second")
+    rig.go(1)
+    assert replayed.stages[0].operator == "second" and replayed.stages[0].queued
+    assert {one.queued for one in replayed.stages[1:] if one.operator == "second"} == {False}
+    assert rig.run_of("second").group.member(0).incarnation == 2
+
+
+def test_in_a_circle_each_batch_has_a_stage_of_its_own(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes back to a worker is known when it has come back."""
+    rig, _ = make_rig(slots={"a": 6, "b": 6}, max_replay_seconds=1000.0, pipeline=two(HotStandby(batches=50)))
+    rig.go(5)
+    replayed = Replayed(rig, monkeypatch)
+    rig.lose(0)
+    rig.go(1)
+    queued = [one for one in replayed.stages if one.queued]
+    assert len(queued) > 2 and all(one.first == one.last for one in queued)
