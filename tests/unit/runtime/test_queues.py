@@ -146,7 +146,7 @@ def test_what_waits_counts_as_long_as_those_before_send_the_same(
     rig.go(6)
     replayed = Replayed(rig, monkeypatch)
     rig.lose(0, operator="first")
-    rig.lose(0, operator="second")
+    rig.lose(operator="second")
     rig.go(1)
     of_second = [one for one in replayed.stages if one.operator == "second"]
     assert of_second and {one.queued for one in of_second} == {not odd}
