@@ -167,6 +167,7 @@ class SimulatedCluster(LocalCluster):
         for report in rows:
             if isinstance(report, TaskReport):
                 request = next(one for one in requests if one.replica_id == report.replica_id)
+                request = next((one for one in request.following if one.batch == report.batch), request)
                 self.world.heard(config.operator_name, request, report)
                 self.world.say(
                     f"  {config.operator_name}/{request.worker}.{request.incarnation} batch {request.batch}"

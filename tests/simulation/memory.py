@@ -209,7 +209,13 @@ class MemorySegment:
 
     @property
     def side_files(self) -> SideFiles:
-        return SideFiles(lambda: list(self.files), self.files.get, self._write, lambda name: self.files.pop(name, None))
+        return SideFiles(
+            lambda: list(self.files),
+            lambda name: len(self.files.get(name, b"")),
+            self.files.get,
+            self._write,
+            lambda name: self.files.pop(name, None),
+        )
 
     def clear_mark(self) -> None:
         self._require(self.version, marked=True)

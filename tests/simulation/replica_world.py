@@ -188,5 +188,6 @@ class ReplicaWorld(GraphWorld):
     def heard(self, operator: str, request: Any, report: Any) -> None:
         if request.queued and report.status is Status.APPLIED and not report.lacks_batch:
             self.seen["batch taken from a queue"] += 1
+            self.seen["several batches taken in one stage"] += bool(request.following)
         if isinstance(request.recovery, CompleteState) and report.status is Status.APPLIED:
             self.seen["promoted behind a record" if request.promotes else "secondary behind a record"] += 1

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from afspark.coordinator.recovery.queued_span import QueuedSpan, SpanReports
 from afspark.coordinator.replicas.secondary import Secondary
 from afspark.coordinator.replicas.secondary_group import SecondaryGroup
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.coordinator.worker_state import WorkerState
+from afspark.numbers import Batch
 from afspark.protocol import lifecycle
 from afspark.protocol.lifecycle import Found, Identity, Position, Present, Wanted
 from afspark.resident.side_files import Delta
@@ -44,6 +46,7 @@ def test_promises_hold_under_any_schedule(seeds: range) -> None:
     assert seen["promoted"] > count / 10
     assert seen["promoted with a queue"] > count / 40
     assert seen["batch taken from a queue"] > count / 40
+    assert seen["several batches taken in one stage"] > 0
     assert seen["promoted behind a record"] > 0
     assert seen["secondary behind a record"] > 0
     assert seen["two hosts at once"] > count / 20
@@ -130,6 +133,39 @@ def queue_with_a_hole(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(receiving, "queued_feed", lambda *_: Feed())
 
 
+def _over_batches_that_do_not_wait(patch: pytest.MonkeyPatch) -> None:
+    real = QueuedSpan.of
+
+    def span(members: Any, first: Batch, last: Batch, changes: int) -> QueuedSpan | None:
+        found = real(members, first, last, changes)
+        others = [Batch(one.version) for one in members if one.version >= first]
+        return found and replace(found, last=min(last, *others))
+
+    patch.setattr(QueuedSpan, "of", span)
+
+
+def stage_goes_on_over_a_batch_that_does_not_wait(patch: pytest.MonkeyPatch) -> None:
+    """A stage that applies batches from queues takes all that follow with it; those without items are empty."""
+    _over_batches_that_do_not_wait(patch)
+    real = receiving.queued_feed
+    patch.setattr(receiving, "queued_feed", lambda *given: real(*given) or Feed())
+
+
+def batch_counted_that_a_worker_lacks(patch: pytest.MonkeyPatch) -> None:
+    """The same, but workers say that they lack such a batch, and the driver does not listen."""
+    _over_batches_that_do_not_wait(patch)
+    real = QueuedSpan.applied
+
+    def applied(self: QueuedSpan, found: SpanReports) -> list[Batch]:
+        heard = {
+            batch: {one: replace(report, lacks_batch=False) for one, report in reports.items()}
+            for batch, reports in found.items()
+        }
+        return real(self, heard)
+
+    patch.setattr(QueuedSpan, "applied", applied)
+
+
 def delta_applied_on_another_base(patch: pytest.MonkeyPatch) -> None:
     """Of the checkpoints that wait the newest is sent alone, and a secondary takes it wherever it stands."""
     real = shipping.leading_from
@@ -194,6 +230,8 @@ MISTAKES = [
     backups_of_the_lost_primary_built_on,
     one_that_is_promoted_stays_a_secondary,
     queue_with_a_hole,
+    stage_goes_on_over_a_batch_that_does_not_wait,
+    batch_counted_that_a_worker_lacks,
     delta_applied_on_another_base,
     checkpoint_counted_before_it_has_come,
     fence_not_raised_at_promotion,

@@ -228,9 +228,10 @@ class Query(Accounts):
         if self._engine.runs:
             # It may be another driver's by now.
             self._engine.log.refuse_if_superseded()
+        # Also where nobody lives any more: one that was away may have come back with what it had.
+        hosts = sorted(self._cluster.slots_by_host())
         for run in self._engine.runs:
-            hosts = sorted({*run.homes.values(), *(one.home for one in run.group.secondaries.members)})
-            self._cluster.run_on(dict(enumerate(hosts)), partial(_release, run.config))
+            self._cluster.try_on(dict(enumerate(hosts)), partial(_release, run.config))
 
     @contextmanager
     def _at_rest(self) -> Iterator[None]:

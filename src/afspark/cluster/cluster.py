@@ -76,6 +76,9 @@ class Cluster(Protocol):
         preferably on its host.
         """
 
+    def try_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
+        """The same as `run_on`; `StageFailed` if a task never came to its end, or waited for a silent host."""
+
     def move(
         self, sources: Mapping[int, str], take: HostTask, targets: Mapping[int, str], put: ReceivingTask
     ) -> list[Any]:

@@ -126,6 +126,7 @@ class Coordinator:
         self.commits = Committer(cluster, self.log, self._stages, pace, effects)
         self.control = control_loop(cluster, pipeline, self.store, grace_seconds=options.host_grace_seconds)
         self._secondaries.step_taken = self.control.step_taken
+        self._secondaries.changes_reaching = self._stages.replay.check.changes_reaching
         self.runs: list[OperatorRun] = []
         #: an earlier start has begun a batch; Spark may run that one again
         self.resumed = newest_of(checkpoint, "offsets") is not None

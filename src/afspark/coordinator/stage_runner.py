@@ -12,6 +12,7 @@ from afspark.coordinator.batch_input import BatchInput
 from afspark.coordinator.digests import digests_agree
 from afspark.coordinator.operator_inputs import OperatorInputs
 from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.recovery.queued_span import QueuedSpan, SpanReports
 from afspark.coordinator.recovery.replay import Replay
 from afspark.coordinator.recovery.replay_check import origin_of, others_applied
 from afspark.errors import WorkerFailed
@@ -44,7 +45,9 @@ class StageRunner:
 
     def __init__(self, cluster: Cluster, inputs: OperatorInputs, companions: Companions) -> None:
         self._cluster, self._inputs, self._companions = cluster, inputs, companions
-        self.replay = Replay(self._replay_stage, cluster.clock, inputs.pipeline.nodes, inputs.pipeline.frames)
+        self.replay = Replay(
+            self._replay_stage, self._queued_stage, cluster.clock, inputs.pipeline.nodes, inputs.pipeline.frames
+        )
         #: whether backups may reach the store after the batch has ended
         self.spools = False
         #: whether a loss takes all workers back to the durable record
@@ -212,35 +215,32 @@ class StageRunner:
         return self.replay.catch_up(runs, batch)
 
     def _requests(self, run: OperatorRun, batch: Batch, *, past: bool) -> list[TaskRequest]:
-        return [
-            replace(request, quarantine_room=run.quarantine_room, spools=self.spools, replay=past)
-            for request in run.group.requests(batch)
-        ]
+        return [self._completed(run, request, past=past) for request in run.group.requests(batch)]
+
+    def _completed(self, run: OperatorRun, request: TaskRequest, *, past: bool) -> TaskRequest:
+        return replace(request, quarantine_room=run.quarantine_room, spools=self.spools, replay=past)
 
     def _replay_stage(
         self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, given: BatchInput
     ) -> Mapping[ReplicaId, TaskReport]:
-        if (requests := self._queued_requests(run, batch)) is not None:
-            reports = self._reports(run, requests)
-            if run.group.are_done(reports) and not any(report.lacks_batch for report in reports.values()):
-                return reports
-            run.group.without_queues()
         inputs = self._inputs.of(run, runs, batch, given)
         return self._reports(run, self._requests(run, batch, past=True), inputs)
 
-    def _queued_requests(self, run: OperatorRun, batch: Batch) -> list[TaskRequest] | None:
-        """What workers are asked if the items of ``batch`` wait beside all that lack it; None if they do not.
-
-        Others may have sent something else since, if they were lost meanwhile.
-        """
-        lacking = {one.worker: one for one in run.group.members if one.version < batch}
-        losses = run.group.losses_elsewhere
-        if not lacking or any(one.queued.get(batch) != losses for one in lacking.values()):
-            return None
-        return [
-            replace(one, queued=one.worker in lacking, apply=one.worker in lacking)
-            for one in self._requests(run, batch, past=True)
-        ]
+    def _queued_stage(self, run: OperatorRun, span: QueuedSpan) -> SpanReports:
+        """What those who lack the batches of a span say of them; they take the items from their queues."""
+        by_batch = []
+        for batch in span.batches:
+            with run.group.at(batch):
+                requests = [run.group.request(one.following(batch), batch) for one in span.members]
+            by_batch.append([replace(self._completed(run, one, past=True), queued=True) for one in requests])
+        asked = [replace(first, following=tuple(others)) for first, *others in zip(*by_batch, strict=True)]
+        found: dict[Batch, dict[ReplicaId, TaskReport]] = {batch: {} for batch in span.batches}
+        exact = run.group.restores_exactly
+        for report in self._stage(run, asked):
+            if report.batch is not None:
+                found[report.batch][report.replica_id] = report
+                self.replay.check.hear(run.name, report.batch, report, exact=exact)
+        return found
 
     def _shut_out(self, run: OperatorRun, batch: Batch) -> None:
         """Takes the lanes of workers that may have to be restored: no task sent before confirms anything any more."""
@@ -260,18 +260,24 @@ class StageRunner:
         self, run: OperatorRun, requests: Sequence[TaskRequest], inputs: Sequence[StageInput] = ()
     ) -> dict[ReplicaId, TaskReport]:
         """The workers' reports; none at all if the stage failed, which the cluster has tried to prevent by retries."""
+        found = {report.replica_id: report for report in self._stage(run, requests, inputs)}
+        exact = run.group.restores_exactly
+        for request in requests:
+            if request.replica_id in found:
+                self.replay.check.hear(run.name, request.batch, found[request.replica_id], exact=exact)
+        return found
+
+    def _stage(
+        self, run: OperatorRun, requests: Sequence[TaskRequest], inputs: Sequence[StageInput] = ()
+    ) -> list[TaskReport]:
         started = self._cluster.clock.monotonic()
         try:
             found = self._cluster.run_stage(run.config, run.work, requests, inputs)
         except StageFailed:
-            return {}
+            return []
         run.stage_seconds = self._cluster.clock.monotonic() - started
         self._last = {report.replica_id: report for report in found}
-        exact = run.group.restores_exactly
-        for request in requests:
-            if request.replica_id in self._last:
-                self.replay.check.hear(run.name, request.batch, self._last[request.replica_id], exact=exact)
-        return self._last
+        return found
 
     def _gave_up(self, batch: Batch) -> WorkerFailed:
         details = sorted({report.detail for report in self._last.values() if report.detail})

@@ -253,9 +253,11 @@ class WorkerGroup:
         why = f"it goes back to the last record, because {why}"
         self._declare(self.member(worker), batch, why, goes_back=True)
 
-    def without_queues(self) -> None:
-        """What waits beside workers is used no more."""
-        self._members = {worker: replace(member, queued={}) for worker, member in self._members.items()}
+    def without_queued(self, batch: Batch) -> None:
+        """The items of ``batch`` that wait beside workers are used no more; those of other batches are."""
+        for worker, member in self._members.items():
+            queued = {one: changes for one, changes in member.queued.items() if one != batch}
+            self._members[worker] = replace(member, queued=queued)
 
     def replayed(self, batch: Batch, reports: Sequence[TaskReport], seconds: float) -> None:
         """After the workers that lacked a past ``batch`` have applied it."""
@@ -297,11 +299,6 @@ class WorkerGroup:
         """Whether every worker has applied what it was asked to."""
         ids = [member.primary.id for member in self.members]
         return all(one in reports and reports[one].status is Status.APPLIED for one in ids)
-
-    @property
-    def losses_elsewhere(self) -> int:
-        """How many losses of other operators the ledger has: what those send may be something else afterwards."""
-        return sum(entry.loss.operator != self.config.operator_name for entry in self.ledger.entries())
 
     def act_on(self, batch: Batch, reports: Mapping[ReplicaId, TaskReport]) -> bool:
         """Acts on the reports of a try; True if every worker has applied the batch."""

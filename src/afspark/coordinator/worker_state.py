@@ -129,7 +129,7 @@ class WorkerState:
     completing: CompleteState | None = None
     #: the batch at whose end its last checkpoint was taken, on which the next one builds; None if nobody knows
     checkpointed: int | None = None
-    #: the batches whose items wait where it lives, and how many losses upstream there had been when they came
+    #: the batches whose items wait where it lives, and how often operators upstream had made something else by then
     queued: Mapping[Batch, int] = field(default_factory=dict)
 
     @classmethod
@@ -283,6 +283,20 @@ class WorkerState:
             restart_chain=True,
             checkpointed=None,
             queued=queued or {},
+        )
+
+    def following(self, batch: Batch) -> WorkerState:
+        """The worker once it has applied the batches before ``batch``, as far as it can be known beforehand."""
+        if self.version == batch - 1:
+            return self
+        return replace(
+            self,
+            version=batch - 1,
+            completed=self.completed + batch - 1 - self.version,
+            hint=Hint.RESUME,
+            promoting=False,
+            completing=None,
+            raised=False,
         )
 
     def applied(

@@ -10,6 +10,7 @@ from typing import Any
 from afspark.errors import AfsparkError
 from afspark.model.effect_digest import EffectDigest
 from afspark.model.windows import PaneReport
+from afspark.numbers import Batch
 from afspark.protocol.losses import LossEvidence
 from afspark.protocol.replicas import ReplicaId
 from afspark.protocol.task_work import TaskWork
@@ -42,13 +43,15 @@ class Restored:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskReport:
-    """A worker's answer. All but ``error`` is JSON, kept in the segment for tasks that are retried."""
+    """A worker's answer. All but ``batch`` and ``error`` is JSON, kept in the segment for tasks that are retried."""
 
     worker: int
     #: which of the worker's replicas
     replica: int = 0
     status: Status
     host: str
+    #: of which batch, where a task was asked for several
+    batch: Batch | None = None
     items: int = 0
     bytes: int = 0
     #: backups written, in order
@@ -116,7 +119,7 @@ class TaskReport:
 
     def to_json(self) -> dict[str, Any]:
         """Everything a retried task needs to answer the same."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("error", "trace")}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("batch", "error", "trace")}
         return values | {
             "backups": [ref.to_json() for ref in self.backups],
             "gaps": [vars(gap) for gap in self.gaps],

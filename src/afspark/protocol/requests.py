@@ -58,6 +58,8 @@ class TaskRequest:
     queues: bool = False
     #: the items wait beside the state
     queued: bool = False
+    #: what the same task has to do next, if all goes well
+    following: tuple[TaskRequest, ...] = ()
     #: others have lost the batch: whoever has applied it answers what it answered then
     replay: bool = False
     #: False: only bring the state to the version before the batch

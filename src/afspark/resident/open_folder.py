@@ -48,6 +48,14 @@ class OpenFolder:
                 return False
             return True
 
+    def size(self, name: str) -> int:
+        """How long a file is; 0 if there is none."""
+        with own_files(self.path):
+            try:
+                return self.stat(name).st_size
+            except FileNotFoundError:
+                return 0
+
     def read(self, name: str) -> bytes | None:
         """A file's content; None if there is none."""
         with own_files(self.path):

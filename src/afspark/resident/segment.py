@@ -343,7 +343,7 @@ class Segment:
     @property
     def side_files(self) -> SideFiles:
         """Files that are about another replica of the state; to be used under the lock."""
-        return SideFiles(self._folder.names, self._read, self._write, self._remove)
+        return SideFiles(self._folder.names, self._folder.size, self._read, self._write, self._remove)
 
     def clear_mark(self) -> None:
         """Ends the undoing of a batch: all states were rolled back to the version."""

@@ -26,6 +26,7 @@ class SideFiles:
     """What can be done with the files of a state, under its lock."""
 
     names: Callable[[], Iterable[str]]
+    size: Callable[[str], int]
     read: Callable[[str], bytes | None]
     write: Callable[[str, bytes], None]
     remove: Callable[[str], None]

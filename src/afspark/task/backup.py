@@ -29,6 +29,9 @@ LOG = logging.getLogger("afspark")
 
 Images = dict[ImageKey, pa.RecordBatch]
 
+#: What a checkpoint says besides: the first pane that whoever takes it needs.
+NEEDED_FROM = "needed_from"
+
 
 @dataclass(frozen=True)
 class BackedUp:
@@ -177,7 +180,8 @@ class BackupTask:
     def _keep_for_secondary(self, home: StateStorage, changes: Images, shipping: Shipping) -> None:
         """Keeps the checkpoint beside the state; without room for it the secondary is built anew from the store."""
         cells = sum(image.num_rows for image in changes.values())
-        data = seal(self._header(False, cells, None).to_json(), changes)
+        needed = {NEEDED_FROM: self.request.batch_time.needed_from}
+        data = seal(self._header(False, cells, None).to_json() | needed, changes)
         try:
             home.side_files.write(Delta(self.request.batch, shipping.since).file, data)
         except NoSpace as error:

@@ -72,7 +72,7 @@ def put_into_queue(
                 return answer(Status.BUSY, "is a secondary no more")
             if found.version >= request.batch:
                 return answer(Status.APPLIED, "has it")
-            waiting = sum(len(files.read(queue_name(batch)) or b"") for batch in queued_in(files))
+            waiting = sum(files.size(queue_name(batch)) for batch in queued_in(files))
             if waiting + len(data) > MOST_QUEUED_BYTES:
                 return answer(Status.BUSY, FULL)
             files.write(queue_name(request.batch), data)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
+
+from pyspark import cloudpickle
 
 from afspark.errors import SegmentError
 from afspark.protocol.lane_ticket import LaneTicket
@@ -67,14 +70,7 @@ def receive(
             continue
         files = [one for one in direct if isinstance(one, SourceInput)]
         if request.queued:
-            queued = queued_feed(environment, config, request)
-            if queued is None:
-                detail = f"no items of batch {request.batch} wait"
-                yield TaskReport(
-                    worker=worker, replica=request.replica, status=Status.BUSY, host=environment.host, detail=detail
-                )
-            else:
-                yield serve(environment, config, request, work.operator, queued)
+            yield from _serve_queued(environment, config, work, request)
             continue
         own = [
             (
@@ -95,6 +91,24 @@ def receive(
         yield serve(
             environment, config, request, work.operator, Feed(own, inbox, size=sum(sizes), order=config.input_order)
         )
+
+
+def _serve_queued(
+    environment: TaskEnvironment, config: OperatorConfig, work: UserCode, request: TaskRequest
+) -> Iterator[TaskReport]:
+    """What comes of batches whose items wait beside the state, one after the other, up to one that is not applied.
+
+    Nothing is applied where no items wait. They are gone if the state has the batch, which the driver may not know:
+    then the worker answers what it answered then.
+    """
+    for one in (request, *request.following):
+        feed = queued_feed(environment, config, one)
+        asked = one if feed is not None else replace(one, apply=False)
+        operator = work.operator if one is request else cloudpickle.loads(config.pristine)
+        report = serve(environment, config, asked, operator, feed or Feed())
+        yield replace(report, batch=one.batch)
+        if report.status is not Status.APPLIED or report.lacks_batch:
+            return
 
 
 def _lane_feed(

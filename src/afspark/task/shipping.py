@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 
 from afspark.errors import AfsparkError, CorruptObject, ForeignObject
 from afspark.model.state_label import StateLabel
-from afspark.numbers import Batch
+from afspark.numbers import Batch, PaneNumber
 from afspark.protocol.lifecycle import RESTORING, Present
 from afspark.protocol.ports import ROWS, WINDOWS
 from afspark.protocol.shipments import ShipAnswer, Shipment, ShipOrder
@@ -21,6 +21,7 @@ from afspark.resident.kept_files import kept_batch, output_name, report_name
 from afspark.resident.side_files import Delta, deltas_in, drop_queued, leading_from
 from afspark.resident.storage import StateStorage
 from afspark.store import unseal
+from afspark.task.backup import NEEDED_FROM
 from afspark.task.pane_states import PaneStates
 from afspark.task.task_context import LOCK_SECONDS
 from afspark.task.task_environment import TaskEnvironment
@@ -33,7 +34,9 @@ class NotTaken(Exception):
 def take_checkpoints(
     orders: Sequence[ShipOrder], environment: TaskEnvironment, number: int
 ) -> Iterator[tuple[int, Shipment]]:
-    """What the secondary of an order lacks, read beside the primary's state; nothing if there is nothing to send."""
+    """What the secondary of an order lacks, read beside the primary's state: none if that has kept nothing which it can
+    take. Nothing comes from another host, or from another incarnation.
+    """
     order = orders[number]
     if environment.host != order.source:
         return
@@ -47,10 +50,8 @@ def take_checkpoints(
         # One of a batch that is under way may be taken back.
         waiting = [one for one in deltas_in(files) if one.until <= found.version]
         chosen = leading_from(waiting, order.version)
-        if not chosen:
-            return
         deltas = tuple((one.since, one.until, files.read(one.file) or b"") for one in chosen)
-        kept = _kept(home, order.version, chosen[-1].until)
+        kept = _kept(home, order.version, chosen[-1].until) if chosen else {}
     yield number, Shipment(incarnation=order.incarnation, deltas=deltas, kept=kept, kept_from=found.kept_from)
 
 
@@ -89,13 +90,18 @@ def _put(environment: TaskEnvironment, order: ShipOrder, shipment: Shipment) -> 
         raise NotTaken("has lost its state")
     with home.lock(LOCK_SECONDS):
         _refuse_if_other(home.found(), order, shipment)
+        if not shipment.deltas:
+            raise NotTaken("lacks a checkpoint that its primary has not kept")
         home.raise_fence(order.fence)
         window, specs = order.config.window, cloudpickle.loads(order.config.pristine).states()
         panes = home.attach("panes", lambda columns: PaneStates.under(window, columns, specs))
         if home.found().marked:
             panes.rollback()
             home.clear_mark()
-        return _apply(home, panes, shipment, environment.host)
+        version, needed_from = _apply(home, panes, shipment, environment.host)
+        if needed_from is not None:
+            panes.drop_below(needed_from)
+        return version
 
 
 def _refuse_if_other(found: Present, order: ShipOrder, shipment: Shipment) -> None:
@@ -107,14 +113,17 @@ def _refuse_if_other(found: Present, order: ShipOrder, shipment: Shipment) -> No
         raise NotTaken("follows another incarnation")
 
 
-def _apply(home: StateStorage, panes: PaneStates, shipment: Shipment, host: str) -> int:
+def _apply(home: StateStorage, panes: PaneStates, shipment: Shipment, host: str) -> tuple[int, PaneNumber | None]:
+    """The version that the state has now, and the first pane that it needs; None if it has no panes."""
     version: int = home.found().version
+    needed_from: PaneNumber | None = None
     panes.begin()
     home.begin(Batch(version + 1), shipment.kept_from)
     try:
         for since, until, data in shipment.deltas:
             if until > version:
-                version = _overwrite(panes, Delta(until, since), version, data)
+                needed_from = _overwrite(panes, Delta(until, since), version, data)
+                version = until
         for _, _, state in panes.named():
             state.update_drift()
         for name, data in shipment.kept.items():
@@ -126,10 +135,11 @@ def _apply(home: StateStorage, panes: PaneStates, shipment: Shipment, host: str)
     home.advance(Batch(version), shipment.kept_from)
     panes.end()
     drop_queued(home.side_files, version)
-    return version
+    return version, needed_from
 
 
-def _overwrite(panes: PaneStates, delta: Delta, version: int, data: bytes) -> int:
+def _overwrite(panes: PaneStates, delta: Delta, version: int, data: bytes) -> PaneNumber | None:
+    """The first pane that is needed after the checkpoint, as its primary has noted."""
     if not delta.fits(version):
         raise NotTaken(f"is at batch {version}, and a checkpoint begins at {delta.since}")
     try:
@@ -141,7 +151,8 @@ def _overwrite(panes: PaneStates, delta: Delta, version: int, data: bytes) -> in
             if panes.fading is not None and not panes.fading.takes(image):
                 raise NotTaken("counts in other units")
             panes.of(label.pane)[label.state].overwrite(image)
-    return delta.until
+    first: PaneNumber | None = sealed.meta.get(NEEDED_FROM)
+    return first
 
 
 def _as_own(name: str, data: bytes, host: str) -> bytes:

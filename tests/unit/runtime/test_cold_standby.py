@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from afspark.model.state_label import StateLabel
+from afspark.model.windows import Hopping
 from afspark.numbers import Batch, Fence, Incarnation
-from afspark.policies.replication import ColdStandby
+from afspark.policies.replication import ColdStandby, HotStandby
 from afspark.protocol.shipments import Shipment, ShipOrder
 from afspark.store import seal
+from afspark.task.backup import BackupTask
 from afspark.task.shipping import put_checkpoints
 from tests.unit.runtime.conftest import MakeRig
+from tests.unit.runtime.sparkless import Hosts, Rig
 from tests.unit.runtime.test_secondaries import HOSTS, homes, lose_host, secondaries, state_on
 
 
@@ -86,3 +92,49 @@ def test_a_checkpoint_that_does_not_fit_is_refused(make_rig: MakeRig, trouble: s
         )
         ((_, answer),) = put_checkpoints([order], here, 0, [fitting])
         assert (answer.refused, answer.version) == ("", one.version + 1)
+
+
+def panes_of(rig: Rig, host: str, worker: int) -> set[int]:
+    """The panes that a state on a host has columns of."""
+    home = rig.hosts.environment(host).address(rig.run_of().config, worker).open()
+    assert home is not None
+    labels = [StateLabel.of_column(name) for name in home.columns.names()]
+    return {label.pane for label in labels if label is not None and label.pane is not None}
+
+
+@pytest.mark.parametrize("scheme", [ColdStandby, HotStandby])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_closed_panes_are_dropped_where_the_copy_sleeps(make_rig: MakeRig, scheme: Any, batches: int) -> None:
+    window = Hopping(10, by="processing")
+    rig, _ = make_rig(batches=14, slots=HOSTS, tolerance=scheme(batches=batches), keyed=True, window=window)
+    for batch in range(12):
+        rig.now = 10.0 * batch + 1
+        rig.go(1)
+    for one in secondaries(rig):
+        own = panes_of(rig, homes(rig)[one.worker], one.worker)
+        assert own and len(panes_of(rig, one.home, one.worker)) <= len(own) + batches
+    rig.lose(0)
+    rig.now = 121.0
+    rig.go(2)
+    calm = Rig(rig.root / "calm", Hosts(HOSTS), **rig.settings)
+    for batch in range(14):
+        calm.now = min(10.0 * batch + 1, 121.0)
+        calm.go(1)
+    assert rig.cells() == calm.cells() and rig.windows(13) == calm.windows(13)
+
+
+def test_one_whose_checkpoint_was_not_kept_is_built_anew(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig, truth = make_rig(batches=12, slots=HOSTS, tolerance=ColdStandby(batches=1), keyed=True)
+    rig.go(4)
+    with monkeypatch.context() as patch:
+        patch.setattr(BackupTask, "_keep_for_secondary", lambda *_: None)
+        rig.go(1)
+    rig.go(3)
+    assert "lacks a checkpoint" in caplog.text
+    covered = rig.driver.commits.records.covered.batch
+    assert covered == rig.committed and {one.version for one in secondaries(rig)} == {covered}
+    lose_host(rig, "a")
+    rig.go()
+    assert rig.counts() == truth and rig.bound() == 0

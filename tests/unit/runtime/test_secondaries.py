@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from afspark.cluster.cluster import StageFailed
-from afspark.coordinator.replicas import secondary_job
+from afspark.coordinator.replicas import secondary_group, secondary_job
 from afspark.coordinator.replicas.secondary import Secondary
 from afspark.errors import UsageError
 from afspark.policies.replication import ActiveReplication, ActiveStandby
 from afspark.protocol.lifecycle import Present
 from afspark.resident import examine
+from afspark.task.deployment import deploy
 from tests.unit.runtime.conftest import MakeRig, write_file
 from tests.unit.runtime.sparkless import Hosts, Hurried, Rig, die
 from tests.unit.runtime.test_replay_by_drivers import Told
@@ -350,3 +351,73 @@ def creation(rig: Rig, one: Secondary) -> int:
     (meta,) = rig.segments.glob(f"{one.home}/*/operator-{one.worker}/meta.json")
     found: int = json.loads(meta.read_text())["creation"]
     return found
+
+
+def test_the_place_of_one_on_a_silent_host_is_cleared_when_that_is_back(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is asked to do anything there before."""
+    slots = {"a": 4, "b": 4, "c": 4}
+    rig, truth = make_rig(batches=12, slots=slots, tolerance=ActiveStandby(batches=2), keyed=True)
+    rig.go(3)
+    one = secondaries(rig)[0]
+    asked: list[str] = []
+    try_on = Hosts.try_on
+
+    def noted(self: Hosts, hosts: Any, task: Any) -> list[Any]:
+        asked.extend(hosts.values())
+        return try_on(self, hosts, task)
+
+    monkeypatch.setattr(Hosts, "try_on", noted)
+    monkeypatch.setattr(secondary_group, "KEPT_SILENT_SECONDS", 0.0)
+    rig.hosts.silent.add(one.home)
+    rig.go(3)
+    assert one.home not in asked and secondaries(rig)[0].home != one.home
+    assert list(rig.segments.glob(f"{one.home}/*/operator-0"))
+    rig.hosts.silent.clear()
+    rig.go(2)
+    assert one.home in asked
+    assert secondaries(rig)[0].home == one.home or not list(rig.segments.glob(f"{one.home}/*/operator-0"))
+    rig.go()
+    check_whole(rig, truth)
+
+
+def test_code_that_cannot_be_loaded_now_holds_up_nobody(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig, truth = make_rig(batches=8, slots=HOSTS, tolerance=ActiveStandby(batches=2), keyed=True)
+    try_on = Hosts.try_on
+
+    def failing(self: Hosts, hosts: Any, task: Any) -> list[Any]:
+        if getattr(task, "func", None) is deploy:
+            raise StageFailed("an executor died")
+        return try_on(self, hosts, task)
+
+    monkeypatch.setattr(Hosts, "try_on", failing)
+    rig.go()
+    assert not any(one.deployed for one in secondaries(rig))
+    check_whole(rig, truth)
+
+
+def test_what_cannot_be_cleared_now_is_cleared_later(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nobody is built before."""
+    rig, _ = make_rig(slots={**HOSTS, "c": 4}, tolerance=ActiveStandby(batches=2), keyed=True)
+    rig.go(2)
+    group, one = rig.run_of().group.secondaries, secondaries(rig)[0]
+    asked: list[Any] = []
+
+    def failing(self: Hosts, hosts: Any, task: Any) -> list[Any]:
+        asked.append(task.func)
+        raise StageFailed("an executor died")
+
+    job = secondary_job.SecondaryJob()
+    with monkeypatch.context() as patch:
+        patch.setattr(Hosts, "try_on", failing)
+        place = [(rig.run_of(), one)]
+        job.carry_out(rig.hosts, secondary_job.SecondaryOrders(unusable=place, to_deploy=place))
+    assert asked == [secondary_job._clear]
+    group.gone(one)
+    rig.driver._secondaries._take_up(job)
+    away = {host: slots for host, slots in rig.hosts.slots.items() if host != one.home}
+    members, covered = rig.run_of().group.members, rig.run_of().group.covered
+    assert group.house(members, covered, away) == []
+    assert group.house(members, covered, rig.hosts.slots) == [one]
+    assert group.house(members, covered, rig.hosts.slots) == []

@@ -124,6 +124,10 @@ class LocalCluster:
     def run_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
         return self._rows(LocalJob("job", hosts, lambda number: partial(_on_host, task, number)))
 
+    def try_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
+        self._refuse_silent(hosts.values())
+        return self.run_on(hosts, task)
+
     def move(
         self, sources: Mapping[int, str], take: HostTask, targets: Mapping[int, str], put: ReceivingTask
     ) -> list[Any]:
@@ -134,8 +138,7 @@ class LocalCluster:
     def run_stage(
         self, config: OperatorConfig, work: UserCode, requests: Sequence[TaskRequest], inputs: Sequence[StageInput]
     ) -> list[TaskReport]:
-        if silent := self.silent & hosts_of(requests, inputs):
-            raise StageFailed(f"{', '.join(sorted(silent))} does not answer")
+        self._refuse_silent(hosts_of(requests, inputs))
         direct, sent = split_inputs(inputs, keyed=work.keyed)
         senders = [sender for one in sent for sender in _senders(config, work, requests, one)]
         homes = {number: home for number, (home, _) in enumerate(senders)}
@@ -149,6 +152,10 @@ class LocalCluster:
 
         kind = "reduce" if senders else "job"
         return self._rows(LocalJob(kind, homes_of(requests), task))
+
+    def _refuse_silent(self, hosts: Iterable[str]) -> None:
+        if silent := self.silent.intersection(hosts):
+            raise StageFailed(f"{', '.join(sorted(silent))} does not answer")
 
     # --- tasks ----------------------------------------------------------------------------------------------
 

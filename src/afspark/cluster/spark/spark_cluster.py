@@ -93,6 +93,10 @@ class SparkCluster:
     def run_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
         return anchor(self.session.sparkContext, hosts).flatMap(partial(task, self.environment)).collect()
 
+    def try_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
+        with self._failing_as_stage(), self.guarded(hosts.values()):
+            return self.run_on(hosts, task)
+
     def move(
         self, sources: Mapping[int, str], take: HostTask, targets: Mapping[int, str], put: ReceivingTask
     ) -> list[Any]:

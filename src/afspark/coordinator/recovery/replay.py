@@ -19,10 +19,12 @@ from afspark.clock import Clock
 from afspark.coordinator.batch_input import BatchInput
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.recovery.coverage import declare_difference
+from afspark.coordinator.recovery.queued_span import QueuedSpan, SpanReports
 from afspark.coordinator.recovery.replay_check import ReplayCheck
 from afspark.coordinator.told_bounds import is_whole
+from afspark.coordinator.worker_state import WorkerState
 from afspark.graph.node import Node
-from afspark.numbers import Batch
+from afspark.numbers import Batch, Incarnation
 from afspark.protocol.replicas import ReplicaId
 from afspark.protocol.reports import TaskReport
 from afspark.protocol.requests import TaskRequest
@@ -32,15 +34,27 @@ LOG = logging.getLogger("afspark")
 #: Runs the stage of an operator for a batch of the past, with what belonged to it.
 PastStage = Callable[[OperatorRun, Sequence[OperatorRun], Batch, BatchInput], Mapping[ReplicaId, TaskReport]]
 
+#: Runs a stage that applies batches of the past from the queues of workers.
+QueuedStage = Callable[[OperatorRun, QueuedSpan], SpanReports]
+
 
 class Replay:
     """Remembers the batches since the newest durable record, and has lost workers apply them again."""
 
-    def __init__(self, stage: PastStage, clock: Clock, nodes: Sequence[Node], frames: Collection[str]) -> None:
-        self._stage, self._clock = stage, clock
+    def __init__(
+        self,
+        stage: PastStage,
+        queued_stage: QueuedStage,
+        clock: Clock,
+        nodes: Sequence[Node],
+        frames: Collection[str],
+    ) -> None:
+        self._stage, self._queued_stage, self._clock = stage, queued_stage, clock
         self.check = ReplayCheck(nodes, frames)
         #: what belonged to each batch; what it meant, its operators' workers know
         self._past: dict[Batch, BatchInput] = {}
+        #: the newest batch that workers were asked to apply again, and which incarnation of them was
+        self._asked: dict[tuple[str, int], tuple[Incarnation, Batch]] = {}
 
     def remember(self, batch: Batch, given: BatchInput, runs: Sequence[OperatorRun]) -> None:
         """Notes a batch that begins, until `forget` is called for it or a later one."""
@@ -83,7 +97,8 @@ class Replay:
         past = self._first_lacking(runs, batch)
         while past < batch:
             for run in runs:
-                if any(member.version < past for member in run.group.members) and not self._replay(run, runs, past):
+                lacks = any(member.version < past for member in run.group.members)
+                if lacks and not self._replay(run, runs, past, batch):
                     return False
                 if self._first_lacking(runs, batch) < past:
                     # Somebody has gone back.
@@ -95,10 +110,17 @@ class Replay:
         """The first batch that any worker lacks; ``batch`` if none before it."""
         return Batch(min([batch - 1, *(member.version for run in runs for member in run.group.members)]) + 1)
 
-    def _replay(self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch) -> bool:
-        """One try of a past batch at one operator; whether all of its workers have applied it now."""
+    def _replay(self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, until: Batch) -> bool:
+        """One try of a past batch at one operator; whether all of its workers have applied it now.
+
+        With it come those that follow, before ``until``, if nothing has to be read or sent for them.
+        """
+        span = self._queued_span(run, runs, batch, until)
+        if span is not None and self._replay_queued(run, runs, span):
+            return True
         group, started = run.group, self._clock.monotonic()
         self._past[batch].tell()
+        self._note_asked(run, [member for member in group.members if member.version < batch], batch)
         with group.at(batch):
             reports = self._stage(run, runs, batch, self._past[batch])
         if not group.act_on(batch, reports):
@@ -106,6 +128,50 @@ class Replay:
         group.replayed(batch, list(reports.values()), self._clock.monotonic() - started)
         self.compare(run, runs, batch, list(reports.values()))
         return True
+
+    def _queued_span(
+        self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, until: Batch
+    ) -> QueuedSpan | None:
+        """The batches from ``batch`` on that wait beside the workers of an operator; not beyond those that whoever
+        sends to it has applied, because what comes of them may be something else this time.
+        """
+        senders = [one for one in runs if run.name in self.check.reached_from(one.name)]
+        reached = [Batch(member.version) for one in senders for member in one.group.members]
+        last = max(batch, min([Batch(until - 1), *reached]))
+        return QueuedSpan.of(run.group.members, batch, last, self.check.changes_reaching(run.name))
+
+    def _replay_queued(self, run: OperatorRun, runs: Sequence[OperatorRun], span: QueuedSpan) -> bool:
+        """One try of batches that wait; whether the first of them was applied. If not, it is to be read."""
+        group, started = run.group, self._clock.monotonic()
+        for batch in span.batches:
+            self._past[batch].tell()
+        self._note_asked(run, span.members, span.last)
+        found = self._queued_stage(run, span)
+        done = span.applied(found)
+        if not done:
+            alive = group.cluster.slots_by_host()
+            if all(member.home in alive for member in span.members):
+                group.without_queued(span.first)
+            return False
+        seconds = (self._clock.monotonic() - started) / len(done)
+        for batch in done:
+            reports = list(found[batch].values())
+            group.recoveries.hear(reports)
+            group.replayed(batch, reports, seconds)
+            self.compare(run, runs, batch, reports)
+            if any(group.member(one.worker).version != batch for one in span.members):
+                # Somebody has gone back.
+                break
+        return True
+
+    def _note_asked(self, run: OperatorRun, members: Sequence[WorkerState], batch: Batch) -> None:
+        for member in members:
+            self._asked[run.name, member.worker] = (member.incarnation, batch)
+
+    def _may_have(self, run: OperatorRun, member: WorkerState, batch: Batch) -> bool:
+        """Whether a worker may have applied ``batch``: also in a stage of which nothing was heard."""
+        incarnation, asked = self._asked.get((run.name, member.worker), (member.incarnation, Batch(-1)))
+        return member.version >= batch or (incarnation == member.incarnation and asked >= batch)
 
     def compare(
         self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, reports: Sequence[TaskReport]
@@ -124,7 +190,8 @@ class Replay:
             self.check.changed(run.name, batch)
             for name, since in self.check.receivers(one).items():
                 receiver = next(other for other in runs if other.name == name)
-                workers = [member.worker for member in receiver.group.members if member.version >= since]
+                members = receiver.group.members
+                workers = [member.worker for member in members if self._may_have(receiver, member, since)]
                 self.take_back(receiver, runs, batch, workers, f"{run.name!r} has sent something else in batch {batch}")
 
     def take_back(

@@ -59,6 +59,8 @@ class ReplayCheck:
         self._lossy: set[tuple[Batch, str]] = set()
         #: operators that have made something else, and the newest batch of which they have
         self._changed: dict[str, Batch] = {}
+        #: how often operators have done so
+        self._changes: Counter[str] = Counter()
         #: operators whose backups were not the whole state
         self._partial: set[str] = set()
         #: operators that were given another state than they had, and may have lost feedback which they had sent in the
@@ -181,6 +183,13 @@ class ReplayCheck:
     def changed(self, operator: str, batch: Batch) -> None:
         """Notes that an operator has made something else of a batch."""
         self._changed[operator] = max(batch, self._changed.get(operator, batch))
+        self._changes[operator] += 1
+
+    def changes_reaching(self, operator: str) -> int:
+        """How often operators whose items or feedback can reach this one have made something else of a batch: what
+        they had sent before may be something else now.
+        """
+        return sum(times for name, times in self._changes.items() if operator in self.reached_from(name))
 
     def may_go_back(self, operator: str, worker: int) -> bool:
         """Whether a worker goes back because of what others have changed; it is counted."""

@@ -69,6 +69,8 @@ class Secondaries:
         self._alongside: dict[str, SecondaryJob] = {}
         #: told of every step of a recovery that a secondary has taken without a failure: its seconds, and bytes
         self.step_taken: Callable[[OperatorRun, int, Quantity, float, float], None] = lambda *_: None
+        #: how often operators that reach one have made something else of a batch: what waits from before may be wrong
+        self.changes_reaching: Callable[[str], int] = lambda _: 0
         #: what secondaries have answered of a batch that is under way
         self._early: list[tuple[SecondaryStage, Secondary, TaskReport]] = []
 
@@ -179,6 +181,8 @@ class Secondaries:
             run.group.secondaries.given_checkpoint(one, answer.version)
         for stage, one, report in _drained(job.queued):
             self._note_queued(stage, one, report)
+        for run, one in _drained(job.uncleared):
+            run.group.secondaries.to_clear(one)
         for run, one, why in _drained(job.gone):
             LOG.warning("The secondary of worker %d of %s on %s %s.", one.worker, run.name, one.home, why)
             run.group.secondaries.gone(one)
@@ -222,7 +226,7 @@ class Secondaries:
     def _note_queued(self, stage: SecondaryStage, one: Secondary, report: TaskReport) -> None:
         group = stage.run.group
         if report.status is Status.APPLIED:
-            group.secondaries.note(one, lambda known: known.was_queued(stage.batch, stage.losses))
+            group.secondaries.note(one, lambda known: known.was_queued(stage.batch, stage.changes))
         elif report.detail == FULL:
             LOG.warning(
                 "The queue of the secondary of worker %d of %s on %s is full until the next checkpoint comes.",
@@ -240,11 +244,11 @@ class Secondaries:
         for run in followed:
             run.group.secondaries.keep_silent(run.group.members, run.group.covered, silent, now)
             housed = run.group.secondaries.house(run.group.members, run.group.covered, slots)
-            unusable += [(run.config, one) for one in housed]
+            unusable += [(run, one) for one in housed]
         building = [stage for run in followed for stage in self._to_build(run)]
         # With every try: a host that was away may come back with the state that it had, and the last job may have
         # failed.
-        unusable += [(stage.run.config, one) for stage in building for one in stage.secondaries]
+        unusable += [(stage.run, one) for stage in building for one in stage.secondaries]
         return SecondaryOrders(
             unusable,
             [(run, one) for run in followed for one in self._to_deploy(run)],
@@ -325,7 +329,7 @@ class Secondaries:
             if requests:
                 inputs = self._inputs.of(run, runs, batch, known.given)
                 queueing = [replace(asked, queues=True) for asked in requests]
-                stages.append(SecondaryStage(run, batch, members, queueing, inputs, run.group.losses_elsewhere))
+                stages.append(SecondaryStage(run, batch, members, queueing, inputs, self.changes_reaching(run.name)))
         return stages
 
     def _asked(self, run: OperatorRun, one: Secondary, batch: Batch) -> TaskRequest | None:

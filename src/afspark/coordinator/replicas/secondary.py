@@ -42,7 +42,7 @@ class Secondary:
     deployed: bool = False
     #: how many checkpoints have come into its memory
     checkpoints: int = 0
-    #: the batches whose items wait there, and how many losses upstream there had been when they came
+    #: the batches whose items wait there, and how often operators upstream had made something else when they came
     queued: Mapping[Batch, int] = field(default_factory=dict)
     #: there is no room for more items
     full: bool = False
@@ -125,7 +125,7 @@ class Secondary:
             hint=Hint.RESUME,
             recovery=KeepResident(),
             damaged=self.damaged or damaged,
-            queued={one: losses for one, losses in self.queued.items() if one > version},
+            queued={one: changes for one, changes in self.queued.items() if one > version},
             full=self.full and version == self.version,
         )
 
@@ -137,9 +137,9 @@ class Secondary:
         """The same with its code loaded."""
         return replace(self, deployed=True, loaded=now)
 
-    def was_queued(self, batch: Batch, losses: int) -> Secondary:
-        """The same with the items of ``batch`` waiting, after so many losses upstream."""
-        return self if batch <= self.version else replace(self, queued={**self.queued, batch: losses})
+    def was_queued(self, batch: Batch, changes: int) -> Secondary:
+        """The same with the items of ``batch`` waiting, after so many changes of what others have sent."""
+        return self if batch <= self.version else replace(self, queued={**self.queued, batch: changes})
 
     def to_complete(self, plan: CompleteState) -> Secondary:
         """The same as it will be when backups have brought its state on; whoever works on it next does that."""

@@ -207,15 +207,25 @@ class SecondaryGroup:
 
     def house(self, members: Sequence[WorkerState], covered: Covered, slots: Mapping[str, int]) -> list[Secondary]:
         """Gives every worker the secondary that its scheme has, on another host than its primary's; those whose places
-        have to be cleared.
+        have to be cleared and can be: hosts that are away wait until they are back.
 
         A state that follows an incarnation before, or lacks what nobody can replay any more, is built anew.
         """
         for member in members:
             if (unit := self.units.get(member.worker)) is not None and member.worker not in self._silent:
                 self._house(member, unit, covered, slots, [other.home for other in members])
-        unusable, self._unusable = self._unusable, []
-        return unusable
+        waiting = [one for one in self._unusable if not self._is_built_again(one)]
+        self._unusable = [one for one in waiting if one.home not in slots]
+        return [one for one in waiting if one.home in slots]
+
+    def to_clear(self, one: Secondary) -> None:
+        """Notes that the place of one of them could not be cleared."""
+        self._unusable.append(one)
+
+    def _is_built_again(self, one: Secondary) -> bool:
+        """Whether another one of the same incarnation has taken its place, which was cleared before."""
+        known = self._members.get(one.worker)
+        return known is not None and known.is_built and (known.home, known.incarnation) == (one.home, one.incarnation)
 
     def _house(
         self, member: WorkerState, unit: UnitScheme, covered: Covered, slots: Mapping[str, int], taken: Sequence[str]

@@ -33,15 +33,15 @@ class SecondaryStage:
     secondaries: Sequence[Secondary]
     requests: Sequence[TaskRequest]
     inputs: Sequence[StageInput]
-    #: how many losses of other operators there were when it was ordered
-    losses: int = 0
+    #: how often operators that reach this one had made something else of a batch when it was ordered
+    changes: int = 0
 
 
 @dataclass(frozen=True)
 class SecondaryOrders:
     """What a job has to do, in this order."""
 
-    unusable: Sequence[tuple[OperatorConfig, Secondary]] = ()
+    unusable: Sequence[tuple[OperatorRun, Secondary]] = ()
     to_deploy: Sequence[tuple[OperatorRun, Secondary]] = ()
     to_build: Sequence[SecondaryStage] = ()
     to_follow: Sequence[SecondaryStage] = ()
@@ -63,6 +63,8 @@ class SecondaryJob:
     deployed: list[tuple[OperatorRun, Secondary, float]] = field(default_factory=list)
     queued: list[tuple[SecondaryStage, Secondary, TaskReport]] = field(default_factory=list)
     gone: list[tuple[OperatorRun, Secondary, str]] = field(default_factory=list)
+    #: places that could not be cleared
+    uncleared: list[tuple[OperatorRun, Secondary]] = field(default_factory=list)
     work: BackgroundWrite | None = None
     #: what it has not begun yet is left to the next one
     is_stopped: bool = False
@@ -73,9 +75,9 @@ class SecondaryJob:
 
     def carry_out(self, cluster: Cluster, orders: SecondaryOrders) -> None:
         """Does what was ordered; what cannot be done now is left for the next job."""
-        if orders.unusable:
-            homes = {number: one.home for number, (_, one) in enumerate(orders.unusable)}
-            cluster.run_on(homes, partial(_clear, tuple(orders.unusable)))
+        if not self._clear(cluster, orders.unusable):
+            # Whoever is built where something is left would take that for its own.
+            return
         self._deploy(cluster, orders.to_deploy)
         for stage in orders.to_build:
             self.run(cluster, stage)
@@ -86,6 +88,17 @@ class SecondaryJob:
         for stage in orders.to_queue:
             self._queue(cluster, stage)
 
+    def _clear(self, cluster: Cluster, unusable: Sequence[tuple[OperatorRun, Secondary]]) -> bool:
+        if not unusable:
+            return True
+        homes = {number: one.home for number, (_, one) in enumerate(unusable)}
+        try:
+            cluster.try_on(homes, partial(_clear, tuple((run.config, one) for run, one in unusable)))
+        except StageFailed:
+            self.uncleared += unusable
+            return False
+        return True
+
     def _deploy(self, cluster: Cluster, ordered: Sequence[tuple[OperatorRun, Secondary]]) -> None:
         if not ordered or self.is_stopped:
             return
@@ -93,7 +106,10 @@ class SecondaryJob:
         homes = {number: one.home for number, (_, one) in enumerate(ordered)}
         by_unit = {(run.name, one.worker): (run, one) for run, one in ordered}
         started = cluster.clock.monotonic()
-        found = cluster.run_on(homes, partial(deploy, places))
+        try:
+            found = cluster.try_on(homes, partial(deploy, places))
+        except StageFailed:
+            return
         seconds = cluster.clock.monotonic() - started
         self.deployed += [(*by_unit[name, worker], seconds) for name, worker in found]
 
