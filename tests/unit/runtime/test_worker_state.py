@@ -13,10 +13,11 @@ from afspark.bounds import Place
 from afspark.coordinator.digests import digests_agree
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.recovery.verdicts import Verdict, judge
-from afspark.coordinator.worker_state import WorkerState
+from afspark.coordinator.worker_state import DurableState, WorkerState
 from afspark.errors import OperatorFailed
 from afspark.model.states import HashTable, Matrix
 from afspark.model.windows import PaneReport
+from afspark.numbers import Incarnation
 from afspark.policies import (
     Approximate,
     KeepResident,
@@ -109,6 +110,15 @@ def test_the_place_in_a_pipeline_lowers_thresholds() -> None:
     agreed = ErrorBudget(tolerance=Approximate(1600.0, items=32), states=STATES, place=place)
     assert agreed.theta(()) == {"counts": 50.0, "sums": 50.0, "keys": 0.0}
     assert agreed.items(()) == 1.0 and agreed.items(counted_failures(2)) == 0.25
+
+
+def test_a_gap_counts_whatever_its_incarnation_has_completed() -> None:
+    """One that was promoted had been left all batches, and the feedback that waited after the last of them."""
+    member = WorkerState.at("a", worker=1, version=9, incarnation=Incarnation(1), hint=Hint.RESUME)
+    assert member.lost(budget(), "b", durable=DurableState(9, Incarnation(1))).failures == 0
+    gap = DurableState(9, Incarnation(1), older_theta=dict.fromkeys(STATES, math.inf), waiting=3, gap_batches=4)
+    lost = member.lost(budget(), "b", durable=gap)
+    assert (lost.failures, lost.lost_items) == (1, 3) and math.inf in lost.counted_failures[0].theta.values()
 
 
 def test_a_loss_begins_a_new_incarnation_and_halves() -> None:
