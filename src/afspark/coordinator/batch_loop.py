@@ -22,10 +22,11 @@ from afspark.coordinator.adapting.control_loop import control_loop
 from afspark.coordinator.bad_items_noted import note_bad
 from afspark.coordinator.batch_input import BatchFrame, BatchInput
 from afspark.coordinator.batch_progress import BatchProgress, summarise
+from afspark.coordinator.batch_windows import begin_windows
 from afspark.coordinator.commit_pace import CommitPace
 from afspark.coordinator.committer import Committer
 from afspark.coordinator.configuring import operator_config
-from afspark.coordinator.ending import ending_batch, intended, is_intended, refuse_if_rewound, refuse_if_unfinished
+from afspark.coordinator.ending import StreamEnding, ending_batch, refuse_if_rewound
 from afspark.coordinator.injected_failures import fail_workers
 from afspark.coordinator.offsets import newest_of, time_of_batch
 from afspark.coordinator.operator_inputs import OperatorInputs
@@ -51,10 +52,8 @@ from afspark.coordinator.worker_state import Covered
 from afspark.errors import CheckpointError, UsageError
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
-from afspark.model.windows import Punctuation
 from afspark.numbers import Batch, Fence
 from afspark.protocol.fault_plan import FaultPhase
-from afspark.protocol.punctuation_plan import punctuation_plans
 from afspark.sources import Planner
 from afspark.store import (
     CommitRecord,
@@ -135,8 +134,7 @@ class Coordinator:
         #: every operator was told that the stream has ended
         self.told = False
         self._committed: Batch | None = None
-        #: somebody has begun to end the stream; None: not known yet
-        self._end_intended: bool | None = None
+        self._ending = StreamEnding(self.checkpoint, self.store)
 
     # --- for a pipeline of one operator ---------------------------------------------------------------------
 
@@ -174,7 +172,7 @@ class Coordinator:
         batch was lost before they were read.
         """
         first = not self.runs
-        if self.ended or self._is_end_intended():
+        if self.ended or self._ending.is_intended:
             raise CheckpointError(
                 "The stream of this checkpoint has been ended.", remedy="Start with a new checkpoint.", batch=batch
             )
@@ -189,24 +187,16 @@ class Coordinator:
         of Spark, which will run none any more.
         """
         done: list[BatchProgress] = []
-        if not self._is_end_intended():
-            # Afterwards Spark may have begun a batch, but nobody has run it.
-            refuse_if_unfinished(self.checkpoint)
+        self._ending.refuse_if_unfinished()
         batch = self._next_batch()
         self._ready(batch)
-        now = intended(self.store, batch, self.cluster.clock.time())
-        self._end_intended = True
+        now = self._ending.begin(batch, self.cluster.clock.time())
         while not self.ended:
             # From the last record alone it must follow what this batch is, so that a killed driver can repeat it.
             last = not self.told and not any(run.waits for run in self.runs)
             done.append(self._run(batch, now, BatchInput(), deliver, ending=True, last=last))
             batch = Batch(batch + 1)
         return done
-
-    def _is_end_intended(self) -> bool:
-        if self._end_intended is None:
-            self._end_intended = is_intended(self.store)
-        return self._end_intended
 
     @property
     def ended(self) -> bool:
@@ -253,7 +243,7 @@ class Coordinator:
     ) -> BatchProgress:
         if self.options.faults.fails_workers(batch):
             self.receivers.crash()
-        self._begin_batch(now, ending=ending, last=last)
+        begin_windows(self.runs, self.inputs, now, ending=ending, last=last)
         self.commits.begin(batch, self.items, must=ending, pressed=self.receivers.pressed)
         if self.pipeline.replayable:
             self._stages.replay.remember(batch, given, self.runs)
@@ -309,7 +299,7 @@ class Coordinator:
         Workers that have applied it answer what they answered then.
         """
         given = self._past_input.of(batch, self.runs)
-        self._begin_batch(time_of_batch(self.checkpoint, batch), ending=False, last=False)
+        begin_windows(self.runs, self.inputs, time_of_batch(self.checkpoint, batch))
         self._stages.replay.remember(batch, given, self.runs)
         for run in self.runs:
             run.group.past = True
@@ -329,20 +319,6 @@ class Coordinator:
         for run in self.runs:
             run.end_batch()
             run.group.past = False
-
-    def _begin_batch(self, now: float, *, ending: bool, last: bool) -> None:
-        """Which windows end, and what every operator meets in which order."""
-        closings: dict[str, list[Punctuation]] = {}
-        waiting = {run.name for run in self.runs if run.waits}
-        for run in self.runs:
-            # At the end windows close level by level: what one operator still sends belongs to windows of the next.
-            final = ending and not waiting & self.pipeline.upstream_of(run.name)
-            closings[run.name] = run.begin_batch(now, ending=final)
-            if last and self.inputs.reads_source(run.node):
-                closings[run.name].append(Punctuation.of_stream(run.name))
-        inputs = {run.name: self.inputs.origins(run.node) for run in self.runs}
-        for name, punctuation_plan in punctuation_plans(inputs, closings).items():
-            self.run_of(name).group.punctuation_plan = punctuation_plan
 
     def _delivered(
         self, apply: Callable[[], int], deliver: Callable[[Batch], None], batch: Batch, watch: Stopwatch

@@ -32,6 +32,32 @@ def intended(store: Store, batch: Batch, now: float) -> float:
     return now
 
 
+class StreamEnding:
+    """What a driver knows of the end of its stream: once somebody has begun it, no batch may follow."""
+
+    def __init__(self, checkpoint: Store, store: Store) -> None:
+        self._checkpoint, self._store = checkpoint, store
+        self._intended: bool | None = None
+
+    @property
+    def is_intended(self) -> bool:
+        if self._intended is None:
+            self._intended = is_intended(self._store)
+        return self._intended
+
+    def refuse_if_unfinished(self) -> None:
+        """`CheckpointError` if Spark has a batch to finish first. Once the end is intended it may have begun one, but
+        nobody has run it.
+        """
+        if not self.is_intended:
+            refuse_if_unfinished(self._checkpoint)
+
+    def begin(self, batch: Batch, now: float) -> float:
+        """Makes the end durable before it begins; the time of its batches."""
+        self._intended = True
+        return intended(self._store, batch, now)
+
+
 def ending_batch(store: Store) -> int | None:
     """The newest batch, if it was one that ended the stream."""
     newest = newest_batch(store)

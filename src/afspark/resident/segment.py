@@ -43,8 +43,6 @@ from __future__ import annotations
 import math
 import os
 import secrets
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,10 +54,11 @@ from afspark.numbers import NO_STEP, Batch, Fence, Incarnation, Step
 from afspark.protocol.lifecycle import NONE_APPLIED, RESTORING, Absent, Foreign, Identity, Present
 from afspark.resident import header
 from afspark.resident.file_lock import FileLock
-from afspark.resident.folders import NEW, discard, locked_folder, own_files
+from afspark.resident.folders import discard, locked_folder, own_files
 from afspark.resident.kept_files import NOTE, is_kept, is_swept, kept_from, output_name, report_name, step_name
 from afspark.resident.manifest import Manifest
 from afspark.resident.mapped_columns import MappedColumns, is_column, no_space_as_error, require_space
+from afspark.resident.new_folder import build_folder
 from afspark.resident.open_folder import OpenFolder, is_torn
 from afspark.resident.side_files import SideFiles
 from afspark.resident.spool import SPOOL, next_spooled, spooled_in
@@ -114,7 +113,7 @@ class Segment:
             _clear_place(directory, identity, incarnation, timeout_seconds, secondary=secondary)
             with no_space_as_error(directory, header.HEADER_BYTES):
                 version = RESTORING if restoring else NONE_APPLIED
-                _build(directory, identity, incarnation, version, secondary=secondary)
+                build_folder(directory, identity, incarnation, version, secondary=secondary)
             segment = cls.open(directory)
         if segment is None:
             raise SegmentError(f"{directory} vanished while it was created.", path=str(directory))
@@ -492,16 +491,3 @@ def _clear_place(
         old.destroy(timeout_seconds)
     finally:
         old.close()
-
-
-def _build(directory: Path, identity: Identity, incarnation: Incarnation, version: Batch, *, secondary: bool) -> None:
-    building = Path(tempfile.mkdtemp(prefix=f"{NEW}{directory.name}-", dir=directory.parent))
-    try:
-        meta = header.Meta.new(identity)
-        (building / header.COLUMNS).mkdir(mode=0o700)
-        header.write_header(building, meta, incarnation, version, secondary=secondary)
-        header.write_meta(OpenFolder(building), meta)
-        os.rename(building, directory)
-    except BaseException:
-        shutil.rmtree(building, ignore_errors=True)
-        raise
