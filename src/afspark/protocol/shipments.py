@@ -21,7 +21,9 @@ class Shipping:
 
 @dataclass(frozen=True, kw_only=True)
 class ShipOrder:
-    """Which checkpoints are to go where: those after ``version`` of one incarnation of a worker."""
+    """Which checkpoints are to go where: those after ``version`` of one incarnation of a worker, up to ``until``, which
+    all workers have applied: what only some have applied may be taken back.
+    """
 
     config: OperatorConfig
     worker: int
@@ -30,6 +32,7 @@ class ShipOrder:
     source: str
     target: str
     version: int
+    until: Batch
 
 
 @dataclass(frozen=True, kw_only=True)

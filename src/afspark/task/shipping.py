@@ -48,7 +48,7 @@ def take_checkpoints(
         if found.secondary or found.incarnation != order.incarnation or found.fence > order.fence:
             return
         # One of a batch that is under way may be taken back.
-        waiting = [one for one in deltas_in(files) if one.until <= found.version]
+        waiting = [one for one in deltas_in(files) if one.until <= min(found.version, order.until)]
         chosen = leading_from(waiting, order.version)
         deltas = tuple((one.since, one.until, files.read(one.file) or b"") for one in chosen)
         kept = _kept(home, order.version, chosen[-1].until) if chosen else {}

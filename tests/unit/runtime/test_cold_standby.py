@@ -13,7 +13,7 @@ from afspark.policies.replication import ColdStandby, HotStandby
 from afspark.protocol.shipments import Shipment, ShipOrder
 from afspark.store import seal
 from afspark.task.backup import BackupTask
-from afspark.task.shipping import put_checkpoints
+from afspark.task.shipping import put_checkpoints, take_checkpoints
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Hosts, Rig
 from tests.unit.runtime.test_secondaries import HOSTS, homes, lose_host, secondaries, state_on
@@ -78,6 +78,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused(make_rig: MakeRig, trouble: s
         source=homes(rig)[one.worker],
         target=one.home,
         version=one.version,
+        until=Batch(one.version + 1),
     )
     here = rig.hosts.environment(one.home)
     ((_, answer),) = put_checkpoints([order], here, 0, [shipment])
@@ -92,6 +93,32 @@ def test_a_checkpoint_that_does_not_fit_is_refused(make_rig: MakeRig, trouble: s
         )
         ((_, answer),) = put_checkpoints([order], here, 0, [fitting])
         assert (answer.refused, answer.version) == ("", one.version + 1)
+
+
+def test_what_may_still_be_taken_back_is_not_shipped(make_rig: MakeRig) -> None:
+    """A primary has applied a batch, and others have not yet: it has kept its checkpoint, and may have to go back."""
+    rig, _ = make_rig(batches=6, slots=HOSTS, tolerance=ColdStandby(batches=1), keyed=True)
+    rig.go(4)
+    run, (one, _) = rig.run_of(), secondaries(rig)
+    home = homes(rig)[one.worker]
+    found = state_on(rig, home, one.worker)
+
+    def shipped(until: int) -> list[int]:
+        order = ShipOrder(
+            config=run.config,
+            worker=one.worker,
+            incarnation=one.incarnation,
+            fence=run.group.fence,
+            source=home,
+            target=one.home,
+            version=found.version - 1,
+            until=Batch(until),
+        )
+        ((_, shipment),) = take_checkpoints([order], rig.hosts.environment(home), 0)
+        return [reached for _, reached, _ in shipment.deltas]
+
+    assert found.version in shipped(found.version)
+    assert found.version not in shipped(found.version - 1)
 
 
 def panes_of(rig: Rig, host: str, worker: int) -> set[int]:

@@ -63,6 +63,8 @@ class Secondaries:
     def __init__(self, cluster: Cluster, inputs: OperatorInputs) -> None:
         self._cluster, self._inputs = cluster, inputs
         self._batches: dict[Batch, FollowedBatch] = {}
+        #: the last batch that all primaries have applied
+        self._applied = Batch(-1)
         self._job = SecondaryJob()
         self._hosts = WarmHosts(cluster)
         #: jobs of secondaries that work at the same time as their primaries, by operator
@@ -130,7 +132,7 @@ class Secondaries:
             return
         requests = {run.name: {one.worker: one for one in run.group.requests(batch)} for run in followed}
         reports = {run.name: {one.worker: one for one in run.reports} for run in followed}
-        self._batches[batch] = FollowedBatch(given, requests, reports)
+        self._batches[batch], self._applied = FollowedBatch(given, requests, reports), batch
         # Who has left batches out has kept nothing of them.
         self.forget(max(run.group.left_out for run in runs))
         for run in followed:
@@ -254,7 +256,7 @@ class Secondaries:
             [(run, one) for run in followed for one in self._to_deploy(run)],
             building,
             [*(stage for run in followed for stage in self._to_complete(run)), *self._to_follow(followed, runs)],
-            [ordered for run in followed for ordered in _to_ship(run)],
+            [ordered for run in followed for ordered in _to_ship(run, self._applied)],
             [stage for run in followed for stage in self._to_queue(run, runs)],
         )
 
@@ -348,7 +350,7 @@ def _drained(found: list[T]) -> list[T]:
     return [found.pop(0) for _ in range(len(found))]
 
 
-def _to_ship(run: OperatorRun) -> list[tuple[OperatorRun, Secondary, ShipOrder]]:
+def _to_ship(run: OperatorRun, until: Batch) -> list[tuple[OperatorRun, Secondary, ShipOrder]]:
     group = run.group
     found = []
     for one in group.secondaries.those(lambda unit, one: unit.switches.shipping and one.is_built):
@@ -362,6 +364,7 @@ def _to_ship(run: OperatorRun) -> list[tuple[OperatorRun, Secondary, ShipOrder]]
                 source=member.home,
                 target=one.home,
                 version=one.version,
+                until=until,
             )
             found.append((run, one, order))
     return found
