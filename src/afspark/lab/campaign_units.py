@@ -189,7 +189,7 @@ def warm_up(plan: StudyPlan) -> None:
     pipeline = application.instrumented({inlet: StreamFault() for inlet in all_inlets(plan)})
     with trial_query(pipeline, application.sink(pipeline), application.mode) as query:
         query.advance()
-        for name in application.stateful:
+        for name in application.stateful if application.comparable else ():
             query.state_digest(name)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -14,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from afspark.api.result_shares import current_shares
 from afspark.coordinator.offsets import newest_of
 from afspark.graph.pipeline import Pipeline
+from afspark.lab.state_digests import state_digest
 from afspark.lab.troubled_store import StoreDelay, TroubledStore
 from afspark.model.distances import Cells, cells_of
 from afspark.model.operator import Share
@@ -91,13 +90,8 @@ class TrialQuery(LocalQuery):
         return found
 
     def state_digest(self, operator: str) -> str:
-        """A digest of the states of an operator, the same for the same cells in any order."""
-        whole = hashlib.blake2b(digest_size=16)
-        for share in self._states(operator):
-            for state, cells in sorted(share.cells.items()):
-                whole.update(f"{share.worker}/{state}:".encode())
-                whole.update(_in_order(cells))
-        return whole.hexdigest()
+        """What tells the states of an operator from others, if it has no window."""
+        return state_digest(self._cluster, self._engine.run_of(operator))
 
     def cells(self, operator: str) -> dict[str, Cells]:
         """The cells of an operator by state, each with the worker that holds it."""
@@ -140,12 +134,6 @@ class TrialQuery(LocalQuery):
     def keep(self, place: Path) -> None:
         """Copies the query as it is between two batches, so that another can go on from there."""
         shutil.copytree(self._folder, place, ignore=shutil.ignore_patterns("*.lock"))
-
-
-def _in_order(cells: pa.RecordBatch) -> memoryview:
-    if cells.num_rows and cells.num_columns > 1:
-        cells = cells.take(pc.sort_indices(cells.column(0)))
-    return memoryview(cells.serialize())
 
 
 @contextmanager

@@ -234,6 +234,10 @@ class KeyedState(CellState):
             return self._pairs(None, values.copy())
         return self._pairs(cells, values[cells])
 
+    def arrangement(self) -> pa.RecordBatch:
+        # A key that was removed comes back to its cell.
+        return self._pairs(None, self._values[: self.size].copy())
+
     @property
     def memory(self) -> int:
         return super().memory + self._keys.memory

@@ -185,6 +185,10 @@ class State(ABC):
     def export(self) -> pa.RecordBatch:
         """All non-zero cells with their present values."""
 
+    def arrangement(self) -> pa.RecordBatch:
+        """All that later exports depend on, their order included: two states of equal arrangement go on alike."""
+        return self.export()
+
     @abstractmethod
     def merge_from(self, cells: pa.RecordBatch) -> None:
         """Takes what another share exported into the open transaction: numbers are added, sets united."""
