@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +24,9 @@ from afspark.lab.trial_query import sweep
 Tick = Callable[[], None]
 
 _TICK_SECONDS = 0.5
+
+_SIGNAL_AT_PARENTS_END = 1
+"""PR_SET_PDEATHSIG of prctl(2)."""
 
 
 class Spread(Protocol):
@@ -58,7 +63,7 @@ class ForkedProcesses:
         try:
             while waiting or working:
                 while waiting and len(working) < self.count:
-                    process = begin(partial(_tried, task, waiting.pop(0)))
+                    process = begin(partial(_tried_by_child, os.getpid(), task, waiting.pop(0)))
                     working[process[1]] = process
                 ready, _, _ = select.select(list(working), [], [], _TICK_SECONDS)
                 for reader in ready:
@@ -116,6 +121,15 @@ def _tried(task: Callable[[Any], Any], part: Any) -> AfsparkError | None:
     except AfsparkError as error:
         return error
     return None
+
+
+def _tried_by_child(parent: int, task: Callable[[Any], Any], part: Any) -> AfsparkError | None:
+    """The same, in a process that ends with its parent: a campaign that is started again does the part anew."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SIGNAL_AT_PARENTS_END, signal.SIGKILL)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return _tried(task, part)
 
 
 def _all_tried(task: Callable[[Any], Any], parts: Iterator[Any]) -> Iterator[AfsparkError | None]:

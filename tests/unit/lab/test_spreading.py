@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from afspark.cluster.local.processes import answer, begin
 from afspark.errors import UsageError
-from afspark.lab.spreading import SparkTasks
+from afspark.lab.spreading import ForkedProcesses, SparkTasks
 
 
 class OneJob:
@@ -55,3 +60,50 @@ def test_what_a_part_of_a_job_raises_is_raised_and_nobody_is_told_afterwards() -
     with pytest.raises(UsageError, match="It cannot be"):
         spread().run(refused, [1], lambda: None)
     assert "campaign-progress" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a part that was begun comes to its end")
+def test_parts_end_with_the_process_that_runs_them() -> None:
+    reader, writer = os.pipe()
+    campaign = os.fork()
+    if not campaign:
+
+        def part(number: int) -> None:
+            parent = os.getppid()
+            os.write(writer, b"b")
+            while os.getppid() == parent:
+                time.sleep(0.01)
+            time.sleep(0.5)
+            os.write(writer, b"e")
+
+        ForkedProcesses(2).run(part, [1, 2], lambda: None)
+    os.close(writer)
+    heard = b""
+    while len(heard) < 2:
+        heard += os.read(reader, 1)
+    os.kill(campaign, signal.SIGKILL)
+    os.waitpid(campaign, 0)
+    # The pipe ends with the last one that could write into it.
+    with os.fdopen(reader, "rb") as pipe:
+        assert heard + pipe.read() == b"bb"
+
+
+def test_a_process_to_which_nobody_listens_does_not_go_on_as_its_parent() -> None:
+    reader, writer = os.pipe()
+    gate, opened = os.pipe()
+    parent = os.getpid()
+    try:
+        child = begin(lambda: os.read(gate, 1))
+        os.close(child[1])
+        os.write(opened, b"x")
+        os.waitpid(child[0], 0)
+    finally:
+        if os.getpid() != parent:
+            os.write(writer, b"goes on")
+            os._exit(1)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read() == b""
+    for one in (gate, opened):
+        os.close(one)
+    assert answer(begin(lambda: 3)) == (True, 3)

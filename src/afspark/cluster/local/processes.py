@@ -46,19 +46,27 @@ def begin(task: Callable[[], Any]) -> tuple[int, int]:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(reader)
-        # What the parent has left of Flight waits for threads that do not exist here; nobody may collect it.
-        gc.freeze()
         try:
-            told = pickle.dumps((True, task()))
-        except BaseException:  # noqa: BLE001 (told to the parent; this process must not go on)
-            told = pickle.dumps((False, traceback.format_exc()))
-        with os.fdopen(writer, "wb") as pipe:
-            pipe.write(told)
-        sys.stdout.flush()
-        os._exit(0)
+            os.close(reader)
+            # What the parent has left of Flight waits for threads that do not exist here; nobody may collect it.
+            gc.freeze()
+            _tell(task, writer)
+            sys.stdout.flush()
+        finally:
+            # Also where nobody listens any more: what the parent does at its end is not for this process to do.
+            os._exit(0)
     os.close(writer)
     return child, reader
+
+
+def _tell(task: Callable[[], Any], writer: int) -> None:
+    """Writes what a task gives or raises into a pipe."""
+    try:
+        told = pickle.dumps((True, task()))
+    except BaseException:  # noqa: BLE001 (told to the parent; this process must not go on)
+        told = pickle.dumps((False, traceback.format_exc()))
+    with os.fdopen(writer, "wb") as pipe:
+        pipe.write(told)
 
 
 def answer(process: tuple[int, int]) -> Answer:
