@@ -63,11 +63,19 @@ def assess(options: AssessOptions) -> int:
     findings = write_report(result, folder)
     # What was to be run again on Spark and was not can still be, if the trials are there.
     if not options.keep and bool(result.samples) == bool(options.sample):
-        shutil.rmtree(work, ignore_errors=True)
+        _remove(work)
     if not options.quiet:
         _tell(findings.to_json())
         print(f"Report: {folder / PAGE_NAME}")
     return 0
+
+
+def _remove(campaign: Path) -> None:
+    """Removes a campaign at once: nobody should go on from what is left if that is cut short."""
+    leaving = campaign.with_name(f"{campaign.name}-removed")
+    shutil.rmtree(leaving, ignore_errors=True)
+    campaign.rename(leaving)
+    shutil.rmtree(leaving, ignore_errors=True)
 
 
 def _study(options: AssessOptions, settings: dict[str, Any], work: Path, spark: SparkSession | None) -> Study:

@@ -212,3 +212,19 @@ def test_the_paper_s_experiment_is_scored_by_each_score_once(score: str) -> None
     assert isinstance(options, AssessOptions)
     study = assess_command.bargain_study(options)
     assert study["score"] == score and score not in study["other_scores"]
+
+
+def test_a_campaign_is_removed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(folder: Path, **settings: object) -> None:
+        if folder.exists():
+            raise KeyboardInterrupt
+
+    (tmp_path / "campaign" / "trials").mkdir(parents=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(assess_command.shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            assess_command._remove(tmp_path / "campaign")
+    assert not (tmp_path / "campaign").exists()
+    (tmp_path / "campaign" / "trials").mkdir(parents=True)
+    assess_command._remove(tmp_path / "campaign")
+    assert not list(tmp_path.iterdir())
