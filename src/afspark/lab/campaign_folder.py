@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from afspark.errors import UsageError
 from afspark.lab.application import Application, Builder
-from afspark.lab.campaign_units import GOLDEN, TRIALS
-from afspark.lab.function_code import source_of
+from afspark.lab.campaign_units import AFFECTED, GOLDEN, TRIALS
+from afspark.lab.function_code import function_digest
 from afspark.lab.study_inputs import items_digest
 from afspark.lab.study_plan import StudyPlan
 
@@ -40,7 +40,7 @@ def sole_study(work: Path) -> Iterator[None]:
 def claim(plan: StudyPlan) -> list[str]:
     """Makes the folder that of this study; what the user should know if there are results in it already.
 
-    Golden runs of another study, which ended before its first trial did, are removed.
+    What another study has left, which ended before its first trial did, is removed.
     """
     mark = plan.work / "study"
     there = results_there(plan)
@@ -51,8 +51,9 @@ def claim(plan: StudyPlan) -> list[str]:
                 remedy="Take another folder, or remove this one.",
                 path=str(plan.work),
             )
-        for folder in plan.work.glob("repetition-*"):
-            shutil.rmtree(folder)
+        for pattern in ("repetition-*", AFFECTED):
+            for folder in plan.work.glob(pattern):
+                shutil.rmtree(folder)
         mark.write_text(plan.fingerprint())
     return [f"The study went on from {there:,} trials that were there."] if there else []
 
@@ -66,9 +67,9 @@ def results_there(plan: StudyPlan) -> int:
 
 
 def identity(builder: Builder, application: Application, tables: Sequence[pa.Table]) -> str:
-    """What the pipeline and its inputs are: its plan, the file that builds it, and all items."""
+    """What the pipeline and its inputs are: its plan, the function that builds it with its file, and all items."""
     whole = hashlib.blake2b(application.instrumented({}).fingerprint().encode(), digest_size=8)
-    whole.update(source_of(builder))
+    whole.update(function_digest(builder).encode())
     for table in tables:
         whole.update(items_digest(table).encode())
     return whole.hexdigest()

@@ -32,6 +32,7 @@ from afspark.lab.trial_query import trial_query
 from afspark.lab.trial_scores import AffectedSection, GoldenScores, LocalScores
 
 TRIALS = "trials"
+AFFECTED = "affected"
 GOLDEN = "golden"
 
 
@@ -233,7 +234,7 @@ def _found_section(plan: StudyPlan, unit: CampaignUnit, trial: TrialOutput) -> A
 
 
 def _section_file(plan: StudyPlan, unit: CampaignUnit) -> Path:
-    return plan.work / "affected" / f"{unit.target}-{unit.offset}.arrow"
+    return plan.work / AFFECTED / f"{unit.target}-{unit.offset}.arrow"
 
 
 @dataclass(frozen=True)

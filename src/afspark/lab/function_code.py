@@ -26,10 +26,13 @@ def function_digest(function: Callable[..., Any]) -> str:
 
 
 def source_of(function: Callable[..., Any]) -> bytes:
-    """The file in which a function is; nothing if there is none."""
+    """The file in which a function is, or the class of an object that is called; nothing if there is none."""
+    while isinstance(function, partial):
+        function = function.func
+    is_code = inspect.isfunction(function) or inspect.ismethod(function) or inspect.isclass(function)
     try:
-        path = inspect.getsourcefile(function)
-    except TypeError:  # an object that is called
+        path = inspect.getsourcefile(function if is_code else type(function))
+    except (TypeError, OSError):  # built into Python
         return b""
     return Path(path).read_bytes() if path and Path(path).is_file() else b""
 
@@ -49,6 +52,8 @@ def _facts(value: object, seen: set[int]) -> str:
         return str(sorted((_facts(key, seen), _facts(one, seen)) for key, one in value.items()))
     if isinstance(value, CodeType):
         return str([value.co_code.hex(), value.co_names, _facts(value.co_consts, seen)])
+    if inspect.ismodule(value):
+        return value.__name__
     if isinstance(value, partial):
         return _facts([value.func, value.args, value.keywords], seen)
     if inspect.ismethod(value):
