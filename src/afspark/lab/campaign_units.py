@@ -122,11 +122,13 @@ def positions(golden: GoldenRun, values: npt.NDArray[Any] | None) -> npt.NDArray
 def position_at(golden: GoldenRun, places: npt.NDArray[Any], place: float) -> float:
     """The key, time or number of the rows that are due at a place of the stream: a batch, and a part of it."""
     batch = min(int(place), golden.batches)
+    # From one whole key to the next it is 1; between times and other fractions there may be anything.
+    step = 1 if np.issubdtype(places.dtype, np.integer) else 0
     begin, end = golden.rows_before(batch), golden.rows_before(batch + 1)
     if begin == end:
         rest = places[begin:]
-        return float(rest.min() if len(rest) else places.max() + 1)
-    least, most = float(places[begin:end].min()), float(places[begin:end].max()) + 1
+        return float(rest.min()) if len(rest) else float(places.max()) + step
+    least, most = float(places[begin:end].min()), float(places[begin:end].max()) + step
     return least + (place - batch) * (most - least)
 
 

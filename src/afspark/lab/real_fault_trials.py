@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from afspark.lab.protected_runs import ProtectedRuns
 from afspark.lab.real_faults import OPERATOR_FAULTS, STORE_FAULTS, OperatorFault, RealFault
+from afspark.lab.row_differences import different_rows
 from afspark.lab.sections import AffectedKeys
 from afspark.lab.study_plan import StudyPlan
 from afspark.lab.study_result import RealFaultTrial
@@ -37,7 +38,7 @@ def run_real_fault(runs: ProtectedRuns, fault: RealFault, offset: int = 0) -> Re
     score = plan.scores[0]
     right = score.of(golden, golden)
     changed = None if plan.key is None else len(AffectedKeys.between(golden, output, plan.key).keys)
-    unchanged = changed == 0 if changed is not None else output.equals(golden)
+    unchanged = not different_rows(golden, output, golden.column_names).num_rows
     tolerances = {node.name: tolerance_text(node.tolerance) for node in runs.graph.nodes}
     subject = fault.operator if isinstance(fault, OperatorFault) else "The backup store"
     return RealFaultTrial(

@@ -17,6 +17,7 @@ from afspark.lab.application import call
 from afspark.lab.campaign_units import CampaignUnit, golden_of, unit_faults, unit_trial
 from afspark.lab.fault_trials import with_neighbours
 from afspark.lab.observations import Outage
+from afspark.lab.row_differences import different_rows
 from afspark.lab.study_plan import StudyPlan
 from afspark.lab.study_result import SampledTrial
 from afspark.sources.recorded_items import RecordedItems
@@ -88,13 +89,8 @@ def compared(expected: pa.Table, found: pa.Table) -> tuple[bool, str]:
     """Whether two outputs have the same rows, whatever their order, and what was compared."""
     if expected.column_names != found.column_names:
         return False, f"columns {', '.join(found.column_names)} instead of {', '.join(expected.column_names)}"
-    one, other = (_sorted(table.cast(expected.schema)) for table in (expected, found))
-    if one.equals(other):
+    if not different_rows(expected, found.cast(expected.schema), expected.column_names).num_rows:
         return True, f"all {expected.num_rows:,} rows are equal, byte for byte"
-    if one.num_rows != other.num_rows:
-        return False, f"{other.num_rows:,} rows instead of {one.num_rows:,}"
+    if expected.num_rows != found.num_rows:
+        return False, f"{found.num_rows:,} rows instead of {expected.num_rows:,}"
     return False, "as many rows, with other values"
-
-
-def _sorted(table: pa.Table) -> pa.Table:
-    return table.sort_by([(name, "ascending") for name in table.column_names]).combine_chunks()

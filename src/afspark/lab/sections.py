@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,12 +19,15 @@ import pyarrow.compute as pc
 from scipy import stats
 
 from afspark.errors import UsageError, first_line
+from afspark.lab.row_differences import different_rows
 
 #: The local section of each row, counted from 0.
 Numbers = npt.NDArray[np.int64]
 
 #: The least rank correlation between keys and places in the output.
 _GROWING = 0.8
+
+_MOST_SECTIONS = 100_000
 
 
 @dataclass(frozen=True)
@@ -100,13 +103,7 @@ class AffectedKeys:
         for output in (golden, faulty):
             refuse_without(output, (key, *(columns or ())), "The affected section")
         names = list(dict.fromkeys((key, *(columns or golden.column_names))))
-        signed = [
-            output.select(names).append_column("", pa.array(np.full(output.num_rows, sign)))
-            for output, sign in ((golden, 1), (faulty, -1))
-        ]
-        # What both have as often adds up to 0; grouping takes nulls for equal, as a join would not.
-        sums = pa.concat_tables(signed, promote_options="permissive").group_by(names).aggregate([("", "sum")])
-        return cls(key, pc.unique(sums.filter(pc.not_equal(sums["_sum"], 0))[key]))
+        return cls(key, pc.unique(different_rows(golden, faulty, names)[key]))
 
 
 @dataclass(frozen=True)
@@ -125,14 +122,23 @@ class LocalSections(ABC):
     def unit(self) -> str:
         """What one section is, for a report."""
 
+    def beginning_with(self, golden: pa.Table) -> LocalSections:
+        """The same sections without empty ones before the first row of a golden output: times count from 1970."""
+        return self
+
     def numbers(self, output: pa.Table, count: int | None = None) -> Numbers:
-        """The section of each row, from 0; beyond ``count`` sections, those of a golden run, the last one of them."""
+        """The section of each row, from 0.
+
+        ``count``: how many a golden run has; rows before them belong to the first one, rows behind them to the last.
+        """
         numbers = self._numbers(output)
+        if count is not None:
+            return np.clip(numbers, 0, count - 1)
         if len(numbers) and numbers.min() < 0:
             raise UsageError(
                 f"Sections {self.name!r} begin after the first row of the output.", remedy="Let them begin before it."
             )
-        return numbers if count is None else np.minimum(numbers, count - 1)
+        return numbers
 
     def count(self, golden: pa.Table) -> int:
         """How many sections a golden output has."""
@@ -172,6 +178,9 @@ class SectionsByKey(LocalSections):
     @property
     def unit(self) -> str:
         return f"{self.size:,g} keys"
+
+    def beginning_with(self, golden: pa.Table) -> LocalSections:
+        return replace(self, begin=_begin(self.begin, self.size, keys_of(golden, self.key)))
 
     def at(self, key: float) -> int:
         return max(0, math.floor((key - self.begin) / self.size))
@@ -229,6 +238,9 @@ class SectionsByTime(LocalSections):
     @property
     def unit(self) -> str:
         return f"{self.seconds:,g} s"
+
+    def beginning_with(self, golden: pa.Table) -> LocalSections:
+        return replace(self, begin=_begin(self.begin, self.seconds, seconds_of(golden, self.column)))
 
     def at(self, key: float) -> int:
         return max(0, math.floor((key - self.begin) / self.seconds))
@@ -326,6 +338,33 @@ def seconds_of(output: pa.Table, column: str) -> npt.NDArray[np.float64]:
     if pa.types.is_timestamp(found.type) and not found.null_count:
         return found.cast(pa.timestamp("us", found.type.tz), safe=False).cast(pa.int64()).to_numpy() / 1e6
     return keys_of(output, column).astype(np.float64)
+
+
+def sections_of_keys(key: str, keys: npt.NDArray[Any], wanted: int) -> SectionsByKey:
+    """About so many sections of the keys of a golden output: of whole numbers of keys, if these are whole.
+
+    >>> sections_of_keys("id", np.arange(1000), 200), sections_of_keys("id", np.array([0.0, 0.5, 1.0]), 2)
+    (SectionsByKey(key='id', size=5.0, begin=0.0), SectionsByKey(key='id', size=0.5, begin=0.0))
+    """
+    first, last = float(keys.min()), float(keys.max())
+    if np.issubdtype(keys.dtype, np.integer):
+        return SectionsByKey(key, max(1.0, float(round((last - first + 1) / wanted))), begin=first)
+    return SectionsByKey(key, (last - first) / wanted or 1.0, begin=first)
+
+
+def refuse_too_many(sections: LocalSections, golden: pa.Table) -> None:
+    """UsageError if a golden output has more sections than the scores of all trials leave room for."""
+    found = sections.count(golden)
+    if found > _MOST_SECTIONS:
+        raise UsageError(
+            f"Sections {sections.name!r} divide the output into {found:,} parts.",
+            remedy=f"Take larger ones, so that there are at most {_MOST_SECTIONS:,}.",
+        )
+
+
+def _begin(begin: float, size: float, places: npt.NDArray[Any]) -> float:
+    """Where the section of the first place begins."""
+    return begin + size * math.floor((float(places.min()) - begin) / size) if len(places) else begin
 
 
 def _refuse_size(size: float) -> None:

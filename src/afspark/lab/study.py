@@ -45,13 +45,14 @@ from afspark.lab.sections import (
     AffectedRange,
     AffectedRows,
     LocalSections,
-    SectionsByKey,
     SectionsByRows,
     grows,
     keys_of,
     parse_sections,
+    refuse_too_many,
     refuse_without,
     seconds_of,
+    sections_of_keys,
 )
 from afspark.lab.spreading import ForkedProcesses, InThisProcess, SparkTasks, Spread
 from afspark.lab.study_inputs import StudyInput, store_inputs
@@ -70,7 +71,8 @@ from afspark.lab.study_result import (
 )
 from afspark.lab.targets import place_injectors
 from afspark.lab.trial_query import sweep
-from afspark.policies.parameters import count
+from afspark.policies.parameters import count, finite
+from afspark.policies.parameters import seconds as above_zero
 from afspark.sources.recorded_items import RecordedItems, record
 
 #: Hears how far a study has come: what it does, how much of it is done, of how much, and the seconds left if known.
@@ -137,18 +139,26 @@ class Study:
         if fault not in FAULTS:
             raise UsageError(f"There is no fault {fault!r}.", remedy=f"Faults are {', '.join(FAULTS)}.", fault=fault)
         self._fault = fault
-        self._offsets = tuple(offsets)
-        self._seconds = tuple(float(one) for one in seconds)
+        self._offsets = tuple(
+            finite("offsets", one, "They are items, or below 1 parts of the input.") for one in offsets
+        )
+        self._seconds = tuple(float(above_zero("seconds", one)) for one in seconds)
         given = tuple(outages) or (() if self._seconds else DEFAULT_OUTAGES)
         self._outages = tuple(_outage(one) for one in given)
         self._rate = None if rate is None else InputRate(*map(float, rate))
         self._repetitions = count("repetitions", repetitions, "Each has an interleaving of its own.")
-        self._golden_runs = max(self._repetitions, golden_runs or 0)
-        self._seed, self._jitter, self._batch_items = seed, jitter, batch_items
-        self._judged = {"threshold": threshold, "percentile": percentile, "alpha": alpha}
-        self._spread: Spread = _spread(processes, spark)
-        self._spark, self._sample, self._real_faults = spark, sample, real_faults
-        self._work, self._failover = work, failover
+        self._golden_runs = max(self._repetitions, 0 if golden_runs is None else count("golden_runs", golden_runs))
+        self._seed, self._jitter = count("seed", seed, least=0), count("jitter", jitter, least=0)
+        self._batch_items = None if batch_items is None else count("batch_items", batch_items)
+        self._judged = {
+            "threshold": finite("threshold", threshold),
+            "percentile": _up_to("percentile", percentile, 100),
+            "alpha": _up_to("alpha", alpha, 1),
+        }
+        self._spread: Spread = _spread(None if processes is None else count("processes", processes), spark)
+        self._spark, self._sample, self._real_faults = spark, count("sample", sample, least=0), real_faults
+        self._work = work
+        self._failover = None if failover is None else above_zero("failover", failover)
         self._name = name or str(getattr(pipeline, "__name__", "pipeline"))
 
     # --- running --------------------------------------------------------------------------------------------
@@ -316,14 +326,15 @@ class Study:
             refuse_without(output, (plan.key,), "The study")
             keys = keys_of(output, plan.key)
             if plan.sections is None:
-                size = max(1.0, (float(keys.max()) - float(keys.min()) + 1) / _SECTIONS)
-                plan = replace(plan, sections=SectionsByKey(plan.key, float(round(size)), begin=float(keys.min())))
+                plan = replace(plan, sections=sections_of_keys(plan.key, keys, _SECTIONS))
         elif plan.sections is None:
             plan = replace(plan, sections=SectionsByRows(math.ceil(output.num_rows / _SECTIONS)))
         for score in plan.scores:
             score.of(output, output)
         if plan.sections is not None:
-            plan.sections.count(output)
+            sections = plan.sections.beginning_with(output)
+            refuse_too_many(sections, output)
+            plan = replace(plan, sections=sections)
         return plan
 
     # --- what was found -------------------------------------------------------------------------------------
@@ -407,6 +418,13 @@ def _outage(given: Any) -> float:
     if isinstance(given, float) and 0 < given < 1:
         return given
     return count("outages", given, "An outage is a number of items, or below 1 a part of those at the target.")
+
+
+def _up_to(name: str, given: Any, most: float) -> float:
+    number = above_zero(name, given)
+    if number > most:
+        raise UsageError(f"{name} must be at most {most}, not {given}.", **{name: given})
+    return number
 
 
 def _silent(what: str, done: int, total: int, left: float | None) -> None:

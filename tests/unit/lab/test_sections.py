@@ -77,6 +77,17 @@ def test_rows_have_their_sections(sections: Any, expected: list[int]) -> None:
     assert sections.count(OUTPUT.slice(0, 0)) == 0
 
 
+def test_rows_before_the_first_golden_one_are_in_the_first_section() -> None:
+    assert SectionsByKey("key", 20, begin=20).numbers(OUTPUT, 3).tolist() == [0] * 8 + [1] * 4
+
+
+def test_sections_begin_with_the_first_row() -> None:
+    late = SectionsByKey("key", 20).beginning_with(OUTPUT.slice(9))
+    assert late == SectionsByKey("key", 20, begin=40.0)
+    assert SectionsByTime("gain", 2.5).beginning_with(OUTPUT.slice(9)).numbers(OUTPUT.slice(9)).tolist() == [0, 1, 1]
+    assert SectionsByKey("key", 20).beginning_with(pa.table({"key": [-1]})).begin == -20.0
+
+
 def test_time_may_be_a_timestamp() -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
     table = pa.table({"at": [start + timedelta(milliseconds=400 * k) for k in range(6)]})

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import shutil
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +57,55 @@ def test_a_study_of_two_operators(tmp_path: Path) -> None:
     assert metrics.coq.value == pytest.approx(-1.0)
     assert metrics.local.recovery is not None and 1 <= metrics.local.recovery <= 4
     assert findings_of(result).advice.operators
+
+
+class Odd(Pass):
+    """Sends columns that Arrow cannot group by, and NaN."""
+
+    def process(self, items, states):
+        ids = items.column("id").to_pylist()
+        return pa.record_batch(
+            {
+                "id": items.column("id"),
+                "before": items.column("amount"),
+                "list": pa.array([[one] for one in ids]),
+                "words": pa.array([f"x{one // 50}" for one in ids]).dictionary_encode(),
+                "none": pa.array(np.full(len(ids), np.nan)),
+            }
+        )
+
+
+def test_columns_of_any_type_can_be_in_the_output(tmp_path: Path) -> None:
+    def odd(stream):
+        return stream.apply(Odd(), name="odd", workers=1)
+
+    result = study(odd, work=tmp_path, **FEW).run()
+    assert quality(result.observations["source"]).tolist() == [[0.0]]
+
+
+class Clock(Pass):
+    """Gives rows the time at which they came, in one form or another."""
+
+    def __init__(self, start: float) -> None:
+        self.start = start
+
+    def process(self, items, states):
+        seconds = self.start + items.column("id").to_numpy() / 1_000
+        return pa.record_batch({"id": pa.array(seconds), "before": items.column("amount")})
+
+
+@pytest.mark.parametrize("start", [0.0, 1_750_000_000.0, -500.0])
+def test_sections_begin_with_the_output(tmp_path: Path, start: float) -> None:
+    def clocked(stream):
+        return stream.apply(Clock(start), name="clock", workers=1)
+
+    for number, sections in enumerate((None, "time:id:0.1", "keys:id:0.1")):
+        work = tmp_path / str(number)
+        seen = study(clocked, work=work, **FEW | {"sections": sections, "outages": [400]}).run()
+        found = seen.observations["source"].golden_local.shape[1]
+        # Floats near 2^31 are a little off.
+        assert abs(found - (24 if sections else 200)) <= 1
+        assert seen.outage_sections["source"] == pytest.approx(4 if sections else 33, abs=2)
 
 
 @pytest.mark.parametrize("jitter", [0, 8])
@@ -159,6 +211,24 @@ def scored(factor: float) -> Any:
     return own
 
 
+class Scale(Pass):
+    """Sends every amount so many times as large."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def process(self, items, states):
+        return pa.record_batch({"id": items.column("id"), "before": pc.multiply(items.column("amount"), self.factor)})
+
+
+def scaling(factor: float, stream: Any) -> Any:
+    return stream.apply(Scale(factor), name="scale", workers=1)
+
+
+def scaled(factor: float) -> Any:
+    return lambda stream: scaling(factor, stream)
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -169,6 +239,8 @@ def scored(factor: float) -> Any:
             {"affected": AffectedRows(lambda table, span: pc.greater(table["id"], 100).to_numpy())},
         ),
         ({"time": "id"}, {"time": "amount"}),
+        ({"pipeline": scaled(1.0)}, {"pipeline": scaled(2.0)}),
+        ({"pipeline": partial(scaling, 1.0)}, {"pipeline": partial(scaling, 2.0)}),
     ],
 )
 def test_whatever_results_depend_on_makes_another_study(
@@ -184,6 +256,16 @@ def test_a_study_that_failed_before_its_first_trial_does_not_keep_the_folder(tmp
     with pytest.raises(UsageError, match="needs column"):
         study(work=tmp_path, **FEW | {"score": "sum:nothing"}).run()
     assert study(work=tmp_path, **FEW).run().notes == ()
+
+
+def test_what_another_study_found_affected_is_not_taken_over(tmp_path: Path) -> None:
+    def scores(work: Path) -> Any:
+        return study(work=work, **FEW).run().observations["source"].golden_scores
+
+    study(work=tmp_path / "cut", **FEW | {"outages": [10]}).run()
+    # Cut short after the section was found, and before the first trial was scored.
+    shutil.rmtree(tmp_path / "cut" / TRIALS)
+    assert np.array_equal(scores(tmp_path / "cut"), scores(tmp_path / "whole"))
 
 
 def test_a_folder_has_one_study_at_a_time(tmp_path: Path) -> None:
@@ -325,6 +407,19 @@ def broken_score(table: pa.Table) -> float:
         ({"outages": ["40"]}, "whole number"),
         ({"outages": (), "seconds": [1.0]}, "known rate"),
         ({"fault": "flood"}, "There is no fault 'flood'"),
+        ({"offsets": [math.nan]}, "offsets must be a finite number"),
+        ({"outages": (), "seconds": [-1.0], "rate": (10, 20)}, "seconds must be a number above 0"),
+        ({"seed": -1}, "seed must be a whole number of at least 0"),
+        ({"jitter": -1}, "jitter must be"),
+        ({"batch_items": -5}, "batch_items must be"),
+        ({"golden_runs": -1}, "golden_runs must be"),
+        ({"processes": -1}, "processes must be"),
+        ({"failover": math.nan}, "failover must be"),
+        ({"sample": -1}, "sample must be"),
+        ({"threshold": math.nan}, "threshold must be"),
+        ({"percentile": 200}, "percentile must be at most 100"),
+        ({"alpha": 2}, "alpha must be at most 1"),
+        ({"sections": "keys:id:0.001"}, "divide the output into"),
     ],
 )
 def test_bad_use_is_told_in_one_line(changed: dict[str, Any], said: str) -> None:
