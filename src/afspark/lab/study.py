@@ -69,7 +69,7 @@ from afspark.lab.study_result import (
     StudyResult,
     StudySettings,
 )
-from afspark.lab.targets import place_injectors
+from afspark.lab.targets import place_injectors, uneven_readers
 from afspark.lab.trial_query import sweep
 from afspark.policies.parameters import count, finite
 from afspark.policies.parameters import seconds as above_zero
@@ -355,6 +355,11 @@ class Study:
             for score in plan.scores
         }
         outages = len(plan.outage_items) + 2 * len(plan.outage_seconds)
+        told = [
+            note
+            for target in plan.targets
+            for note in (*uneven_readers(observer.application.graph, target), *observer.cut_outages(target))
+        ]
         return StudyResult(
             application=self._name,
             nodes=(*nodes, *extra),
@@ -365,7 +370,7 @@ class Study:
             settings=self._settings(plan),
             outage_sections={target.name: observer.outage_sections(target) for target in plan.targets},
             trials=plan.repetitions * len(plan.targets) * len(plan.offsets) * outages + plan.golden_runs,
-            notes=(*notes, *(note for target in plan.targets for note in observer.cut_outages(target))),
+            notes=(*notes, *told),
         )
 
     def _settings(self, plan: StudyPlan) -> StudySettings:

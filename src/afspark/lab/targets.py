@@ -6,7 +6,7 @@ most operators need no trials of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from afspark.errors import UsageError
@@ -69,6 +69,21 @@ def place_injectors(
             like = one.target if one.target in found else None
             placements.append(Placement(one.operator, like, one.reason if like else "its target was left out"))
     return list(found.values()), placements
+
+
+def uneven_readers(graph: Graph, target: Target) -> Iterator[str]:
+    """A sentence for each source that fails with a target and is read by different numbers of workers.
+
+    Each of them loses its part of an outage, so that two workers lose other items than one does.
+    """
+    workers = {node.name: node.workers for node in graph.nodes}
+    for name, title in source_names(graph).items():
+        readers = {inlet.reader: workers[inlet.reader] for inlet in _outlets(graph, name)}
+        if title in target.name.split(SEPARATOR) and len(set(readers.values())) > 1:
+            yield (
+                f"{title}: its readers {', '.join(readers)} have {', '.join(map(str, readers.values()))} workers, and"
+                " lose as many items of an outage, but not the same ones. Give them as many workers for the study."
+            )
 
 
 def _by_rules(graph: Graph) -> tuple[list[Target], list[Placement]]:

@@ -11,7 +11,7 @@ from afspark.errors import UsageError
 from afspark.graph.graph import Graph
 from afspark.graph.injector import Inlet
 from afspark.lab.application import Application
-from afspark.lab.targets import place_injectors
+from afspark.lab.targets import place_injectors, uneven_readers
 from tests.unit.lab.small_pipelines import Pass, diamond, recorded, rows
 
 
@@ -101,3 +101,18 @@ def test_a_state_that_decides_nothing_makes_no_target(tmp_path: Path) -> None:
 
     graph = Application.built(pipeline, [recorded(tmp_path, rows(10))]).graph
     assert [target.name for target in place_injectors(graph)[0]] == ["source"]
+
+
+@pytest.mark.parametrize(("workers", "told"), [((1, 1), False), ((2, 2), False), ((1, 2), True)])
+def test_readers_of_a_source_with_different_workers_are_told(
+    tmp_path: Path, workers: tuple[int, int], told: bool
+) -> None:
+    def pipeline(stream):
+        one, two = (stream.apply(Pass(), name=name, workers=count) for name, count in zip("ab", workers, strict=True))
+        return one.union(two).apply(Pass(), name="c", workers=1)
+
+    graph = Application.built(pipeline, [recorded(tmp_path, rows(10))]).graph
+    found = {target.name: list(uneven_readers(graph, target)) for target in place_injectors(graph)[0]}
+    assert [name for name, notes in found.items() if notes] == (["source"] if told else [])
+    if told:
+        assert "a, b have 1, 2 workers" in found["source"][0]
