@@ -51,11 +51,10 @@ from afspark.lab.sections import (
     parse_sections,
     refuse_too_many,
     refuse_without,
-    seconds_of,
     sections_of_keys,
 )
 from afspark.lab.spreading import ForkedProcesses, InThisProcess, SparkTasks, Spread
-from afspark.lab.study_inputs import StudyInput, store_inputs
+from afspark.lab.study_inputs import StudyInput, event_times, store_inputs
 from afspark.lab.study_plan import StudyPlan, read_items
 from afspark.lab.study_result import (
     DEFAULT_ALPHA,
@@ -270,7 +269,7 @@ class Study:
         ]
         rate = self._rate
         if rate is None and self._time is not None and self._seconds:
-            rate = measured_rate([seconds_of(table, self._time) for table in tables])
+            rate = measured_rate([event_times(table, self._time) for table in tables])
         plan = StudyPlan(
             builder=self._builder,
             inputs=tuple(inputs),

@@ -8,12 +8,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
 from afspark.errors import InputError, UsageError, first_line
+from afspark.lab.sections import seconds_of
 from afspark.sources import Source
 from afspark.store import open_store
 
@@ -70,6 +73,24 @@ def items_digest(table: pa.Table) -> str:
     for batch in table.combine_chunks().to_batches():
         whole.update(memoryview(batch.serialize()))
     return whole.hexdigest()
+
+
+def event_times(table: pa.Table, column: str) -> npt.NDArray[np.float64]:
+    """The time of each item of an input in seconds; UsageError if the column has none."""
+    there = table[column] if column in table.column_names else None
+    if there is None:
+        why = f"it has {', '.join(table.column_names)}"
+    elif there.null_count:
+        why = "some are null"
+    elif not (pa.types.is_timestamp(there.type) or pa.types.is_integer(there.type) or pa.types.is_floating(there.type)):
+        why = f"they are {there.type}"
+    else:
+        return seconds_of(table, column)
+    raise UsageError(
+        f"An input has no event times in column {column!r}: {why}.",
+        remedy="Name a column of timestamps, or of numbers of seconds, that every input has; or give the rate.",
+        column=column,
+    )
 
 
 def table_of(given: StudyInput) -> pa.Table:

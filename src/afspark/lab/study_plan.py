@@ -15,7 +15,8 @@ from afspark.lab.function_code import function_digest
 from afspark.lab.interleaving import Interleaving, interleave
 from afspark.lab.outage_spans import InputRate
 from afspark.lab.scores import OutputScore, OwnScore
-from afspark.lab.sections import AffectedRange, AffectedRows, LocalSections, seconds_of
+from afspark.lab.sections import AffectedRange, AffectedRows, LocalSections
+from afspark.lab.study_inputs import event_times
 from afspark.lab.targets import Target
 from afspark.sources.recorded_items import RecordedItems, record
 
@@ -85,7 +86,7 @@ class StudyPlan:
 
     def _times(self) -> list[npt.NDArray[np.float64]]:
         assert self.time is not None
-        return [seconds_of(read_items(path), self.time) for path in self.inputs]
+        return [event_times(read_items(path), self.time) for path in self.inputs]
 
     def fingerprint(self) -> str:
         """What results that were kept depend on; a study with another one does not go on from them."""

@@ -409,6 +409,7 @@ def broken_score(table: pa.Table) -> float:
         ({"fault": "flood"}, "There is no fault 'flood'"),
         ({"offsets": [math.nan]}, "offsets must be a finite number"),
         ({"outages": (), "seconds": [-1.0], "rate": (10, 20)}, "seconds must be a number above 0"),
+        ({"outages": (), "seconds": [1.0], "time": "nothing"}, "no event times in column 'nothing'"),
         ({"seed": -1}, "seed must be a whole number of at least 0"),
         ({"jitter": -1}, "jitter must be"),
         ({"batch_items": -5}, "batch_items must be"),
