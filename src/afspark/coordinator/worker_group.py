@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -172,6 +172,18 @@ class WorkerGroup:
     def requests(self, batch: Batch) -> list[TaskRequest]:
         """What the workers are asked to do in ``batch``."""
         return [self.request(member, batch) for member in self.members]
+
+    def requests_to_follow(self, batch: Batch, reports: Iterable[TaskReport]) -> dict[int, TaskRequest]:
+        """What brings a copy of a worker through ``batch`` as it came through it itself, by worker: whoever was told of
+        a loss in it may have changed its state then.
+        """
+        requests = {}
+        for report in reports:
+            member = self.member(report.worker)
+            loss = self.budget_of(member.worker).last_loss(member.counted_failures) if report.told else None
+            items = member.lost_items if report.told else 0
+            requests[member.worker] = replace(self.request(member, batch), lost=loss, lost_items=items)
+        return requests
 
     def request(self, member: WorkerState, batch: Batch) -> TaskRequest:
         """What one worker is asked to do in ``batch``."""
