@@ -147,13 +147,19 @@ class WorkerGroup:
 
     def await_hosts(self, batch: Batch) -> None:
         """Waits for homes without executor; where none comes back, the workers are declared lost. Those that can be had
-        again elsewhere are declared lost at once.
+        again elsewhere are declared lost at once. If no host has an executor any more, nobody is: WorkerFailed.
         """
         deadline = self.cluster.clock.monotonic() + self.host_grace_seconds
         while away := [member for member in self.members if member.home not in (slots := self.cluster.slots_by_host())]:
             for member in away:
                 self.recoveries.timings.away(member.worker)
             if self.cluster.clock.monotonic() >= deadline:
+                if not slots:
+                    raise WorkerFailed(
+                        f"No host has had an executor for {self.host_grace_seconds:g} s.",
+                        remedy="Start the query again when there is one, or set hostGraceSeconds; nothing is lost.",
+                        batch=batch,
+                    )
                 for member in away:
                     self._declare(member, batch, f"host {member.home} is gone")
                 break
@@ -416,6 +422,9 @@ class WorkerGroup:
     def _home_after(self, member: WorkerState, slots: Mapping[str, int]) -> str:
         """Where a lost worker lives next."""
         primary = member.primary
+        if not slots:
+            # There is no host at all: whoever asks it next waits for one.
+            return primary.home
         if primary.home in slots and self.secondaries.moves(member.worker) and len(slots) > 1:
             slots = {host: number for host, number in slots.items() if host != primary.home}
         if primary.home in slots:
