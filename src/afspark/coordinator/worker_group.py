@@ -415,6 +415,7 @@ class WorkerGroup:
         if state is None or not self.budget.tolerance.leaves_gap:
             return state
         found = without_replay(member, state, self._applied, self.budget.states)
+        self._applied.leave_out(member.worker, range(state.version + 1, found.version + 1))
         if found.gap_batches:
             self.left_out = max(self.left_out, Batch(found.version))
         return found

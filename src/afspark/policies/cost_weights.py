@@ -8,6 +8,9 @@ from typing import Any
 from afspark.errors import UsageError
 from afspark.policies import parameters
 
+#: Sums of what resources cost stay finite below it.
+LARGEST_COST = 1e100
+
 
 @dataclass(frozen=True, init=False)
 class Costs:
@@ -37,7 +40,7 @@ class Costs:
             )
         for name, value in {"cpu": cpu, "memory": memory, "network": network, "hosts": hosts}.items():
             meaning = "It is what the resource costs, relative to the others; 0: nothing."
-            object.__setattr__(self, name, parameters.finite(name, value, meaning))
+            object.__setattr__(self, name, parameters.finite(name, value, meaning, most=LARGEST_COST))
 
     def to_json(self) -> dict[str, float]:
         return asdict(self)

@@ -118,6 +118,25 @@ def test_a_gap_is_told_if_the_one_that_was_promoted_is_lost_in_the_same_batch(ma
     assert rig.bound() == math.inf and set(told(rig.run_of()).values()) == {math.inf}
 
 
+@pytest.mark.parametrize("between", [1, 2])
+def test_a_batch_that_is_lost_for_good_is_told_once(make_rig: MakeRig, between: int) -> None:
+    """A worker that is lost again goes back to the same checkpoint: what came before its first loss was lost then."""
+    rig, truth = make_rig(
+        batches=9, slots=HOSTS, tolerance=tolerance(PassiveReplication), keyed=True, max_replay_seconds=1000.0
+    )
+    rig.go(5)
+    covered = rig.driver.commits.records.covered.batch
+    rig.lose(0)
+    rig.go(between)
+    before = rig.driver.commits.records.covered.batch
+    rig.lose(0)
+    rig.go()
+    first, second = rig.ledger
+    assert covered == before and first.loss.gap_batches == 4 - covered and first.loss.gap_items > 0
+    assert second.loss.gap_batches == between and second.loss.gap_items > 0
+    assert rig.bound() == math.inf and missing(truth, rig)
+
+
 def test_a_started_driver_goes_on_with_it_and_tells_the_same(make_rig: MakeRig) -> None:
     rig, truth = make_rig(
         batches=10, slots=HOSTS, tolerance=HotStandby(batches=50, gap=True), keyed=True, max_replay_seconds=1000.0
@@ -194,5 +213,11 @@ def test_the_gap_is_from_the_state_to_the_last_batch() -> None:
     assert found.version == 5 and found.older_theta == {"counts": math.inf}
     whole = without_replay(member, DurableState(5), applied, ["counts"])
     assert (whole.gap_batches, whole.gap_items, whole.incarnation) == (0, 0, None)
+    applied.leave_out(1, range(3, 5))
+    again = without_replay(member, DurableState(2), applied, ["counts"])
+    assert (again.gap_batches, again.gap_items, again.version) == (1, 15, 5)
+    applied.leave_out(1, [5])
+    again = without_replay(member, DurableState(2), applied, ["counts"])
+    assert (again.gap_batches, again.gap_items, again.version, again.incarnation) == (0, 0, 5, None)
     applied.forget(4)
     assert applied.items_of(1, 2, 5) == 15
