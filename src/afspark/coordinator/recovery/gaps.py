@@ -22,7 +22,7 @@ class AppliedBatches:
 
     def note(self, batch: int, report: TaskReport) -> None:
         """A worker has applied ``batch``."""
-        self._items.setdefault(report.worker, {})[batch] = report.items, sum(report.fed_back.values())
+        self._items.setdefault(report.worker, {})[batch] = report.work.items, sum(report.fed_back.values())
 
     def forget(self, covered: Batch) -> None:
         """A durable record covers all up to ``covered``."""
