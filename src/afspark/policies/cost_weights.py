@@ -14,7 +14,7 @@ LARGEST_COST = 1e100
 
 @dataclass(frozen=True, init=False)
 class Costs:
-    """Weights of CPU, memory, network and hosts, finite numbers >= 0.
+    """Weights of CPU, memory, network and hosts, numbers from 0 to 1e100.
 
     Each weighs what a scheme takes beyond the primary, in units of what the primary takes itself: 0 is free, and
     ``hosts=10`` says that a second host costs as much as ten times the primary's CPU.
