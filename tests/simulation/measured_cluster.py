@@ -41,10 +41,12 @@ class Load:
         """What a stage takes."""
         return self._level * self._rng.uniform(0.05, 0.5)
 
-    def work(self, seconds: float) -> TaskWork:
-        """What a task of such a stage says that it took."""
+    def work(self, seconds: float, real: TaskWork) -> TaskWork:
+        """What a task of such a stage says that it took, with the items that it really had."""
         rng = self._rng
         return TaskWork(
+            items=real.items,
+            bytes=real.bytes,
             seconds=seconds * rng.uniform(0.2, 0.9),
             cpu=seconds * rng.uniform(0.1, 1.0),
             sent=round(1000 * rng.random()),
@@ -71,4 +73,4 @@ class MeasuredCluster(SimulatedCluster):
         seconds = self._load.seconds()
         self.world.now += seconds
         reports = super().run_stage(config, work, requests, inputs)
-        return [replace(report, work=self._load.work(seconds)) for report in reports]
+        return [replace(report, work=self._load.work(seconds, report.work)) for report in reports]

@@ -49,7 +49,8 @@ class Accounts:
         ``internal``: of a node that the runtime has put in front of operators to take pushed items. ``taken``: the most
         that it can have taken from each state, infinite if no bound covers it. ``recovery_seconds``: how long the lost
         worker took to load its backups (``restore_seconds``) and to apply batches again (``replay_seconds``).
-        ``gap_batches``, ``gap_items``: what nobody replays for it, under a scheme with ``gap=True``.
+        ``gap_batches``, ``gap_items``: what nobody replays for it, under a scheme with ``gap=True``; not what it had
+        lost before.
         ``gap_seconds``: from the declared loss, ``at``, to the end of the batch with which it was back, on ``host``.
         ``steps``: seconds from the failure (of the kind ``failure``) to the first batch applied, by steps and together
         (``seconds``), beside what was ``estimated`` before; None for what nobody can tell. ``pause``: seconds besides

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -147,13 +147,19 @@ class WorkerGroup:
 
     def await_hosts(self, batch: Batch) -> None:
         """Waits for homes without executor; where none comes back, the workers are declared lost. Those that can be had
-        again elsewhere are declared lost at once.
+        again elsewhere are declared lost at once. If no host has an executor any more, nobody is: WorkerFailed.
         """
         deadline = self.cluster.clock.monotonic() + self.host_grace_seconds
         while away := [member for member in self.members if member.home not in (slots := self.cluster.slots_by_host())]:
             for member in away:
                 self.recoveries.timings.away(member.worker)
             if self.cluster.clock.monotonic() >= deadline:
+                if not slots:
+                    raise WorkerFailed(
+                        f"No host has had an executor for {self.host_grace_seconds:g} s.",
+                        remedy="Start the query again when there is one, or set hostGraceSeconds; nothing is lost.",
+                        batch=batch,
+                    )
                 for member in away:
                     self._declare(member, batch, f"host {member.home} is gone")
                 break
@@ -172,6 +178,18 @@ class WorkerGroup:
     def requests(self, batch: Batch) -> list[TaskRequest]:
         """What the workers are asked to do in ``batch``."""
         return [self.request(member, batch) for member in self.members]
+
+    def requests_to_follow(self, batch: Batch, reports: Iterable[TaskReport]) -> dict[int, TaskRequest]:
+        """What brings a copy of a worker through ``batch`` as it came through it itself, by worker: whoever was told of
+        a loss in it may have changed its state then.
+        """
+        requests = {}
+        for report in reports:
+            member = self.member(report.worker)
+            loss = self.budget_of(member.worker).last_loss(member.counted_failures) if report.told else None
+            items = member.lost_items if report.told else 0
+            requests[member.worker] = replace(self.request(member, batch), lost=loss, lost_items=items)
+        return requests
 
     def request(self, member: WorkerState, batch: Batch) -> TaskRequest:
         """What one worker is asked to do in ``batch``."""
@@ -397,6 +415,7 @@ class WorkerGroup:
         if state is None or not self.budget.tolerance.leaves_gap:
             return state
         found = without_replay(member, state, self._applied, self.budget.states)
+        self._applied.leave_out(member.worker, range(state.version + 1, found.version + 1))
         if found.gap_batches:
             self.left_out = max(self.left_out, Batch(found.version))
         return found
@@ -404,6 +423,9 @@ class WorkerGroup:
     def _home_after(self, member: WorkerState, slots: Mapping[str, int]) -> str:
         """Where a lost worker lives next."""
         primary = member.primary
+        if not slots:
+            # There is no host at all: whoever asks it next waits for one.
+            return primary.home
         if primary.home in slots and self.secondaries.moves(member.worker) and len(slots) > 1:
             slots = {host: number for host, number in slots.items() if host != primary.home}
         if primary.home in slots:

@@ -8,10 +8,13 @@ from typing import Any
 from afspark.errors import UsageError
 from afspark.policies import parameters
 
+#: Sums of what resources cost stay finite below it.
+LARGEST_COST = 1e100
+
 
 @dataclass(frozen=True, init=False)
 class Costs:
-    """Weights of CPU, memory, network and hosts, finite numbers >= 0.
+    """Weights of CPU, memory, network and hosts, numbers from 0 to 1e100.
 
     Each weighs what a scheme takes beyond the primary, in units of what the primary takes itself: 0 is free, and
     ``hosts=10`` says that a second host costs as much as ten times the primary's CPU.
@@ -37,7 +40,7 @@ class Costs:
             )
         for name, value in {"cpu": cpu, "memory": memory, "network": network, "hosts": hosts}.items():
             meaning = "It is what the resource costs, relative to the others; 0: nothing."
-            object.__setattr__(self, name, parameters.finite(name, value, meaning))
+            object.__setattr__(self, name, parameters.finite(name, value, meaning, most=LARGEST_COST))
 
     def to_json(self) -> dict[str, float]:
         return asdict(self)

@@ -25,11 +25,12 @@ def limit(name: str, value: Any, remedy: str = "") -> float:
     return number
 
 
-def finite(name: str, value: Any, remedy: str = "") -> float:
-    """A number from 0 on, but not infinity."""
+def finite(name: str, value: Any, remedy: str = "", *, most: float = math.inf) -> float:
+    """A number from 0 on, but not infinity, and at most ``most``."""
     number = _plain(value)
-    if number is None or not 0 <= number < math.inf:
-        raise _refused(name, "a finite number >= 0", value, remedy)
+    if number is None or not 0 <= number < math.inf or number > most:
+        limited = "" if math.isinf(most) else f" and at most {most:g}"
+        raise _refused(name, f"a finite number >= 0{limited}", value, remedy)
     return number
 
 

@@ -14,6 +14,9 @@ class TaskWork:
     seconds: float = 0.0
     #: seconds of CPU of the whole task
     cpu: float = 0.0
+    #: items and bytes that came to the worker itself: what others have read and combined for it counts as it came
+    items: int = 0
+    bytes: int = 0
     #: bytes that the worker keeps for others: items, rows, windows
     sent: int = 0
     #: seconds of CPU for choosing and sealing what is backed up, and seconds until that was written or spooled

@@ -74,6 +74,19 @@ class Feed:
         return received + sum(ingest.items for _, ingest in self._direct)
 
     @property
+    def arrived_items(self) -> int:
+        """The items that came to this worker. Those of a parcel are counted where they were read, for all its readers
+        at once.
+        """
+        rows = sum(packet.items.num_rows for _, packets in self._received for packet in packets)
+        return self.items - sum(parcel.items for parcel in self._parcels) + rows
+
+    @property
+    def arrived_bytes(self) -> int:
+        """The bytes that came to this worker."""
+        return self.bytes + sum(len(parcel.payload) - parcel.size for parcel in self._parcels)
+
+    @property
     def unplaced(self) -> int:
         received = sum(parcel.unplaced for parcel in self._parcels)
         return received + sum(ingest.unplaced for _, ingest in self._direct)

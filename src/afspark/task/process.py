@@ -160,6 +160,8 @@ class BatchApplication:
         return TaskWork(
             seconds=clock.seconds.get("process", 0.0),
             cpu=clock.cpu_seconds,
+            items=self.feed.arrived_items,
+            bytes=self.feed.arrived_bytes,
             sent=sum(len(data) for data in output.kept.values()),
             backup_cpu=clock.cpu.get("backup", 0.0),
             backup_seconds=clock.seconds.get("backup", 0.0),

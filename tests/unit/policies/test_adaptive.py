@@ -36,7 +36,9 @@ def test_what_comes_by_itself() -> None:
     assert one.cooldown > one.every
 
 
-@pytest.mark.parametrize("value", [-1, -0.5, math.nan, math.inf, -math.inf, "1", None, True, 10**400, [1]], ids=repr)
+@pytest.mark.parametrize(
+    "value", [-1, -0.5, math.nan, math.inf, -math.inf, "1", None, True, 10**400, [1], 1e308], ids=repr
+)
 @pytest.mark.parametrize("name", COSTS)
 def test_a_cost_is_a_finite_number_of_at_least_zero(name: str, value: Any) -> None:
     with pytest.raises(UsageError) as caught:

@@ -112,19 +112,16 @@ class Day:
                 self.state = [ObjectRef("image", "", int(state), 1, True)]
             written = sum(ref.bytes for ref in backups)
             work = TaskWork(
-                seconds=items / SPEED, cpu=items / SPEED, backup_cpu=written / 1e9, backup_seconds=written / STORE
+                seconds=items / SPEED,
+                cpu=items / SPEED,
+                items=int(items),
+                bytes=int(items * 20),
+                backup_cpu=written / 1e9,
+                backup_seconds=written / STORE,
             )
             self.run.stage_seconds = items / SPEED + 0.05 + written / STORE
             self.run.reports = [
-                TaskReport(
-                    worker=0,
-                    status=Status.APPLIED,
-                    host="a",
-                    items=int(items),
-                    bytes=int(items * 20),
-                    backups=backups,
-                    work=work,
-                )
+                TaskReport(worker=0, status=Status.APPLIED, host="a", items=int(items), backups=backups, work=work)
             ]
             records = SimpleNamespace(covered=SimpleNamespace(batch=self.batch), covered_at=self.clock.now)
             self.loop.batch_ended(self.batch, recovered or [], cast(RecordWriter, records), recording=0.02)

@@ -14,9 +14,9 @@ import pytest
 
 from afspark.algorithms import WordCount
 from afspark.cluster.cluster import StageFailed
-from afspark.errors import InputError, OperatorFailed
+from afspark.errors import InputError, OperatorFailed, WorkerFailed
 from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, PassiveReplication, Tolerance
-from afspark.policies.replication import SCHEMES
+from afspark.policies.replication import SCHEMES, ActiveStandby
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Rig, die
 from tests.unit.runtime.test_engine_failures import worst
@@ -121,6 +121,20 @@ def test_a_host_is_waited_for_if_there_is_no_other_one(make_rig: MakeRig) -> Non
     rig.hosts.slots.clear()
     rig.go()
     assert patience.now >= 5.0
+    assert rig.counts() == truth and rig.ledger == []
+
+
+@pytest.mark.parametrize("tolerance", [MiniBatch(), Approximate(400.0), PassiveReplication(), ActiveStandby()])
+def test_a_query_that_no_host_is_left_for_stops_and_loses_nothing(make_rig: MakeRig, tolerance: Any) -> None:
+    rig, truth = make_rig(slots={"a": 4, "b": 4}, tolerance=tolerance, keyed=True)
+    rig.go(3)
+    slots, rig.hosts.slots = rig.hosts.slots, {}
+    with pytest.raises(WorkerFailed):
+        rig.go()
+    assert rig.ledger == []
+    rig.hosts.slots = slots
+    rig.start()
+    rig.go()
     assert rig.counts() == truth and rig.ledger == []
 
 

@@ -20,6 +20,7 @@ from afspark.graph.pipeline import Pipeline
 from afspark.policies import Adaptive, BarrierSnapshot, MiniBatch
 from afspark.policies.replication import SCHEMES, ActiveStandby, ColdStandby, HotStandby, PassiveReplication
 from afspark.protocol.reports import Status, TaskReport
+from afspark.protocol.task_work import TaskWork
 from afspark.sources import Pushed, Source
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Hosts, Rig, die
@@ -118,6 +119,36 @@ def test_a_gap_is_told_if_the_one_that_was_promoted_is_lost_in_the_same_batch(ma
     assert rig.bound() == math.inf and set(told(rig.run_of()).values()) == {math.inf}
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+def test_every_worker_tells_of_its_own_items(make_rig: MakeRig, keyed: bool) -> None:
+    """Items that others have read and sent by key are lost with the worker that they came to."""
+    rig, _ = make_rig(batches=7, tolerance=tolerance(PassiveReplication), keyed=keyed, max_replay_seconds=1000.0)
+    rig.go(5)
+    rig.lose(0, 1)
+    rig.go()
+    told_items = {entry.loss.worker: entry.loss.gap_items for entry in rig.ledger}
+    assert set(told_items) == {0, 1} and min(told_items.values()) > 0
+
+
+@pytest.mark.parametrize("between", [1, 2])
+def test_a_batch_that_is_lost_for_good_is_told_once(make_rig: MakeRig, between: int) -> None:
+    """A worker that is lost again goes back to the same checkpoint: what came before its first loss was lost then."""
+    rig, truth = make_rig(
+        batches=9, slots=HOSTS, tolerance=tolerance(PassiveReplication), keyed=True, max_replay_seconds=1000.0
+    )
+    rig.go(5)
+    covered = rig.driver.commits.records.covered.batch
+    rig.lose(0)
+    rig.go(between)
+    before = rig.driver.commits.records.covered.batch
+    rig.lose(0)
+    rig.go()
+    first, second = rig.ledger
+    assert covered == before and first.loss.gap_batches == 4 - covered and first.loss.gap_items > 0
+    assert second.loss.gap_batches == between and second.loss.gap_items > 0
+    assert rig.bound() == math.inf and missing(truth, rig)
+
+
 def test_a_started_driver_goes_on_with_it_and_tells_the_same(make_rig: MakeRig) -> None:
     rig, truth = make_rig(
         batches=10, slots=HOSTS, tolerance=HotStandby(batches=50, gap=True), keyed=True, max_replay_seconds=1000.0
@@ -187,12 +218,19 @@ def test_the_gap_is_from_the_state_to_the_last_batch() -> None:
     applied = AppliedBatches()
     for batch in range(6):
         fed_back = {"gate": batch}
-        applied.note(batch, TaskReport(worker=1, status=Status.APPLIED, host="a", items=10 + batch, fed_back=fed_back))
+        work = TaskWork(items=10 + batch)
+        applied.note(batch, TaskReport(worker=1, status=Status.APPLIED, host="a", work=work, fed_back=fed_back))
     member = WorkerState.at("a", worker=1, version=5, completed=6)
     found = without_replay(member, DurableState(2), applied, ["counts"])
     assert (found.gap_batches, found.gap_items, found.waiting) == (3, 13 + 14 + 15, 5)
     assert found.version == 5 and found.older_theta == {"counts": math.inf}
     whole = without_replay(member, DurableState(5), applied, ["counts"])
     assert (whole.gap_batches, whole.gap_items, whole.incarnation) == (0, 0, None)
+    applied.leave_out(1, range(3, 5))
+    again = without_replay(member, DurableState(2), applied, ["counts"])
+    assert (again.gap_batches, again.gap_items, again.version) == (1, 15, 5)
+    applied.leave_out(1, [5])
+    again = without_replay(member, DurableState(2), applied, ["counts"])
+    assert (again.gap_batches, again.gap_items, again.version, again.incarnation) == (0, 0, 5, None)
     applied.forget(4)
     assert applied.items_of(1, 2, 5) == 15

@@ -7,7 +7,6 @@ import math
 import shutil
 from collections import Counter
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from afspark.resident import examine
 from afspark.task.deployment import deploy
 from tests.unit.runtime.conftest import MakeRig, write_file
 from tests.unit.runtime.sparkless import Hosts, Hurried, Rig, die
-from tests.unit.runtime.test_replay_by_drivers import Told
 
 HOSTS = {"a": 4, "b": 4}
 
@@ -115,26 +113,6 @@ def test_hosts_lost_one_after_the_other(make_rig: MakeRig, batches: int) -> None
     rig.go()
     check_whole(rig, truth)
     assert all(entry.recovery is not None and entry.recovery.restored_cells == 0 for entry in rig.ledger)
-
-
-@pytest.mark.parametrize("restarts", [False, True])
-@pytest.mark.parametrize("scheme", [ActiveReplication, ActiveStandby])
-def test_an_operator_hears_of_a_loss_once_whoever_takes_over(
-    make_rig: MakeRig, tmp_path: Path, scheme: Any, restarts: bool
-) -> None:
-    """An active replica has applied the batch by then without a word of it: the next batch tells, whichever driver."""
-    operator = Told()
-    operator.heard = tmp_path / "heard"
-    rig, truth = make_rig(batches=10, slots=HOSTS, tolerance=scheme(batches=1), operator=operator, keyed=True)
-    rig.go(3)
-    rig.lose(0)
-    rig.go(1)
-    if restarts:
-        rig.driver.commits.cover_at_rest(10.0)
-        rig.start()
-    rig.go()
-    assert operator.heard.read_text() == "lost\n"
-    check_whole(rig, truth)
 
 
 def test_both_copies_lost_come_back_from_the_store(make_rig: MakeRig) -> None:

@@ -49,8 +49,8 @@ class QueryMeters:
                     ended=applied,
                     stage=run.stage_seconds,
                     work=work.seconds + work.backup_seconds,
-                    items=report.items,
-                    received=report.bytes,
+                    items=work.items,
+                    received=work.bytes,
                     sent=work.sent,
                     cpu=work.cpu,
                 )

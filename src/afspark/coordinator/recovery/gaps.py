@@ -13,13 +13,16 @@ from afspark.protocol.reports import TaskReport
 
 @dataclass
 class AppliedBatches:
-    """How many items workers have got, and have fed back, in the batches that no durable record covers."""
+    """How many items workers have got, and have fed back, in the batches that no durable record covers; and which of
+    these batches they lack for good, which was told.
+    """
 
     _items: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    _left_out: dict[int, set[int]] = field(default_factory=dict)
 
     def note(self, batch: int, report: TaskReport) -> None:
         """A worker has applied ``batch``."""
-        self._items.setdefault(report.worker, {})[batch] = report.items, sum(report.fed_back.values())
+        self._items.setdefault(report.worker, {})[batch] = report.work.items, sum(report.fed_back.values())
 
     def forget(self, covered: Batch) -> None:
         """A durable record covers all up to ``covered``."""
@@ -27,6 +30,20 @@ class AppliedBatches:
             worker: {batch: known for batch, known in found.items() if batch > covered}
             for worker, found in self._items.items()
         }
+        self._left_out = {worker: {one for one in found if one > covered} for worker, found in self._left_out.items()}
+
+    def leave_out(self, worker: int, batches: Iterable[int]) -> None:
+        """A worker lacks these batches for good, and that is told."""
+        self._left_out.setdefault(worker, set()).update(batches)
+
+    def had(self, worker: int, since: int, until: int) -> list[int]:
+        """The batches after ``since`` up to ``until``, but for those that the worker has lost before."""
+        before = self._left_out.get(worker, set())
+        return [batch for batch in range(since + 1, until + 1) if batch not in before]
+
+    def items_in(self, worker: int, batches: Iterable[int]) -> int:
+        known = self._items.get(worker, {})
+        return sum(known.get(batch, (0, 0))[0] for batch in batches)
 
     def items_of(self, worker: int, since: int, until: int) -> int:
         """The items that a worker has got after batch ``since``, up to ``until``."""
@@ -42,10 +59,12 @@ def without_replay(
 ) -> DurableState:
     """``state``, which ``member`` goes on from as if it were that of its last batch.
 
-    The batches in between are a gap, which no bound covers. Where there are none, nothing is lost.
+    The batches in between are a gap, which no bound covers; those that a loss before has taken were told with that one.
+    Where there are none, nothing is lost.
     """
-    if state.version >= member.version:
-        return replace(state, incarnation=None)
+    lacking = applied.had(member.worker, state.version, member.version)
+    if not lacking:
+        return replace(state, version=max(state.version, member.version), incarnation=None)
     unlimited: Mapping[str, float] = dict.fromkeys(states, math.inf)
     return replace(
         state,
@@ -53,6 +72,6 @@ def without_replay(
         incarnation=member.incarnation,
         waiting=applied.fed_back(member.worker, member.version),
         older_theta=unlimited,
-        gap_batches=member.version - state.version,
-        gap_items=applied.items_of(member.worker, state.version, member.version),
+        gap_batches=len(lacking),
+        gap_items=applied.items_in(member.worker, lacking),
     )

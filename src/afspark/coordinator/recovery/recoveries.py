@@ -123,7 +123,7 @@ class Recoveries:
         if report.restored is not None:
             # The stage that has given it its state took what it takes to get there. Its own work alone was a replay.
             seconds = min(seconds, report.work.seconds + report.work.backup_seconds)
-        self._replayed[report.worker] = (batches + 1, items + report.items, before + seconds)
+        self._replayed[report.worker] = (batches + 1, items + report.work.items, before + seconds)
         if report.damaged:
             known = self._passed_over.get(report.worker, ())
             self._passed_over[report.worker] = tuple(dict.fromkeys((*known, *report.damaged)))

@@ -88,7 +88,10 @@ class Secondaries:
         members = [
             one
             for one in run.group.secondaries.those(lambda unit, one: unit.switches.sending and one.is_built)
-            if one.version == batch - 1 and one.can_replace(run.group.member(one.worker), run.group.covered.batch)
+            if one.version == batch - 1
+            and one.can_replace(run.group.member(one.worker), run.group.covered.batch)
+            # Whether its primary hears of a loss in this batch is known when that one has applied it.
+            and asked[one.worker].lost is None
         ]
         before = self._alongside.get(run.name)
         if not members or (before is not None and not before.is_done):
@@ -130,7 +133,7 @@ class Secondaries:
         followed = [run for run in runs if run.group.secondaries.has_some]
         if not followed:
             return
-        requests = {run.name: {one.worker: one for one in run.group.requests(batch)} for run in followed}
+        requests = {run.name: run.group.requests_to_follow(batch, run.reports) for run in followed}
         reports = {run.name: {one.worker: one for one in run.reports} for run in followed}
         self._batches[batch], self._applied = FollowedBatch(given, requests, reports), batch
         # Who has left batches out has kept nothing of them.

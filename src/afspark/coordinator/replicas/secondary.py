@@ -108,9 +108,6 @@ class Secondary:
             recovery=self.recovery,
             backup=AwaitBarrier(),
             promotes=False,
-            # The operator is told of losses where its state counts.
-            lost=None,
-            lost_items=0,
             spools=False,
             shipping=None,
             replay=True,
