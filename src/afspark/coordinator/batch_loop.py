@@ -385,7 +385,7 @@ class Coordinator:
         refuse_if_rewound(self.store, batch)
         self.check_hosts()
         record = self.log.open_epoch(batch - 1)
-        first = first_to_replay(self.checkpoint, self.pipeline, self.log, batch, record)
+        first = first_to_replay(self.inputs, self.log, batch, record, self._make_run)
         missing = passed_over(self.pipeline, self.log, first, record)
         # What cannot be replayed is missing from the state that a lost worker is given, and was declared so.
         self.commits.cover(Covered(Batch(first - 1), record))

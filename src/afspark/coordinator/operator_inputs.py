@@ -14,7 +14,7 @@ from afspark.graph.node import Edge, Node
 from afspark.graph.pipeline import Pipeline
 from afspark.numbers import Batch
 from afspark.protocol.ports import ALL, items_for
-from afspark.sources import Planner, Source
+from afspark.sources import Chunk, Planner, Source
 from afspark.store import Store
 from afspark.task.stage_inputs import DirectInput, FrameInput, LaneInput, OutputInput, SourceInput, StageInput
 
@@ -85,10 +85,16 @@ class OperatorInputs:
             return LaneInput(edge.origin, edge.transforms, tickets)
         return SourceInput(edge.origin, source, edge.transforms, shares)
 
-    def _slice(self, name: str, batch: Batch, first: bool) -> Slice:
-        planner = self.planners[name]
+    def is_gone(self, batch: Batch) -> bool:
+        """Whether files that belonged to a batch were removed since."""
+        return any(planner.missing(self._chunks(name, batch)) for name, planner in self.planners.items())
+
+    def _chunks(self, name: str, batch: Batch) -> Sequence[Chunk]:
         position = list(self.pipeline.sources).index(name)
-        chunks = chunks_of_batch(self.checkpoint, planner, batch, position)
+        return chunks_of_batch(self.checkpoint, self.planners[name], batch, position)
+
+    def _slice(self, name: str, batch: Batch, first: bool) -> Slice:
+        planner, chunks = self.planners[name], self._chunks(name, batch)
         # Input removed while the query was down is left out; while it runs, that is an error.
         gone = planner.missing(chunks) if first else []
         if gone:

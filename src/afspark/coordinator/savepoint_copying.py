@@ -15,6 +15,7 @@ from afspark.coordinator.savepoint_contents import SavepointPart, parts_of
 from afspark.errors import AfsparkError, CheckpointError, ObjectMissing, UsageError
 from afspark.graph.pipeline import Pipeline
 from afspark.store import CommitRecord, QueryIdentity, Store, checksum_of, seal, unseal
+from afspark.store.base import without_probes
 from afspark.store.identity import has_identity, put_identity
 from afspark.store.naming import FOLDER, ORIGIN
 from afspark.store.savepoint import (
@@ -111,7 +112,8 @@ def origin_of(checkpoint: Store) -> str | None:
 
 def refuse_unless_empty(checkpoint: Store, savepoint: Savepoint) -> None:
     """`UsageError` unless a checkpoint is empty, or holds what an earlier try to start from ``savepoint`` left."""
-    present = [name for name in checkpoint.list("") if not name.startswith(f"{FOLDER_OF_NAMED}/")]
+    names = without_probes(checkpoint.list(""))
+    present = [name for name in names if not name.startswith(f"{FOLDER_OF_NAMED}/")]
     # Whoever began to fill it has come no further than this.
     if not set(present) - {_ORIGIN}:
         return

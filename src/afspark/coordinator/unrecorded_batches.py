@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from afspark.coordinator.ending import is_intended
 from afspark.coordinator.offsets import has_offsets, newest_of
+from afspark.coordinator.operator_inputs import OperatorInputs
+from afspark.coordinator.operator_run import OperatorRun
 from afspark.errors import UsageError
+from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.numbers import Batch
 from afspark.store import CommitRecord, RecordLog, Store
@@ -70,15 +74,28 @@ def refuse_if_left_behind(checkpoint: Store, pipeline: Pipeline) -> None:
 
 
 def first_to_replay(
-    checkpoint: Store, pipeline: Pipeline, log: RecordLog, batch: Batch, record: CommitRecord | None
+    inputs: OperatorInputs,
+    log: RecordLog,
+    batch: Batch,
+    record: CommitRecord | None,
+    make_run: Callable[[Node], OperatorRun],
 ) -> Batch:
-    """The first batch that the records found do not cover, if all since then can be applied once more."""
+    """The first batch that the records found do not cover, if all since then can be applied once more.
+
+    ``batch`` itself if the input for that is gone while all states are there, which were not backed up so far: where no
+    progress depends on records, they go on as they are.
+    """
+    pipeline = inputs.pipeline
     first = Batch(0 if record is None else record.batch + 1)
-    if first >= batch or not pipeline.replayable or not has_offsets(checkpoint, first, batch):
+    if first >= batch or not pipeline.replayable or not has_offsets(inputs.checkpoint, first, batch):
         return batch
     if log.damaged:
         unread = ", ".join(damage.name for damage in log.damaged)
         LOG.warning("%s cannot be read: batches from %d on are replayed.", unread, first)
+    elif not pipeline.records_progress and any(inputs.is_gone(Batch(past)) for past in range(first, batch)):
+        runs = [make_run(node) for node in pipeline.nodes]
+        if all(run.group.outlives_records(first, batch, record) for run in runs):
+            return batch
     return first
 
 

@@ -29,6 +29,7 @@ from afspark.protocol.punctuation_plan import PunctuationPlan
 from afspark.protocol.replicas import ReplicaId
 from afspark.protocol.reports import Status, TaskReport
 from afspark.protocol.requests import TaskRequest
+from afspark.resident import Survivor
 from afspark.store import CommitRecord, Ledger, LedgerEntry
 
 
@@ -106,28 +107,15 @@ class WorkerGroup:
         ``damaged`` names what was passed over to reach ``record``: what is recovered from an older record than
         the last one is not covered by any bound, and the ledger says so.
         """
-        name = self.config.operator_name
-        found = record.operators.get(name) if record else None
-        recorded = RecordedWorkers(record.batch, found.workers) if record and found else RecordedWorkers()
-        # Those of a savepoint live nowhere.
-        slots = self._with_hosts({one.host for one in recorded.workers if one.host})
-        survivors = find_survivors(self.cluster, sorted(slots), self.config)
-        self.secondaries.adopt([survivor for survivor in survivors if survivor.operator == name], batch)
-        members, undeclared = restore_workers(
-            batch=batch,
-            newest=newest,
-            budget=self.budget,
-            slots=slots,
-            taken=self.neighbours,
-            recorded=recorded,
-            losses=self.recoveries.losses,
-            survivors=[survivor for survivor in survivors if survivor.operator == name and not survivor.secondary],
-        )
+        recorded = self._recorded(record)
+        slots, survivors = self._survivors(recorded)
+        self.secondaries.adopt(survivors, batch)
+        primaries = [survivor for survivor in survivors if not survivor.secondary]
+        members, undeclared = self._restored(batch, newest, recorded, slots, primaries)
         if damaged:
             # Backups between the record found and the last one are unknown: no chain may go on with a hole in it.
             members = [replace(member, restart_chain=True) for member in members]
         self._members = {member.worker: member for member in members}
-        primaries = [one for one in survivors if one.operator == name and not one.secondary]
         behind = any(one.version < newest - 1 for one in primaries)
         self.lacks_batches = behind or any(member.hint is not Hint.RESUME for member in members)
         self.recoveries.take_up(self._members, damaged)
@@ -136,6 +124,49 @@ class WorkerGroup:
             saved = worker in homeless
             why = "the query was started from a savepoint" if saved else "its segment was gone when the driver started"
             self._declare(self.member(worker), batch, why)
+
+    def outlives_records(self, first: Batch, batch: Batch, record: CommitRecord | None) -> bool:
+        """Whether every worker has its state for ``batch``, nobody was lost since ``first``, and some cannot say what
+        they have reported since: nothing was backed up then. A replay from there on would give these states up.
+        """
+        if any(loss.batch >= first for loss in self.recoveries.losses):
+            return False
+        recorded = self._recorded(record)
+        slots, survivors = self._survivors(recorded)
+        primaries = [survivor for survivor in survivors if not survivor.secondary]
+        members, _ = self._restored(batch, batch, recorded, slots, primaries)
+        given_up = any(survivor.version >= first and survivor.kept_from >= first for survivor in primaries)
+        return given_up and all(member.hint is Hint.RESUME for member in members)
+
+    def _recorded(self, record: CommitRecord | None) -> RecordedWorkers:
+        found = record.operators.get(self.config.operator_name) if record else None
+        return RecordedWorkers(record.batch, found.workers) if record and found else RecordedWorkers()
+
+    def _survivors(self, recorded: RecordedWorkers) -> tuple[dict[str, int], list[Survivor]]:
+        """The slots of all hosts, and the operator's states there."""
+        # Those of a savepoint live nowhere.
+        slots = self._with_hosts({one.host for one in recorded.workers if one.host})
+        survivors = find_survivors(self.cluster, sorted(slots), self.config)
+        return slots, [survivor for survivor in survivors if survivor.operator == self.config.operator_name]
+
+    def _restored(
+        self,
+        batch: Batch,
+        newest: Batch,
+        recorded: RecordedWorkers,
+        slots: Mapping[str, int],
+        survivors: Sequence[Survivor],
+    ) -> tuple[list[WorkerState], list[int]]:
+        return restore_workers(
+            batch=batch,
+            newest=newest,
+            budget=self.budget,
+            slots=slots,
+            taken=self.neighbours,
+            recorded=recorded,
+            losses=self.recoveries.losses,
+            survivors=survivors,
+        )
 
     def _with_hosts(self, wanted: set[str]) -> dict[str, int]:
         """The slots of all hosts, once those where workers lived have an executor, or stay away for too long."""

@@ -53,14 +53,15 @@ class Pipeline(Graph):
 
     @property
     def keeps_records(self) -> bool:
-        """Whether a query needs commit records: for backups, or because windows, feedback and positions of receivers
-        have to go on where they were, with or without backups of state.
+        """Whether a query needs commit records: for backups, or for more than those."""
+        return self.records_progress or any(node.tolerance.needs_records for node in self.nodes)
+
+    @property
+    def records_progress(self) -> bool:
+        """Whether windows, feedback or positions of receivers have to go on where they were, with or without backups of
+        state: records alone know of them.
         """
-        return (
-            len(self.nodes) > 1
-            or bool(self.pushed)
-            or any(node.tolerance.needs_records or node.window is not None for node in self.nodes)
-        )
+        return len(self.nodes) > 1 or bool(self.pushed) or any(node.window is not None for node in self.nodes)
 
     @property
     def replayable(self) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import suppress
 
 from afspark.errors import ObjectMissing, StoreFull, StoreNotWritable, UsageError
 
@@ -15,6 +17,9 @@ from afspark.errors import ObjectMissing, StoreFull, StoreNotWritable, UsageErro
 Names = list[str]
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+_PROBE = "probe-"
+_PROBE_NAME = re.compile(rf"{_PROBE}[0-9a-f]{{16}}")
 
 WRITABLE_REMEDY = "Choose a checkpoint folder this user can create and write, or fix its permissions."
 
@@ -81,7 +86,7 @@ class Store(ABC):
         failures: list[object] = []
 
         def probe() -> None:
-            name, data = f"probe-{secrets.token_hex(8)}", secrets.token_bytes(64)
+            name, data = f"{_PROBE}{secrets.token_hex(8)}", secrets.token_bytes(64)
             try:
                 self.put(name, data)
                 if self.get(name) != data:
@@ -89,6 +94,9 @@ class Store(ABC):
                 self.delete([name])
             except Exception as error:  # noqa: BLE001 (lost in this thread otherwise, and the check would pass)
                 failures.append(error)
+                # Where there is no room, an empty file may be left.
+                with suppress(Exception):
+                    self.delete([name])
 
         # A remote client may hang far longer than a user waits; a daemon thread can be left behind.
         thread = threading.Thread(target=probe, name="afspark-store-probe", daemon=True)
@@ -148,6 +156,15 @@ class SubStore(Store):
 
     def delete(self, names: Iterable[str]) -> None:
         self._inner.delete([f"{self._folder}/{name}" for name in names])
+
+
+def without_probes(names: Iterable[str]) -> Names:
+    """The names but for those of `Store.check_writable`: one that is killed, or finds no room, may leave its object.
+
+    >>> without_probes(["afspark/identity", "probe-00112233aabbccdd", "probe-of-mine"])
+    ['afspark/identity', 'probe-of-mine']
+    """
+    return [name for name in names if not _PROBE_NAME.fullmatch(name)]
 
 
 def check_name(name: str) -> str:

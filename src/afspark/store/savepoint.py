@@ -16,7 +16,7 @@ from typing import Any
 
 from afspark.errors import CheckpointError, CorruptObject, ForeignObject, ObjectMissing, UsageError
 from afspark.numbers import Batch
-from afspark.store.base import Store
+from afspark.store.base import Store, without_probes
 from afspark.store.format import OTHER_RELEASE, seal, unseal
 from afspark.store.naming import FOLDER, SAVEPOINT
 
@@ -83,7 +83,7 @@ def begin_savepoint(place: Store) -> str:
 
     `UsageError` if there is a savepoint, or anything else.
     """
-    present = place.list("")
+    present = without_probes(place.list(""))
     if present:
         begun = LIST in present and _read(place).get("complete") is not True
         if not begun:

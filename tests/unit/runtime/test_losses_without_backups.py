@@ -50,6 +50,12 @@ def forget_offsets(rig: Rig, kept: int = 2) -> None:
         path.unlink()
 
 
+def forget_input(rig: Rig, *, files: int, first: int = 0) -> None:
+    """Somebody has removed files that were processed."""
+    for number in range(first, first + files):
+        (rig.root / "input" / f"{number:04d}.txt").unlink()
+
+
 def lose_a_host(rig: Rig) -> Callable[[int], None]:
     """A sink whose first call finds a host gone, so that the batch is applied again by a worker that begins anew."""
 
@@ -114,6 +120,56 @@ def test_state_that_was_never_backed_up_is_gone_when_a_driver_of_another_policy_
     assert rig.bound() == math.inf
     got = rig.counts()
     assert max(truth[word] - got[word] for word in truth) > 0
+
+
+@later_policies
+@pytest.mark.parametrize("before", [None, MiniBatch()], ids=["first", "minibatch"])
+def test_a_state_that_is_there_is_not_given_up_for_a_replay_that_lacks_input(
+    make_rig: MakeRig, before: Tolerance | None, later: Tolerance
+) -> None:
+    rig, truth = make_rig(batches=8, tolerance=before or Nothing())
+    if before is not None:
+        rig.go(2)
+        rig.start(tolerance=Nothing())
+    rig.go(3)
+    forget_input(rig, files=4 * (rig.committed + 1))
+    rig.start(tolerance=later)
+    rig.driver.ready()
+    assert rig.ledger == []
+    rig.go()
+    assert rig.counts() == truth and rig.bound() == 0.0 and rig.ledger == []
+    rig.lose()
+    rig.start(tolerance=MiniBatch())
+    rig.driver.ready()
+    # It was backed up as a whole.
+    assert rig.bound() < math.inf
+
+
+def test_a_state_that_goes_on_without_its_input_is_lost_without_a_bound_until_it_is_backed_up(
+    make_rig: MakeRig,
+) -> None:
+    rig, truth = make_rig(batches=8, tolerance=Nothing())
+    rig.go(3)
+    forget_input(rig, files=12)
+    rig.start(tolerance=MiniBatch())
+    rig.driver.ready()
+    rig.lose(0)
+    rig.go()
+    assert rig.counts() != truth and rig.bound() == math.inf
+
+
+def test_a_state_that_has_lost_something_is_replayed_as_far_as_there_is_input(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(batches=8, tolerance=MiniBatch())
+    rig.go(2)
+    rig.start(tolerance=Nothing())
+    rig.go(1)
+    rig.lose(0)
+    rig.go(2)
+    forget_input(rig, first=8, files=1)
+    rig.start(tolerance=MiniBatch())
+    rig.go()
+    got = rig.counts()
+    assert rig.bound() == math.inf and sum((truth - got).values()) == 35, "all but the file that is gone"
 
 
 @pytest.mark.parametrize("before", [None, MiniBatch()], ids=["first", "minibatch"])

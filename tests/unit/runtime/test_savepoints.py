@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,12 +17,13 @@ from afspark.api.savepoints import answer_requests, found_savepoints, held_recor
 from afspark.cluster.local.processes import in_process
 from afspark.control import Quantity
 from afspark.coordinator.savepoint_copying import make_savepoint, start_from_savepoint
-from afspark.errors import AfsparkError, CheckpointError, ObjectMissing, UsageError
+from afspark.errors import AfsparkError, CheckpointError, ObjectMissing, StoreFull, UsageError
 from afspark.graph.pipeline import Pipeline
 from afspark.model.windows import Hopping
 from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance
 from afspark.sources import Pushed
 from afspark.store import identify, open_store
+from afspark.store.base import not_writable
 from afspark.store.control_log import CONTROL
 from afspark.store.effect_log import EFFECTS
 from afspark.store.local import LocalStore
@@ -283,6 +285,33 @@ def test_whoever_dies_while_starting_from_one_may_try_again(make_rig: MakeRig) -
     second = begun(rig, place, "second")
     second.go()
     assert second.counts() == truth
+
+
+def test_a_probe_that_found_no_room_or_was_killed_is_in_nobodys_way(make_rig: MakeRig) -> None:
+    rig, truth = make_rig(tolerance=MiniBatch())
+    rig.go(3)
+    place, checkpoint = rig.root / "saved", rig.root / "second" / "checkpoint"
+    for folder in (place, checkpoint):
+        with pytest.raises(StoreFull):
+            Full(str(folder)).check_writable()
+        assert open_store(folder).list("") == []
+        (folder / "probe-0123456789abcdef").touch()
+    second = begun(rig, saved(rig), "second")
+    second.go()
+    assert second.counts() == truth
+    # What somebody else has there is.
+    (rig.root / "taken").mkdir()
+    (rig.root / "taken" / "probe-of-mine").touch()
+    with pytest.raises(UsageError):
+        saved(rig, "taken")
+
+
+class Full(LocalStore):
+    """There is room for the name of an object, and for nothing of it."""
+
+    def put(self, name: str, data: bytes) -> None:
+        super().put(name, b"")
+        raise not_writable(self.path, OSError(errno.ENOSPC, "No space left on device"))
 
 
 def test_any_damage_is_noticed_before_anything_runs(make_rig: MakeRig) -> None:
