@@ -12,9 +12,11 @@ from afspark.algorithms import (
     HeavyHitters,
     KeywordFilter,
     Lexicon,
+    LinearLearner,
     LoadPrediction,
     LoadReadings,
     LocalRegression,
+    LogisticLearner,
     OnlineJoin,
     QuoteFilter,
     Sentiment,
@@ -25,6 +27,7 @@ from afspark.algorithms import (
     keyword_sentiment,
     load_prediction,
     logistic_regression,
+    train,
 )
 from afspark.api.inspection import Inspection, inspect
 from afspark.api.query import Query
@@ -32,8 +35,11 @@ from afspark.api.stream import StatefulStream, Stream, StreamReader, read_stream
 from afspark.api.writer import StreamWriter
 from afspark.cluster.spark.session import register, session
 from afspark.errors import AfsparkError
+from afspark.model.consistency import ASP, BSP, SSP
+from afspark.model.learner import Learned, Learner
 from afspark.model.operator import Combiner, Operator, Outbox, Share, Transform, WorkerContext
 from afspark.model.states import HashTable, Matrix, Numeric, Own, OwnState, Set, State, StateSpec, Vector
+from afspark.model.training import Cells, StepFacts
 from afspark.model.windows import Decaying, Hopping, Punctuation, Sliding, Window
 from afspark.policies import (
     ActiveReplication,
@@ -54,6 +60,9 @@ from afspark.policies import (
 from afspark.push.producer.producer import Producer
 
 __all__ = [
+    "ASP",
+    "BSP",
+    "SSP",
     "VWAP",
     "ActiveReplication",
     "ActiveStandby",
@@ -63,6 +72,7 @@ __all__ = [
     "Approximate",
     "BargainIndex",
     "BarrierSnapshot",
+    "Cells",
     "ColdStandby",
     "Combiner",
     "Costs",
@@ -77,10 +87,14 @@ __all__ = [
     "HotStandby",
     "Inspection",
     "KeywordFilter",
+    "Learned",
+    "Learner",
     "Lexicon",
+    "LinearLearner",
     "LoadPrediction",
     "LoadReadings",
     "LocalRegression",
+    "LogisticLearner",
     "Matrix",
     "MiniBatch",
     "Nothing",
@@ -102,6 +116,7 @@ __all__ = [
     "State",
     "StateSpec",
     "StatefulStream",
+    "StepFacts",
     "Stream",
     "StreamReader",
     "StreamWriter",
@@ -124,4 +139,5 @@ __all__ = [
     "read_stream",
     "register",
     "session",
+    "train",
 ]

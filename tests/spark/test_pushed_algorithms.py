@@ -175,10 +175,10 @@ def test_regression_of_one_worker_is_that_of_one_process(spark: SparkSession, pl
     pushed(query, batches)
     fitted = features.fitted(schema)
     model, items = np.zeros(fitted.cells), 0
-    from afspark.algorithms.features import Learner
+    from afspark.algorithms.features import ItemLearner
 
     for batch in batches:
-        learner = Learner(fitted, model, 1.0)
+        learner = ItemLearner(fitted, model, 1.0)
         learner.learn(batch, fitted.labels(batch), items)
         cells, values = learner.changes()
         model[cells] = values

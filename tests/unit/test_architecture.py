@@ -28,6 +28,7 @@ ROOMS = [
     "store",
     "policies",
     "control",
+    "exchange",
     "push",
     "sources",
     "protocol",

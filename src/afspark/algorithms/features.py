@@ -220,7 +220,7 @@ class Features:
         return np.arange(rows + 1) * width, places.reshape(-1), values.reshape(-1)
 
 
-class Learner:
+class ItemLearner:
     """Learns the items of one batch on top of a model, which itself stays as it is."""
 
     def __init__(self, features: Features, base: Array, rate: float) -> None:

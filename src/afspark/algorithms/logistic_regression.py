@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from afspark.algorithms.features import Features, Learner
+from afspark.algorithms.features import Features, ItemLearner
 from afspark.algorithms.progressive import UNIT, Progress
 from afspark.errors import UsageError
 from afspark.model.kernels.logistic import Workspace
@@ -81,14 +81,14 @@ class LocalRegression(Operator):
         self.features = self.features.fitted(schema)
 
     def begin(self, states: Mapping[str, Any], context: WorkerContext) -> None:
-        self._learner: Learner | None = None
+        self._learner: ItemLearner | None = None
 
     def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
         progress: Progress = states["progress"].own
         sound = self.features.sound(items)
         if sound.num_rows:
             if self._learner is None:
-                self._learner = Learner(self.features, states["model"].values, self.rate)
+                self._learner = ItemLearner(self.features, states["model"].values, self.rate)
             labels = self.features.labels(sound)
             lesson = self._learner.learn(sound, labels, progress.items)
             progress.learned(len(labels) - lesson.bad, lesson)

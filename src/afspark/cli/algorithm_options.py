@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from afspark.errors import UsageError
+from afspark.model.consistency import consistency_of
 
 WORDCOUNT, HEAVY_HITTERS, GREP, JOIN, REGRESSION = "wordcount", "heavy-hitters", "grep", "join", "regression"
 SENTIMENT, SMARTGRID, BARGAIN = "sentiment", "smartgrid", "bargain"
@@ -31,6 +32,7 @@ REPLICATED = (
 CLICKS, HIGGS = "clicks", "higgs"
 LIBSVM, CSV, PARQUET, JSON_LINES = "libsvm", "csv", "parquet", "jsonl"
 DEFAULT_ROWS = 5_000_000
+DEFAULT_ITERATION = 10_000
 DEFAULT_ITEMS = 1000
 MOST_HOSTS = 200
 DEFAULT_RECOVERY_SECONDS = 5
@@ -125,6 +127,10 @@ class RegressionOptions(CommandOptions):
     norm: float = 32.0
     rate: float = 1.0
     merge_every: int = 1
+    #: bsp, ssp:STEPS or asp; None: models are merged once a batch
+    consistency: str | None = None
+    #: items of a worker's step
+    iteration: int | None = None
     items: float = DEFAULT_ITEMS
 
 
@@ -183,6 +189,24 @@ def check_join(options: JoinOptions) -> None:
     check(options)
 
 
+def _check_training(options: RegressionOptions) -> None:
+    if options.consistency is None:
+        if options.iteration is not None:
+            raise UsageError(
+                "--iteration says how many items a step has in which workers train together.",
+                remedy="Add --consistency bsp, or leave it out: models are merged once a batch.",
+            )
+        return
+    consistency_of(options.consistency)
+    if options.merge_every != 1:
+        raise UsageError("--merge-every is for models that are merged once a batch.", remedy="Use --iteration.")
+    if options.tolerance in (*REPLICATED, "adaptive"):
+        raise UsageError(
+            f"Workers under --tolerance {options.tolerance} cannot train a model together.",
+            remedy="Use approximate, minibatch, snapshot or none, or leave out --consistency.",
+        )
+
+
 def check_regression(options: RegressionOptions) -> None:
     """Raises UsageError for options that do not go together for a regression."""
     if options.data is not None:
@@ -195,6 +219,7 @@ def check_regression(options: RegressionOptions) -> None:
         for name in _SPARSE_ONLY:
             if getattr(options, name) != getattr(RegressionOptions(algorithm=REGRESSION), name) and name != "positive":
                 raise UsageError(f"--{name} has no meaning for libsvm files.", remedy="They name no columns.")
+    _check_training(options)
     if options.format == PARQUET and options.names:
         raise UsageError("--names has no meaning for Parquet files.", remedy="They name their columns themselves.")
     check(options)

@@ -7,6 +7,7 @@ from afspark.cli.algorithm_options import (
     CLICKS,
     CSV,
     DEFAULT_COSTS,
+    DEFAULT_ITERATION,
     DEFAULT_RECOVERY_SECONDS,
     DEFAULT_ROWS,
     DEFAULT_THETA,
@@ -44,6 +45,7 @@ examples:
   afspark run join --generate 500MB --rate 0.1 --kill 2 --verify
   afspark run join --input monday.pcap --with tuesday.pcap --format pcap --on dst,second --value bytes
   afspark run regression --generate clicks --rows 2000000 --kill 4 --verify
+  afspark run regression --generate higgs --consistency ssp:5 --iteration 5000 --tolerance snapshot
   afspark run regression --input adult.csv --label income --positive ">50K" --numeric age --categorical job,sex
   afspark run sentiment --generate 50MB --kill 2 --verify
   afspark run sentiment --input tweets.jsonl --format jsonl --time created --keywords spark,#flink --output moods/
@@ -326,6 +328,19 @@ _REGRESSION = Command(
                 Option("--norm", "longer rows are shortened (default: 32)", "N", values.positive_amount),
                 Option("--rate", "first learning rate (default: 1)", "N", values.positive_amount),
                 Option("--merge-every", "items between merges (default: every batch)", "N", values.count),
+                Option(
+                    "--consistency",
+                    "workers train one model while a batch is under way, and wait for each other: bsp after every "
+                    "step, ssp:N when they are N steps ahead, asp never; each needs a task slot "
+                    "(default: merge once a batch)",
+                    "MODEL",
+                ),
+                Option(
+                    "--iteration",
+                    f"items of a worker's step with --consistency (default: {DEFAULT_ITERATION:,})",
+                    "N",
+                    values.count,
+                ),
             ),
         ),
         *common(REGRESSION),

@@ -9,13 +9,22 @@ import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from afspark.algorithms import Features, LocalRegression, logistic_regression
+from afspark.algorithms import Features, LocalRegression, LogisticLearner, logistic_regression, train
 from afspark.algorithms.logistic_regression import LOCAL
 from afspark.api.query import Query
 from afspark.api.stream import StatefulStream, Stream
-from afspark.cli.algorithm_options import CLICKS, DEFAULT_ROWS, LIBSVM, PARQUET, REGRESSION, RegressionOptions
+from afspark.cli.algorithm_options import (
+    CLICKS,
+    DEFAULT_ITERATION,
+    DEFAULT_ROWS,
+    LIBSVM,
+    PARQUET,
+    REGRESSION,
+    RegressionOptions,
+)
 from afspark.cli.planning import MemoryLog, Plan
 from afspark.cli.tasks import Judgement, Task
+from afspark.model.consistency import Consistency, consistency_of
 from afspark.model.onbad import SKIP
 from afspark.policies import Tolerance
 from afspark.report.regression_text import relearn
@@ -28,11 +37,29 @@ class RegressionTask(Task):
     bounded = False
     operator: LocalRegression
 
-    def __init__(self, source: Source, operator: LocalRegression) -> None:
+    def __init__(
+        self,
+        source: Source,
+        operator: LocalRegression,
+        consistency: Consistency | None = None,
+        iteration: int = DEFAULT_ITERATION,
+    ) -> None:
         self.source, self.operator = source, operator
+        self.consistency, self.iteration = consistency, iteration
 
     def apply(self, stream: Stream, *, workers: int, tolerance: Tolerance) -> StatefulStream:
         operator = self.operator
+        if self.consistency is not None:
+            trained: StatefulStream = train(
+                stream,
+                LogisticLearner(operator.features, rate=operator.rate),
+                iteration=self.iteration,
+                consistency=self.consistency,
+                workers=workers,
+                tolerance=tolerance,
+                on_bad=operator.on_bad or SKIP,
+            )
+            return trained
         applied: StatefulStream = logistic_regression(
             stream,
             features=operator.features,
@@ -49,9 +76,13 @@ class RegressionTask(Task):
         return dict(self.operator.results(query.shares(LOCAL)).to_pylist()[0])
 
     def verify(self, results: DataFrame, query: Query, plan: Plan, workers: int) -> Judgement:
-        """Learns everything again in this process, without failures."""
+        """Learns everything again in this process, without failures; where workers train together, in rounds."""
         exact = relearn(
-            self.source, batches(self.source, plan.batch_bytes, workers), self.operator.features, self.operator.rate
+            self.source,
+            batches(self.source, plan.batch_bytes, workers),
+            self.operator.features,
+            self.operator.rate,
+            iteration=None if self.consistency is None else self.iteration,
         )
         found = self.learned(query)
         model = np.zeros(self.operator.features.cells)
@@ -93,7 +124,8 @@ def regression_task(options: RegressionOptions) -> RegressionTask:
         norm=options.norm,
     )
     operator = LocalRegression(features, rate=options.rate, merge_every=options.merge_every, on_bad=options.on_bad)
-    return RegressionTask(_source(options), operator)
+    consistency = None if options.consistency is None else consistency_of(options.consistency)
+    return RegressionTask(_source(options), operator, consistency, options.iteration or DEFAULT_ITERATION)
 
 
 def _source(options: RegressionOptions) -> Source:

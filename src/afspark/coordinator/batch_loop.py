@@ -54,7 +54,6 @@ from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.numbers import Batch, Fence
 from afspark.protocol.fault_plan import FaultPhase
-from afspark.sources import Planner
 from afspark.store import (
     CommitRecord,
     Ledger,
@@ -141,10 +140,6 @@ class Coordinator:
     @property
     def group(self) -> WorkerGroup | None:
         return self.runs[-1].group if self.runs else None
-
-    @property
-    def planner(self) -> Planner | None:
-        return next(iter(self.planners.values()), None)
 
     def run_of(self, name: str | None = None) -> OperatorRun:
         """The run of a node; without a name that of the last one."""
@@ -352,6 +347,7 @@ class Coordinator:
 
     def check_hosts(self) -> None:
         """UsageError if there is no room for secondaries. Later a host may be lost, and the query goes on without."""
+        self._stages.check_slots()
         if not self.resumed:
             check_hosts(self.cluster.slots_by_host(), self.pipeline.nodes)
 
@@ -366,8 +362,9 @@ class Coordinator:
         """Ends the receivers and the lease: no batch follows, or another driver will run it."""
         with ExitStack() as closing:
             # Whatever goes wrong on the way, nobody else must be kept from the query.
-            for close in (self.lease.release, self.receivers.close, self.control.close, self.commits.close):
-                closing.callback(close)
+            closing.callback(self.lease.release)
+            for one in (self.receivers, self.control, self.commits, self._stages):
+                closing.callback(one.close)
             self._secondaries.close()
 
     def _ready(self, batch: Batch) -> None:
@@ -412,6 +409,7 @@ class Coordinator:
             # A batch that runs again finds its own once more.
             run.gaps = self.item_losses.by_batch_and_worker(run.name, before=batch)
             run.recount(operators.get(run.name))
+        self._stages.begin_past(runs, first)
         for past in range(first, batch):
             self._run_again(Batch(past))
         self._hear_of_receivers()

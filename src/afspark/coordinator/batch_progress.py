@@ -48,7 +48,7 @@ class BatchProgress:
     #: by operator: those whose losses may have changed what it received, which its bound leaves out
     upstream: Mapping[str, Sequence[str]]
     #: per worker: operator, whether that is one of the runtime's own, host, thresholds in force, distance from the
-    #: last backup, seconds per part of its task
+    #: last backup, seconds per part of its task, what its operator tells
     workers: Sequence[Mapping[str, Any]]
 
     def to_json(self) -> dict[str, Any]:
@@ -115,6 +115,7 @@ def _worker(run: OperatorRun, report: TaskReport) -> dict[str, Any]:
         "theta": run.group.budget_of(member.worker).theta(member.counted_failures),
         "drift": dict(report.drift),
         "seconds": dict(report.seconds),
+        "metrics": dict(report.metrics),
     }
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from afspark.cluster.cluster import Cluster, StageFailed
 from afspark.coordinator.batch_input import BatchInput
 from afspark.coordinator.digests import digests_agree
+from afspark.coordinator.model_servers import ModelServers
 from afspark.coordinator.operator_inputs import OperatorInputs
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.recovery.queued_span import QueuedSpan, SpanReports
@@ -48,12 +49,26 @@ class StageRunner:
         self.replay = Replay(
             self._replay_stage, self._queued_stage, cluster.clock, inputs.pipeline.nodes, inputs.pipeline.frames
         )
+        self._servers = ModelServers(cluster, inputs.pipeline)
         #: whether backups may reach the store after the batch has ended
         self.spools = False
         #: whether a loss takes all workers back to the durable record
         self.takes_all_back = False
         #: what workers said last
         self._last: dict[ReplicaId, TaskReport] = {}
+
+    def check_slots(self) -> None:
+        """UsageError if workers that have to be at work at the same time could not be."""
+        self._servers.check_slots(self._inputs.pipeline)
+
+    def begin_past(self, runs: Sequence[OperatorRun], first: Batch) -> None:
+        """Before batches from ``first`` on are run again: those who train a model do so together, or not at all."""
+        if self._servers.active and any(run.group.lacks_batches for run in runs):
+            for run in runs:
+                run.group.go_back(first)
+
+    def close(self) -> None:
+        self._servers.close()
 
     def apply(self, runs: Sequence[OperatorRun], batch: Batch, given: BatchInput, *, past: bool = False) -> int:
         """Runs all stages until every worker has applied the batch; the number of tries.
@@ -137,8 +152,12 @@ class StageRunner:
             return self._recall(run, batch)
         if past:
             given.tell()
+        if self._servers.must_take_back(run, runs, batch) and not past:
+            self._take_back(run, runs, batch)
         inputs = self._inputs.of(run, runs, batch, given)
-        requests = self._requests(run, batch, past=past)
+        requests = self._equipped(run, runs, batch, past=past)
+        if requests is None:
+            return False
         if not past:
             self._companions.accompany(run, batch, requests, inputs)
         reports = self._reports(run, requests, inputs)
@@ -150,11 +169,25 @@ class StageRunner:
             return self._is_one_reading(run, runs, batch) and self._agree_on_past(run, runs, batch, produced)
         if digests_agree(run.reports, produced):
             return True
+        self._take_back(run, runs, batch)
+        return False
+
+    def _take_back(self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch) -> None:
+        """Has an operator and all that it reaches take the batch back."""
         concerned = {run.name, *self._inputs.pipeline.downstream_of(run.name)}
         for one in runs:
             if one.name in concerned:
                 self._roll_back(one, batch)
-        return False
+
+    def _equipped(
+        self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, *, past: bool
+    ) -> list[TaskRequest] | None:
+        """What workers are asked to do; None if the model that they train is not there."""
+
+        def restored(model: OperatorRun) -> bool:
+            return self._look_after(model, batch) is not None
+
+        return self._servers.equip(run, runs, batch, self._requests(run, batch, past=past), restored)
 
     def _recall(self, run: OperatorRun, batch: Batch) -> bool:
         """Asks workers that have applied a past ``batch`` what they answered then; nothing is read for them.
@@ -209,7 +242,7 @@ class StageRunner:
 
     def _catch_up(self, runs: Sequence[OperatorRun], batch: Batch) -> bool:
         """Has every worker apply what it lacks of the batches before; False if that has to be tried again."""
-        if self.takes_all_back and self.replay.is_needed(runs, batch):
+        if (self.takes_all_back or self._servers.active) and self.replay.is_needed(runs, batch):
             for run in runs:
                 run.group.go_back(batch)
         return self.replay.catch_up(runs, batch)
@@ -224,7 +257,9 @@ class StageRunner:
         self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, given: BatchInput
     ) -> Mapping[ReplicaId, TaskReport]:
         inputs = self._inputs.of(run, runs, batch, given)
-        return self._reports(run, self._requests(run, batch, past=True), inputs)
+        self._servers.must_take_back(run, runs, batch)
+        requests = self._equipped(run, runs, batch, past=True)
+        return {} if requests is None else self._reports(run, requests, inputs)
 
     def _queued_stage(self, run: OperatorRun, span: QueuedSpan) -> SpanReports:
         """What those who lack the batches of a span say of them; they take the items from their queues."""

@@ -45,6 +45,7 @@ class Pipeline(Graph):
         self._refuse_snapshots()
         self._refuse_secondaries()
         self._refuse_gaps()
+        self._refuse_training()
         if len(self.sources) > 1 and self.frames:
             raise UsageError(
                 "A pipeline reads either one DataFrame or any number of files and generators.",
@@ -72,7 +73,15 @@ class Pipeline(Graph):
             all(source.replayable or name in self.retained for name, source in self.planned.items())
             and not any(frame.not_replayable for frame in self.frames.values())
             and all(node.tolerance.needs_records for node in self.nodes)
+            and not (self.trains and not all(node.tolerance.exact for node in self.nodes))
         )
+
+    @property
+    def trains(self) -> bool:
+        """Whether workers train a model together. They replay a batch together as well, which takes everybody back to
+        the durable record: nobody may have lost anything there.
+        """
+        return any(node.operator.training is not None for node in self.nodes)
 
     @cached_property
     def retained(self) -> frozenset[str]:
@@ -117,6 +126,35 @@ class Pipeline(Graph):
                 remedy="Use BarrierSnapshot() or UpstreamBackup().",
                 operator=followed[0].name,
             )
+
+    def _refuse_training(self) -> None:
+        """Whoever trains a model feeds on what the operator that has it has made of the batch before."""
+        for node in self.nodes:
+            training = node.operator.training
+            if training is None:
+                continue
+            found = [one for one in self.nodes if one.name == training.model]
+            if not found or node.name not in found[0].feeds_back:
+                raise UsageError(
+                    f"{node.name!r} trains the model of {training.model!r}, which does not feed back to it.",
+                    remedy=f"Have {training.model!r} read from {node.name!r}, with feeds_back=[{node.name!r}].",
+                    operator=node.name,
+                )
+            for one in (node, found[0]):
+                if one.tolerance.has_secondaries:
+                    raise UsageError(
+                        f"{one.name!r} asks for secondaries, which cannot train a model.",
+                        remedy="Use BarrierSnapshot(), MiniBatch() or Approximate().",
+                        operator=one.name,
+                    )
+                if one.window is not None:
+                    raise UsageError(f"{one.name!r} trains a model, which has no windows.", operator=one.name)
+            if any(edge.origin in self.pushed for edge in node.inputs):
+                raise UsageError(
+                    f"{node.name!r} trains a model on pushed items, which cannot be read again.",
+                    remedy="Train on files, generators or a DataFrame.",
+                    operator=node.name,
+                )
 
     def _refuse_gaps(self) -> None:
         """A worker that leaves batches out has kept nothing of them for those that would replay them."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from afspark.model.onbad import OnBad
 from afspark.model.states import State, StateSpec
+from afspark.model.training import Training
 from afspark.model.windows import Punctuation
 
 #: A stateless step: takes an Arrow batch, gives one back, or None where nothing is left of it.
@@ -48,6 +49,10 @@ class WorkerContext:
     losable_items: float = 0.0
     input: str = ""
     outbox: Outbox = field(default_factory=Outbox)
+    #: of a worker that trains a model with others: an `Exchange`; of the operator that has the model: a `MergedModel`
+    exchange: Any = None
+    #: numbers that the progress of the batch shows beside the worker; JSON, and nothing is concluded from them
+    metrics: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +106,8 @@ class Operator:
     sends_by_state: ClassVar[bool] = True
     #: what happens to items that it raises on; None: as their source has it
     on_bad: OnBad | None = None
+    #: the model that its workers train together, if they do
+    training: Training | None = None
     #: set before any other method is called for a batch
     context: WorkerContext
 

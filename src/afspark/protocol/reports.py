@@ -85,6 +85,8 @@ class TaskReport:
     #: how long each part of the task took; for people, nothing is concluded from it
     seconds: Mapping[str, float] = field(default_factory=dict)
     work: TaskWork = field(default_factory=TaskWork)
+    #: what the operator tells of the batch; for people
+    metrics: Mapping[str, Any] = field(default_factory=dict)
     #: set by the task that has restored the state
     restored: Restored | None = None
     #: objects that were passed over when the state was restored, told until its first batch is complete

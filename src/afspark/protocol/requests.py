@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from afspark.exchange.exchange_ticket import ExchangeTicket
 from afspark.numbers import Batch, Fence, Incarnation, PaneNumber
 from afspark.policies import BackupPlan, RecoveryPlan, StartEmpty
 from afspark.protocol.batch_times import BatchTime
@@ -68,6 +69,8 @@ class TaskRequest:
     rest_seconds: float | None = None
     punctuation_plan: PunctuationPlan = ()
     batch_time: BatchTime = field(default_factory=BatchTime)
+    #: where the model is that its operator trains, or has
+    exchange: ExchangeTicket | None = None
     #: bytes of bad items that this worker may still keep
     quarantine_room: int = 0
 

@@ -7,7 +7,7 @@ rounding, and with failures the difference is what they cost.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,28 +38,55 @@ class Recount:
         return self.loss / self.items if self.items else math.nan
 
 
-def relearn(source: Source, batches: Iterable[Sequence[Sequence[Chunk]]], features: Features, rate: float) -> Recount:
-    """Learns from ``batches``, each of which is the chunks of every worker."""
+def relearn(
+    source: Source,
+    batches: Iterable[Sequence[Sequence[Chunk]]],
+    features: Features,
+    rate: float,
+    *,
+    iteration: int | None = None,
+) -> Recount:
+    """Learns from ``batches``, each of which is the chunks of every worker.
+
+    Models are merged when all workers have learned from so many items of theirs; None: when the batch ends.
+    """
     merged = np.zeros(features.cells)
     seen: dict[int, int] = {}
     skipped = correct = 0
     loss = 0.0
     for shares in batches:
-        models: list[tuple[int, Array]] = []
-        for worker, chunks in enumerate(shares):
-            model, before = merged.copy(), seen.get(worker, 0)
-            for items in (items for chunk in chunks for items in source.read(chunk)):
+        steps = [list(_steps(source, chunks, features, iteration)) for chunks in shares]
+        for step in range(max(map(len, steps), default=0)):
+            models: list[tuple[int, Array]] = []
+            for worker, items in enumerate(one[step] if step < len(one) else None for one in steps):
+                if items is None:
+                    continue
+                model, before = merged.copy(), seen.get(worker, 0)
                 sound = features.sound(items)
                 labels, (offsets, cells, values) = features.labels(sound), _rows(features, sound)
-                norm = _norm(features)
-                hits, cost, bad = _learn(labels, offsets, cells, values, model, seen.get(worker, 0), rate, norm)
-                seen[worker] = seen.get(worker, 0) + len(labels) - bad
+                hits, cost, bad = _learn(labels, offsets, cells, values, model, before, rate, _norm(features))
+                seen[worker] = before + len(labels) - bad
                 correct, loss, skipped = correct + hits, loss + cost, skipped + items.num_rows - len(labels) + bad
-            models.append((seen.get(worker, 0) - before, model))
-        total = sum(items for items, _ in models)
-        if total:
-            merged = sum((items / total * model for items, model in models), np.zeros(features.cells))
+                models.append((seen[worker] - before, model))
+            total = sum(items for items, _ in models)
+            if total:
+                merged = sum((items / total * model for items, model in models), np.zeros(features.cells))
     return Recount(merged, sum(seen.values()), correct, loss, skipped)
+
+
+def _steps(
+    source: Source, chunks: Sequence[Chunk], features: Features, iteration: int | None
+) -> Iterator[pa.RecordBatch]:
+    """The items of a worker in a batch, divided into steps; those in which nothing can be learned are none."""
+    found = [items for chunk in chunks for items in source.read(chunk)]
+    if not found:
+        return
+    rows = pa.concat_batches(found)
+    width = iteration or rows.num_rows
+    for start in range(0, rows.num_rows, max(1, width)):
+        items = rows.slice(start, width)
+        if iteration is None or features.sound(items).num_rows:
+            yield items
 
 
 def _rows(features: Features, items: pa.RecordBatch) -> tuple[Array, Array, Array]:

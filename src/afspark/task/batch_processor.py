@@ -42,6 +42,7 @@ class BatchProcessor:
         probe: Callable[[], None] = lambda: None,
         resumed: PaneReport | None = None,
         first: bool = True,
+        exchange: Any = None,
     ) -> None:
         self.operator, self.specs, self.panes, self.request = operator, operator.states(), panes, request
         self.window, self.batch_time, self.workers = config.window, request.batch_time, config.workers
@@ -59,6 +60,7 @@ class BatchProcessor:
             lost_items=request.lost_items,
             losable_items=config.losable_items,
             outbox=self.outbox,
+            exchange=exchange,
         )
         self.output = Output()
         self.seen = resumed or self.batch_time.window_progress.blank(request.worker)
@@ -235,7 +237,7 @@ class BatchProcessor:
             output.panes = replace(
                 self.seen, latest=max(times, default=None), unplaced=self.seen.unplaced + feed.unplaced
             )
-        output.feedback = self.outbox.feedback
+        output.feedback, output.metrics = self.outbox.feedback, self.context.metrics
         if self.keeps_items:
             output.kept = {port: packed_packets(packets) for port, packets in self.outbox.sent.items()}
             output.schema = next((packet.items.schema for packet in self.outbox.sent.get(ALL, ())), None)

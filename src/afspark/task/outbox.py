@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -24,6 +25,8 @@ class Output:
     panes: PaneReport | None = None
     #: of the items for everybody; None if there are none
     schema: pa.Schema | None = None
+    #: what the operator tells of the batch
+    metrics: dict[str, Any] = field(default_factory=dict)
 
 
 class CollectingOutbox(Outbox):

@@ -21,6 +21,7 @@ from afspark.task.backup import BackupTask
 from afspark.task.backup_numbers import leave
 from afspark.task.batch_processor import BatchProcessor
 from afspark.task.effects import effects_of, sent_of
+from afspark.task.exchanging import exchange_of
 from afspark.task.outbox import Output
 from afspark.task.pane_states import PaneStates
 from afspark.task.quarantined import take_items
@@ -122,16 +123,18 @@ class BatchApplication:
 
     def _run_operator(self) -> Output:
         applying = partial(self.task.probe, FaultPhase.APPLYING)
-        processor = BatchProcessor(
-            self.config,
-            self.request,
-            self.operator,
-            self.panes,
-            applying,
-            self.steps.progress.panes,
-            first=self.steps.is_first(self.home),
-        )
-        return processor.run(self.feed)
+        with exchange_of(self.request, self.operator) as exchange:
+            processor = BatchProcessor(
+                self.config,
+                self.request,
+                self.operator,
+                self.panes,
+                applying,
+                self.steps.progress.panes,
+                first=self.steps.is_first(self.home),
+                exchange=exchange,
+            )
+            return processor.run(self.feed)
 
     def _keep(self, output: Output) -> int:
         """Keeps what other stages and the sink will read; returns the number of rows for the sink."""
@@ -197,6 +200,7 @@ class BatchApplication:
             panes=output.panes,
             seconds=self.task.clock.seconds,
             work=self._work(output),
+            metrics=output.metrics,
             # What cannot be brought again is gone like a backup that cannot be read.
             damaged=(*self.steps.damaged, *(gap.described for gap in feed.unsent)),
             restored=self.restored,

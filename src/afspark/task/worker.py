@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from afspark.errors import AfsparkError, NoSpace, SegmentError
+from afspark.exchange.exchange_messages import ExchangeFailed
 from afspark.model.operator import Operator
 from afspark.numbers import Batch
 from afspark.policies import CompleteState
@@ -24,6 +25,7 @@ from afspark.task.backup_numbers import is_left, take_up
 from afspark.task.bad_item_search import as_failure
 from afspark.task.completing import CannotComplete, complete
 from afspark.task.damage_note import noted_damage
+from afspark.task.exchanging import leave_exchange
 from afspark.task.feed import Feed
 from afspark.task.pane_states import PaneStates
 from afspark.task.process import BatchApplication
@@ -39,6 +41,16 @@ def serve(
     environment: TaskEnvironment, config: OperatorConfig, request: TaskRequest, operator: Operator, feed: Feed
 ) -> TaskReport:
     """Carries out ``request``; every outcome is a report, only the death of the process is an exception."""
+    report = _served(environment, config, request, operator, feed)
+    if report.status is not Status.APPLIED:
+        # Others may wait for what this worker would have learned.
+        leave_exchange(request, f"worker {request.worker} is {report.status}")
+    return report
+
+
+def _served(
+    environment: TaskEnvironment, config: OperatorConfig, request: TaskRequest, operator: Operator, feed: Feed
+) -> TaskReport:
     host = environment.host
     if host != request.home:
         return _answer(request, host, Status.MISPLACED)
@@ -52,7 +64,7 @@ def serve(
             # The batch is applied once more.
             return _answer(request, host, Status.BUSY, detail=str(error))
         return _answer(request, host, Status.FAILED, error=error)
-    except SegmentError as error:
+    except (SegmentError, ExchangeFailed) as error:
         return _answer(request, host, Status.BUSY, detail=str(error))
     except Exception as error:  # noqa: BLE001 - user code may raise anything
         return _answer(request, host, Status.FAILED, error=as_failure(error, operator))

@@ -20,7 +20,7 @@ from afspark.cluster.liveness import Absence, HostFailure
 from afspark.cluster.local.local_environment import LocalEnvironment
 from afspark.cluster.local.local_frame import LocalFrame
 from afspark.cluster.local.map_outputs import MapOutputs
-from afspark.cluster.local.processes import Answer, Processes, TaskDied, forked, in_process
+from afspark.cluster.local.processes import Answer, Processes, TaskDied, forked, in_process, side_by_side
 from afspark.errors import UsageError
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.operator_config import OperatorConfig
@@ -61,6 +61,8 @@ class LocalJob:
     homes: Mapping[int, str]
     #: makes the task of a number, for every try anew
     task: Callable[[int], LocalTask]
+    #: whether tasks wait for each other
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class _Death:
 class LocalCluster:
     """Hosts with slots; change ``slots`` whenever hosts come or go."""
 
-    driver_host = "driver"
+    driver_host = "127.0.0.1"
     stopped = False
 
     def __init__(
@@ -151,7 +153,8 @@ class LocalCluster:
             return made if death is None else partial(_killed, death, made)
 
         kind = "reduce" if senders else "job"
-        return self._rows(LocalJob(kind, homes_of(requests), task))
+        together = any(request.exchange is not None for request in requests)
+        return self._rows(LocalJob(kind, homes_of(requests), task, together))
 
     def _refuse_silent(self, hosts: Iterable[str]) -> None:
         if silent := self.silent.intersection(hosts):
@@ -166,7 +169,7 @@ class LocalCluster:
     def run(self, job: LocalJob) -> list[list[Any]]:
         """What came of each task. They run side by side, or one after the other if somebody interferes."""
         answers: dict[int, Answer] = dict.fromkeys(job.homes, (False, "not tried"))
-        together = self.before is None
+        together = self.before is None or job.together
         if together:
             answers = self._tried(job, job.homes)
         for number in job.homes:
@@ -186,7 +189,8 @@ class LocalCluster:
 
     def _tried(self, job: LocalJob, numbers: Iterable[int]) -> dict[int, Answer]:
         tasks = {number: partial(job.task(number), self.environment(self._host(job, number))) for number in numbers}
-        return dict(zip(tasks, self._processes(*tasks.values()), strict=True))
+        processes = side_by_side if job.together else self._processes
+        return dict(zip(tasks, processes(*tasks.values()), strict=True))
 
     def _host(self, job: LocalJob, number: int) -> str:
         host = self.astray.pop((job.kind, number), job.homes[number])

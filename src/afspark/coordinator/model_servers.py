@@ -1,0 +1,225 @@
+"""The model servers of a query: one for each shard of every model that workers train together.
+
+A batch is trained in *rounds* that a server keeps. It begins them with the model that the global operator has, and what
+comes of them becomes that operator's state when the batch ends. If a server is lost, or a worker, all workers take the
+batch back and begin it anew in another attempt.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from afspark.cluster.cluster import Cluster
+from afspark.coordinator.operator_run import OperatorRun
+from afspark.errors import UsageError, WorkerFailed
+from afspark.exchange.driver_calls import ServerCalls
+from afspark.exchange.exchange_messages import Begin, ExchangeFailed, Opened
+from afspark.exchange.exchange_ticket import ExchangeTicket, RoundKey
+from afspark.exchange.server_process import ServerProcess
+from afspark.graph.pipeline import Pipeline
+from afspark.model.training import Training
+from afspark.numbers import Batch
+from afspark.protocol.lifecycle import Hint
+from afspark.protocol.requests import TaskRequest
+from afspark.task.model_loading import load_model
+
+
+@dataclass
+class _Trained:
+    """One model that is trained: its servers, and the rounds that are open."""
+
+    training: Training
+    shards: int
+    secret: str = field(default_factory=lambda: secrets.token_hex(16))
+    servers: list[ServerProcess] = field(default_factory=list)
+    batch: Batch | None = None
+    attempt: int = 0
+    base: str = ""
+
+
+class ModelServers:
+    """Equips workers that train a model, and the operator that has it, for a batch."""
+
+    def __init__(self, cluster: Cluster, pipeline: Pipeline) -> None:
+        self._cluster = cluster
+        self._trained: dict[str, _Trained] = {}
+        for node in pipeline.nodes:
+            training = node.operator.training
+            if training is not None:
+                self._trained[node.name] = _Trained(training, pipeline.node(training.model).workers)
+
+    @property
+    def active(self) -> bool:
+        """Whether the pipeline trains any model."""
+        return bool(self._trained)
+
+    def check_slots(self, pipeline: Pipeline) -> None:
+        """UsageError if workers that train together could not all be at work at the same time."""
+        slots = sum(self._cluster.slots_by_host().values())
+        for name in self._trained:
+            workers = pipeline.node(name).workers
+            if workers > slots:
+                raise UsageError(
+                    f"The {workers} workers of {name!r} train at the same time, and there are {slots} task slots.",
+                    remedy=f"Use a master with more slots, such as local[{workers}], or fewer workers.",
+                    workers=workers,
+                    slots=slots,
+                )
+
+    def must_take_back(self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch) -> bool:
+        """Whether ``batch`` has to be taken back before the workers of ``run`` are equipped: rounds of it were begun
+        that cannot be completed, or others may have begun some.
+        """
+        trained = self._trained.get(run.name)
+        if trained is None:
+            return False
+        base = _version(self._of(trained, runs), batch)
+        if trained.batch != batch:
+            # A driver before this one may have begun it.
+            spoiled = trained.batch is None and any(one.hint is Hint.RESUME for one in run.group.members)
+            trained.batch, trained.attempt, trained.base = batch, trained.attempt + 1, base
+            return spoiled
+        if base == trained.base and self._are_open(trained, run):
+            return False
+        trained.attempt, trained.base = trained.attempt + 1, base
+        return True
+
+    def equip(
+        self,
+        run: OperatorRun,
+        runs: Sequence[OperatorRun],
+        batch: Batch,
+        requests: Sequence[TaskRequest],
+        restore: Callable[[OperatorRun], bool],
+    ) -> list[TaskRequest] | None:
+        """The requests with what is needed to train in a batch, or to take what was trained.
+
+        None if it has to be tried again. ``restore`` gives workers that have none a state.
+        """
+        trained = self._trained.get(run.name)
+        if trained is not None:
+            if not self._open(trained, run, self._of(trained, runs), batch, restore):
+                return None
+        else:
+            trained = next((one for one in self._trained.values() if one.training.model == run.name), None)
+        if trained is None:
+            return list(requests)
+        ticket = self._ticket(trained, runs, batch)
+        return [replace(request, exchange=ticket) for request in requests]
+
+    def close(self) -> None:
+        for trained in self._trained.values():
+            for server in trained.servers:
+                server.close()
+            trained.servers = []
+
+    def _open(
+        self,
+        trained: _Trained,
+        run: OperatorRun,
+        model: OperatorRun,
+        batch: Batch,
+        restore: Callable[[OperatorRun], bool],
+    ) -> bool:
+        """Opens the rounds on all servers; False if that has to be tried again."""
+        self._refuse_crowded(run)
+        self._start(trained)
+        begin = self._begin(trained, run)
+        try:
+            for shard, server in enumerate(trained.servers):
+                calls = ServerCalls(server.address, trained.secret)
+                opened = calls.begin(begin)
+                if opened is Opened.LACKS_BASE:
+                    if not self._load(trained, model, shard, restore):
+                        return False
+                    opened = calls.begin(begin)
+                if opened is not Opened.OPEN:
+                    return False
+        except ExchangeFailed:
+            return False
+        return True
+
+    def _refuse_crowded(self, run: OperatorRun) -> None:
+        """Those who wait for a slot would be waited for."""
+        slots = self._cluster.slots_by_host()
+        for host, count in Counter(run.homes.values()).items():
+            if host in slots and slots[host] < count:
+                raise WorkerFailed(
+                    f"{count} workers of {run.name!r} on {host} train together, and it has {slots[host]} slots.",
+                    remedy="Give hosts more slots, so that the others can take the workers of one that is lost.",
+                    host=host,
+                )
+
+    def _are_open(self, trained: _Trained, run: OperatorRun) -> bool:
+        try:
+            return all(server.lives for server in trained.servers) and all(
+                ServerCalls(server.address, trained.secret).begin(self._begin(trained, run)) is Opened.OPEN
+                for server in trained.servers
+            )
+        except ExchangeFailed:
+            return False
+
+    def _begin(self, trained: _Trained, run: OperatorRun) -> Begin:
+        assert trained.batch is not None
+        return Begin(
+            batch=trained.batch,
+            attempt=trained.attempt,
+            base=trained.base,
+            workers=[member.worker for member in run.group.members],
+            consistency=str(trained.training.consistency),
+            iteration=trained.training.iteration,
+            seconds=trained.training.wait_seconds,
+        )
+
+    def _start(self, trained: _Trained) -> None:
+        """Starts servers that are not there."""
+        bounds = trained.training.bounds(trained.shards)
+        for shard in range(trained.shards):
+            if shard < len(trained.servers) and trained.servers[shard].lives:
+                continue
+            for gone in trained.servers[shard : shard + 1]:
+                gone.close()
+            size = bounds[shard + 1] - bounds[shard]
+            server = ServerProcess(size, host=self._cluster.driver_host, secret=trained.secret)
+            trained.servers[shard : shard + 1] = [server]
+
+    def _load(self, trained: _Trained, model: OperatorRun, shard: int, restore: Callable[[OperatorRun], bool]) -> bool:
+        """Gives a server the model as the global operator has it; False if that has none."""
+        bounds, server = trained.training.bounds(trained.shards), trained.servers[shard]
+        task = partial(
+            load_model,
+            model.residents,
+            model.node.operator,
+            shard,
+            server.address,
+            trained.secret,
+            trained.base,
+            bounds[shard + 1] - bounds[shard],
+        )
+        home = {0: model.homes[shard]}
+        return all(self._cluster.run_on(home, task)) or (restore(model) and all(self._cluster.run_on(home, task)))
+
+    def _ticket(self, trained: _Trained, runs: Sequence[OperatorRun], batch: Batch) -> ExchangeTicket:
+        return ExchangeTicket(
+            addresses=tuple(server.address for server in trained.servers),
+            bounds=trained.training.bounds(trained.shards),
+            key=RoundKey(batch=batch, attempt=trained.attempt),
+            secret=trained.secret,
+            becomes=_version(self._of(trained, runs), Batch(batch + 1)),
+        )
+
+    def _of(self, trained: _Trained, runs: Sequence[OperatorRun]) -> OperatorRun:
+        """The operator that has the model."""
+        return next(one for one in runs if one.name == trained.training.model)
+
+
+def _version(model: OperatorRun, batch: Batch) -> str:
+    """How the model is called that ``batch`` begins with; "": nobody has learned anything yet."""
+    if batch == 0:
+        return ""
+    incarnations = ".".join(str(member.incarnation) for member in model.group.members)
+    return f"{batch - 1} of {incarnations}"

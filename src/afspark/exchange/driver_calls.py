@@ -1,0 +1,92 @@
+"""What the driver and the global operator ask of a model server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from afspark.exchange.exchange_messages import (
+    ABANDON,
+    BEGIN,
+    CELLS,
+    EVENTS,
+    RESULT,
+    Begin,
+    ExchangeFailed,
+    Opened,
+    open_cells,
+    pack_cells,
+)
+from afspark.exchange.exchange_ticket import RoundKey
+from afspark.model.training import Cells
+
+_SECONDS = 30.0
+
+
+class ServerCalls:
+    """Calls to the server at ``address``; `ExchangeFailed` if it is not there."""
+
+    def __init__(self, address: str, secret: str) -> None:
+        self.address, self._secret = address, secret
+        with self._translated():
+            self._client = flight.connect(address)
+
+    def begin(self, begin: Begin) -> Opened:
+        """Opens the rounds of a batch, unless they are open."""
+        return Opened(self._act(BEGIN, asdict(begin))["is"])
+
+    def load(self, base: str, cells: Cells, size: int) -> None:
+        """Gives it a model."""
+        descriptor = flight.FlightDescriptor.for_command(json.dumps({"base": base, "secret": self._secret}).encode())
+        with self._translated():
+            writer, _ = self._client.do_put(descriptor, CELLS, self._options())
+            writer.write_batch(pack_cells(cells, size))
+            writer.close()
+
+    def result(self, key: RoundKey, *, becomes: str) -> dict[str, Any]:
+        """What the steps of a batch told; the model that it left behind can be begun with under that name."""
+        return self._act(RESULT, {**asdict(key), "becomes": becomes})
+
+    def changes(self, key: RoundKey) -> Cells:
+        """What a batch has changed."""
+        ticket = flight.Ticket(json.dumps({**asdict(key), "secret": self._secret}).encode())
+        with self._translated():
+            (row,) = self._client.do_get(ticket, self._options()).read_all().to_batches()
+        return open_cells(row)
+
+    def abandon(self, key: RoundKey, why: str) -> None:
+        """The rounds cannot be completed: nobody needs to wait any longer."""
+        self._act(ABANDON, {**asdict(key), "why": why})
+
+    def events(self, key: RoundKey) -> dict[str, Any]:
+        """When models were pulled in a batch, by whom."""
+        return self._act(EVENTS, asdict(key))
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _act(self, kind: str, told: dict[str, Any]) -> dict[str, Any]:
+        action = flight.Action(kind, json.dumps({**told, "secret": self._secret}).encode())
+        with self._translated():
+            (result,) = self._client.do_action(action, self._options())
+        answer: dict[str, Any] = json.loads(result.body.to_pybytes())
+        return answer
+
+    def _options(self) -> flight.FlightCallOptions:
+        return flight.FlightCallOptions(timeout=_SECONDS)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            raise ExchangeFailed(
+                f"The model server at {self.address} is not there: {str(error).splitlines()[0]}",
+                remedy="It is started again by itself.",
+            ) from error

@@ -1,0 +1,154 @@
+"""The steps of all workers in one batch: what was pushed, what is merged, and who may go on. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from afspark.exchange.model_versions import ModelVersions
+from afspark.model.consistency import Consistency
+from afspark.model.kernels.plain_arrays import Array
+from afspark.model.training import Cells, Merge, StepFacts
+
+
+class Pushed(StrEnum):
+    """What became of a push."""
+
+    TAKEN = "taken"
+    #: it was there already, and says the same
+    REPEATED = "repeated"
+    #: another one of the same worker and step was there already, and holds
+    DIFFERS = "differs"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Push:
+    """What a worker has learned in a step: changes of cells of the model it began the step with."""
+
+    worker: int
+    step: int
+    facts: StepFacts
+    cells: Cells
+    #: of everything that it says
+    digest: str
+
+
+@dataclass
+class _Member:
+    """A worker in this batch."""
+
+    pushes: list[Push] = field(default_factory=list)
+    merged: int = 0
+    #: how many steps it makes; None while that is not known
+    steps: int | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.steps is not None and self.merged >= self.steps
+
+
+class Rounds:
+    """One batch of one model, or of one shard of it.
+
+    A push stays what it is however often it is repeated: whoever runs a share again finds the answers that were given
+    first, as long as pushes are merged in rounds, and what was merged once is never merged again.
+    """
+
+    def __init__(self, model: Array, workers: Sequence[int], consistency: Consistency, iteration: int) -> None:
+        self.versions = ModelVersions(model)
+        self.consistency, self.iteration = consistency, iteration
+        self._members = {worker: _Member() for worker in sorted(workers)}
+        self._present: set[int] = set()
+        #: what went into each version after the first
+        self.merged: list[list[Push]] = []
+
+    def check_in(self, worker: int) -> None:
+        self._present.add(worker)
+
+    def push(self, push: Push) -> Pushed:
+        """Takes what a worker has learned in its next step, and merges what can be merged."""
+        member = self._members[push.worker]
+        if push.step < len(member.pushes):
+            same = member.pushes[push.step].digest == push.digest
+            return Pushed.REPEATED if same else Pushed.DIFFERS
+        if push.step > len(member.pushes) or (member.steps is not None and push.step >= member.steps):
+            raise ValueError(
+                f"worker {push.worker} pushes step {push.step} after {len(member.pushes)} of {member.steps}"
+            )
+        member.pushes.append(push)
+        if self.consistency.in_rounds:
+            self._merge_rounds()
+        else:
+            self._merge([push], self.iteration * len(self._members))
+        return Pushed.TAKEN
+
+    def finish(self, worker: int, steps: int) -> None:
+        """A worker has no further items after so many steps."""
+        member = self._members[worker]
+        if member.steps is None:
+            if steps != len(member.pushes):
+                raise ValueError(f"worker {worker} ends after {steps} steps and has pushed {len(member.pushes)}")
+            member.steps = steps
+            if self.consistency.in_rounds:
+                self._merge_rounds()
+
+    def missing(self) -> list[int]:
+        """Who has not checked in."""
+        return [worker for worker in self._members if worker not in self._present]
+
+    def may_begin(self, worker: int, step: int) -> bool:
+        """Whether a worker may begin a step with the model that `answer` gives."""
+        return not self.missing() and self.consistency.may_begin(step, self._merged_by_all())
+
+    def waits_for(self, step: int) -> list[int]:
+        """Whose results a worker waits for that wants to begin a step."""
+        return self.missing() or [
+            worker
+            for worker, member in self._members.items()
+            if not member.is_done and not self.consistency.may_begin(step, member.merged)
+        ]
+
+    def version_for(self, step: int) -> int:
+        """The version that a step begins with: in rounds always the same, else the newest."""
+        return min(step, self.versions.newest) if self.consistency.in_rounds else self.versions.newest
+
+    @property
+    def is_over(self) -> bool:
+        return all(member.is_done for member in self._members.values())
+
+    def merges(self) -> list[Merge]:
+        """All merges so far."""
+        return [
+            Merge(norm=norm, facts=_together([push.facts for push in pushes]))
+            for norm, pushes in zip(self.versions.norms, self.merged, strict=True)
+        ]
+
+    def _merged_by_all(self) -> float:
+        return min((member.merged for member in self._members.values() if not member.is_done), default=math.inf)
+
+    def _merge_rounds(self) -> None:
+        """Merges every round that is complete, in the order of workers."""
+        while True:
+            step = self.versions.newest
+            members = [one for one in self._members.values() if one.steps is None or one.steps > step]
+            if not members or any(len(one.pushes) <= step for one in members):
+                return
+            pushes = [one.pushes[step] for one in members]
+            self._merge(pushes, sum(push.facts.items for push in pushes))
+
+    def _merge(self, pushes: list[Push], items: int) -> None:
+        """Merges what was pushed, each by its part of so many items."""
+        self.versions.merge([(push.cells, push.facts.items / items) for push in pushes])
+        self.merged.append(pushes)
+        for push in pushes:
+            self._members[push.worker].merged += 1
+
+
+def _together(facts: Sequence[StepFacts]) -> StepFacts:
+    return StepFacts(
+        items=sum(one.items for one in facts),
+        correct=sum(one.correct for one in facts),
+        loss=sum(one.loss for one in facts),
+    )

@@ -1,0 +1,71 @@
+"""What a user writes to have a model trained by workers together: a gradient, and what is done with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from afspark.model.kernels.plain_arrays import Array
+from afspark.model.training import Cells, StepFacts
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What items have taught: changes of cells of the model, and what is told of them."""
+
+    change: Cells
+    facts: StepFacts
+    #: items that had nothing to teach, because something was missing
+    skipped: int = 0
+    #: items with label 1, where there are labels
+    positives: int = 0
+
+
+class Learner:
+    """A model of ``cells`` numbers that begins with zeros, and how it learns.
+
+    Write `gradient` and `cells`; or `learn`, where a step is more than a gradient. Neither may change the model that it
+    is given, nor depend on anything but its arguments.
+    """
+
+    #: how far one item can move the model (Euclidean); None: not known
+    reach: float | None = None
+
+    @property
+    def cells(self) -> int:
+        """The number of cells."""
+        raise NotImplementedError
+
+    def check(self, schema: pa.Schema | None) -> None:
+        """Raises UsageError if the stream's columns do not fit."""
+
+    def gradient(self, model: Array, items: pa.RecordBatch) -> tuple[Cells, StepFacts]:
+        """The mean gradient of the items' losses at ``model``, and their number and losses."""
+        raise NotImplementedError
+
+    def apply(self, gradient: Cells, seen: int) -> Cells:
+        """The change of the model by a gradient after ``seen`` items: downhill, by 1/√t."""
+        return Cells(gradient.index, gradient.values * (-1.0 / math.sqrt(max(1, seen))))
+
+    def learn(self, model: Array, items: pa.RecordBatch, seen: int) -> Learned:
+        """What a step of items teaches a worker that has had ``seen`` items before."""
+        gradient, facts = self.gradient(model, items)
+        return Learned(self.apply(gradient, seen + facts.items), facts, skipped=items.num_rows - facts.items)
+
+    def described(self) -> Mapping[str, Any]:
+        """What a checkpoint is bound to."""
+        return {"learner": type(self).__name__, "cells": self.cells}
+
+    def names(self, cells: Array) -> pa.Array:
+        """What cells stand for; null where nobody knows."""
+        return pa.nulls(len(cells), pa.string())
+
+
+def difference(before: Array, index: Array, after: Array) -> Cells:
+    """The change that leads from a model to one with other values in some cells."""
+    return Cells(index, after - before[np.asarray(index)])

@@ -1,0 +1,138 @@
+"""A model server and workers in threads: what is pulled and pushed over Flight is what rounds make of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from afspark.exchange.driver_calls import ServerCalls
+from afspark.exchange.exchange_messages import Begin, ExchangeFailed, Opened
+from afspark.exchange.exchange_ticket import ExchangeTicket, RoundKey
+from afspark.exchange.model_client import ModelExchange
+from afspark.exchange.model_server import ModelServer
+from afspark.model.training import Cells, StepFacts
+
+SIZE, SECRET = 10, "s" * 32
+KEY = RoundKey(batch=4, attempt=1)
+
+
+@pytest.fixture(params=[1, 3])
+def servers(request: pytest.FixtureRequest) -> Iterator[list[ModelServer]]:
+    bounds = np.linspace(0, SIZE, request.param + 1).astype(int)
+    found = [ModelServer(int(size), host="127.0.0.1", secret=SECRET) for size in np.diff(bounds)]
+    yield found
+    for server in found:
+        server.shutdown()
+
+
+def ticket(servers: list[ModelServer]) -> ExchangeTicket:
+    bounds = np.cumsum([0, *(server.size for server in servers)])
+    return ExchangeTicket(
+        addresses=tuple(server.address for server in servers), bounds=tuple(map(int, bounds)), key=KEY, secret=SECRET
+    )
+
+
+def opened(
+    servers: list[ModelServer], workers: int, *, consistency: str = "bsp", seconds: float = 10.0
+) -> list[ServerCalls]:
+    calls = [ServerCalls(server.address, SECRET) for server in servers]
+    bounds = ticket(servers).bounds
+    for one, server, first in zip(calls, servers, bounds, strict=False):
+        begin = Begin(
+            batch=KEY.batch,
+            attempt=KEY.attempt,
+            base="b",
+            workers=list(range(workers)),
+            consistency=consistency,
+            iteration=5,
+            seconds=seconds,
+        )
+        assert one.begin(begin) is Opened.LACKS_BASE
+        one.load("b", Cells.whole(np.arange(first, first + server.size, dtype=float)), server.size)
+        assert one.begin(begin) is Opened.OPEN
+    return calls
+
+
+def train(servers: list[ModelServer], worker: int, steps: int, models: dict[int, np.ndarray]) -> None:
+    model = np.full(SIZE, np.nan)
+    exchange = ModelExchange(ticket(servers), worker=worker, incarnation=1)
+    cells = exchange.pull()
+    model[cells.index] = cells.values
+    for step in range(steps):
+        index = np.array([worker, 9 - step], np.uint32)
+        cells = exchange.push(Cells(index, model[index] + 1.0), StepFacts(items=5, loss=0.5))
+        model[cells.index] = cells.values
+    assert exchange.finish() == steps
+    models[worker] = model
+
+
+def all_train(servers: list[ModelServer], steps: list[int]) -> dict[int, np.ndarray]:
+    models: dict[int, np.ndarray] = {}
+    threads = [
+        threading.Thread(target=train, args=(servers, worker, count, models)) for worker, count in enumerate(steps)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(models) == len(steps)
+    return models
+
+
+def expected(steps: list[int]) -> np.ndarray:
+    model = np.arange(SIZE, dtype=float)
+    for step in range(max(steps)):
+        taking = [worker for worker, count in enumerate(steps) if count > step]
+        before = model.copy()
+        for worker in taking:
+            for cell in (worker, 9 - step):
+                model[cell] += 5 / (5 * len(taking)) * (before[cell] + 1.0)
+    return model
+
+
+def test_workers_train_one_model_in_rounds(servers: list[ModelServer]) -> None:
+    calls = opened(servers, 3)
+    models = all_train(servers, [3, 2, 3])
+    np.testing.assert_array_equal(models[0], expected([3, 2, 3]))
+    results = [one.result(KEY, becomes="c") for one in calls]
+    assert all(sum(facts["items"] for _, facts in found["merges"]) == 5 * 8 for found in results)
+    changed = np.concatenate(
+        [first + one.changes(KEY).index for one, first in zip(calls, ticket(servers).bounds, strict=False)]
+    )
+    assert set(changed) == {0, 1, 2, 7, 8, 9}
+    assert len(calls[0].events(KEY)["pulls"]) == 3 + 8
+
+
+def test_a_worker_that_begins_again_gets_the_same_answers(servers: list[ModelServer]) -> None:
+    opened(servers, 1)
+    models: dict[int, np.ndarray] = {}
+    train(servers, 0, 3, models)
+    first = models.pop(0)
+    train(servers, 0, 3, models)
+    np.testing.assert_array_equal(models[0], first)
+
+
+def test_whoever_waits_too_long_is_told_for_whom(servers: list[ModelServer]) -> None:
+    opened(servers, 2, seconds=0.2)
+    exchange = ModelExchange(ticket(servers), worker=0, incarnation=1)
+    with pytest.raises(ExchangeFailed, match=r"waited 0\.2 s in step 0 for 1"):
+        exchange.pull()
+
+
+def test_another_attempt_and_a_server_that_is_gone_are_told(servers: list[ModelServer]) -> None:
+    calls = opened(servers, 1)
+    exchange = ModelExchange(ticket(servers), worker=0, incarnation=1)
+    exchange.pull()
+    for one in calls:
+        assert one.begin(Begin(batch=4, attempt=2, base="b", workers=[0], consistency="asp", iteration=5, seconds=5.0))
+    with pytest.raises(ExchangeFailed, match="attempt 1"):
+        ModelExchange(ticket(servers), worker=0, incarnation=1).pull()
+    address = ExchangeTicket(addresses=("grpc://127.0.0.1:1",), bounds=(0, SIZE), key=KEY, secret=SECRET)
+    with pytest.raises(ExchangeFailed, match="is not there"):
+        ModelExchange(address, worker=0, incarnation=1).pull()
+    wrong = ExchangeTicket(addresses=(servers[0].address,), bounds=(0, SIZE), key=KEY, secret="")
+    with pytest.raises(ExchangeFailed, match="is not there"):
+        ModelExchange(wrong, worker=0, incarnation=1).pull()
