@@ -25,6 +25,8 @@ NAMES = (
     "replica-intervals",
     "detection",
     "controller",
+    "training-cost",
+    "consistency",
     "thresholds",
     "heavy-hitters",
     "join",
@@ -48,6 +50,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "5": ("regression",),
     "table5": ("schemes", "pushed"),
     "snapshots": ("snapshot-cost", "snapshot-intervals", "snapshot-parallelism", "snapshot-recovery"),
+    "learning": ("training-cost", "consistency"),
     "replicas": ("replica-recovery", "replica-costs", "replica-intervals", "detection"),
 }
 """The numbers that AF-Stream's papers give their experiments, and those of Carbone et al. together."""

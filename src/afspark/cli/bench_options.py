@@ -25,6 +25,8 @@ experiments:
                   replica-intervals, detection; as root, hosts have networks that can be cut; in half an
                   hour with --seeds 3 --rounds 1)
   controller      the controller over a day of bursts, and whether recoveries keep its limit
+  learning        workers that train one model: what fault tolerance costs, and the three consistency models
+                  (training-cost, consistency)
   slow-store      approximate against none on a store of 100 MB/s and 20 ms
   rate            how fast pushed items are taken and acknowledged
   profile, state, upkeep
