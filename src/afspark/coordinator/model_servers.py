@@ -77,10 +77,12 @@ class ModelServers:
         trained = self._trained.get(run.name)
         if trained is None:
             return False
-        base = _version(self._of(trained, runs), batch)
+        model = self._of(trained, runs)
+        base = _version(model, batch)
         if trained.batch != batch:
             # A driver before this one may have begun it.
-            spoiled = trained.batch is None and any(one.hint is Hint.RESUME for one in run.group.members)
+            members = [*run.group.members, *model.group.members]
+            spoiled = trained.batch is None and any(one.hint is Hint.RESUME for one in members)
             trained.batch, trained.attempt, trained.base = batch, trained.attempt + 1, base
             return spoiled
         if base == trained.base and self._are_open(trained, run):
@@ -189,6 +191,7 @@ class ModelServers:
 
     def _load(self, trained: _Trained, model: OperatorRun, shard: int, restore: Callable[[OperatorRun], bool]) -> bool:
         """Gives a server the model as the global operator has it; False if that has none."""
+        assert trained.batch is not None
         bounds, server = trained.training.bounds(trained.shards), trained.servers[shard]
         task = partial(
             load_model,
@@ -199,6 +202,7 @@ class ModelServers:
             trained.secret,
             trained.base,
             bounds[shard + 1] - bounds[shard],
+            Batch(trained.batch - 1),
         )
         home = {0: model.homes[shard]}
         return all(self._cluster.run_on(home, task)) or (restore(model) and all(self._cluster.run_on(home, task)))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+import numpy as np
 
 from afspark.exchange.model_versions import ModelVersions
 from afspark.model.consistency import Consistency
 from afspark.model.kernels.plain_arrays import Array
 from afspark.model.training import Cells, Merge, StepFacts
+
+_NOTHING = Cells(np.zeros(0, np.uint32), np.zeros(0))
 
 
 class Pushed(StrEnum):
@@ -141,9 +145,12 @@ class Rounds:
     def _merge(self, pushes: list[Push], items: int) -> None:
         """Merges what was pushed, each by its part of so many items."""
         self.versions.merge([(push.cells, push.facts.items / items) for push in pushes])
-        self.merged.append(pushes)
         for push in pushes:
-            self._members[push.worker].merged += 1
+            member = self._members[push.worker]
+            member.merged += 1
+            # To know it again, its digest is enough.
+            member.pushes[push.step] = replace(push, cells=_NOTHING)
+        self.merged.append([self._members[push.worker].pushes[push.step] for push in pushes])
 
 
 def _together(facts: Sequence[StepFacts]) -> StepFacts:

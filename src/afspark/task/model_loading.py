@@ -6,7 +6,8 @@ from afspark.errors import SegmentError
 from afspark.exchange.driver_calls import ServerCalls
 from afspark.model.operator import Operator
 from afspark.model.training import Cells
-from afspark.resident.residents import Residents
+from afspark.numbers import Batch
+from afspark.resident.residents import Residents, state_of
 from afspark.task.result_reading import current_cells
 from afspark.task.task_environment import TaskEnvironment
 
@@ -22,11 +23,14 @@ def load_model(
     secret: str,
     base: str,
     size: int,
+    version: Batch,
     environment: TaskEnvironment,
     _: int,
 ) -> list[bool]:
-    """Whether the server has the model of a shard now: not if the worker's state is not here."""
+    """Whether the server has the model of a shard now: not if the worker's state of ``version`` is not here."""
     try:
+        if state_of(environment, residents, shard).found().version != version:
+            return [False]
         found = current_cells(residents, operator, None, None, environment, shard)[MODEL]
     except SegmentError:
         return [False]

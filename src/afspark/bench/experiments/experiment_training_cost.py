@@ -61,8 +61,11 @@ def page(found: dict[str, Any]) -> str:
     )
     names = [AGAIN, BY_BATCH, *TOLERANCES]
     rows = [
-        [case, *(spread(part["ratios"][name], "{:.2f}") for name in names)]
-        + [f"{part['figures'][NONE]['items_per_second']['median'] / 1e6:.2f} M/s"]
+        [
+            case,
+            *(spread(part["ratios"][name], "{:.2f}") for name in names),
+            f"{part['figures'][NONE]['items_per_second']['median'] / 1e6:.2f} M/s",
+        ]
         for case, part in found.items()
     ]
     return text + table(["items, of a worker's step", *names, "none"], rows)
