@@ -25,7 +25,7 @@ from afspark.model.training import Training
 from afspark.numbers import Batch
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.requests import TaskRequest
-from afspark.task.model_loading import load_model
+from afspark.task.model_loading import ModelDestination, load_model
 
 
 @dataclass
@@ -197,12 +197,14 @@ class ModelServers:
             load_model,
             model.residents,
             model.node.operator,
-            shard,
-            server.address,
-            trained.secret,
-            trained.base,
-            bounds[shard + 1] - bounds[shard],
-            Batch(trained.batch - 1),
+            ModelDestination(
+                shard=shard,
+                size=bounds[shard + 1] - bounds[shard],
+                address=server.address,
+                secret=trained.secret,
+                base=trained.base,
+                version=Batch(trained.batch - 1),
+            ),
         )
         home = {0: model.homes[shard]}
         return all(self._cluster.run_on(home, task)) or (restore(model) and all(self._cluster.run_on(home, task)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from afspark.errors import SegmentError
 from afspark.exchange.driver_calls import ServerCalls
 from afspark.model.operator import Operator
@@ -15,25 +17,33 @@ from afspark.task.task_environment import TaskEnvironment
 MODEL = "model"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ModelDestination:
+    """The server of a shard, and how it calls the model as it was after ``version``."""
+
+    shard: int
+    size: int
+    address: str
+    secret: str
+    base: str
+    version: Batch
+
+
 def load_model(
     residents: Residents,
     operator: Operator,
-    shard: int,
-    address: str,
-    secret: str,
-    base: str,
-    size: int,
-    version: Batch,
+    destination: ModelDestination,
     environment: TaskEnvironment,
     _: int,
 ) -> list[bool]:
-    """Whether the server has the model of a shard now: not if the worker's state of ``version`` is not here."""
+    """Whether the server has the model of a shard now: not if the worker's state of that version is not here."""
+    shard = destination.shard
     try:
-        if state_of(environment, residents, shard).found().version != version:
+        if state_of(environment, residents, shard).found().version != destination.version:
             return [False]
         found = current_cells(residents, operator, None, None, environment, shard)[MODEL]
     except SegmentError:
         return [False]
     cells = Cells(found.column("index").to_numpy().astype("uint32"), found.column("value").to_numpy())
-    ServerCalls(address, secret).load(base, cells, size)
+    ServerCalls(destination.address, destination.secret).load(destination.base, cells, destination.size)
     return [True]
