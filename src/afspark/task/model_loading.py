@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from afspark.errors import SegmentError
 from afspark.exchange.driver_calls import ServerCalls
+from afspark.exchange.exchange_messages import ExchangeFailed
 from afspark.model.operator import Operator
 from afspark.model.training import Cells
 from afspark.numbers import Batch
@@ -42,8 +43,8 @@ def load_model(
         if state_of(environment, residents, shard).found().version != destination.version:
             return [False]
         found = current_cells(residents, operator, None, None, environment, shard)[MODEL]
-    except SegmentError:
+        cells = Cells(found.column("index").to_numpy().astype("uint32"), found.column("value").to_numpy())
+        ServerCalls(destination.address, destination.secret).load(destination.base, cells, destination.size)
+    except (SegmentError, ExchangeFailed):
         return [False]
-    cells = Cells(found.column("index").to_numpy().astype("uint32"), found.column("value").to_numpy())
-    ServerCalls(destination.address, destination.secret).load(destination.base, cells, destination.size)
     return [True]
