@@ -1,0 +1,132 @@
+"""Workers that train in rounds, in one thread and in any order, with kills; and what each consistency promises."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+
+from afspark.exchange.rounds import Push, Rounds
+from afspark.model.consistency import BSP, SSP, Consistency
+from afspark.model.training import Cells, StepFacts
+
+SIZE = 12
+
+
+def learned(worker: int, step: int, model: np.ndarray) -> Push:
+    """What a deterministic worker learns in a step: it depends on the model, like a gradient."""
+    chosen = random.Random(f"{worker} {step}")
+    index = np.array(sorted(chosen.sample(range(SIZE), 4)), np.uint32)
+    values = 0.1 * (worker + 1) - 0.5 * model[index] + 0.01 * step
+    facts = StepFacts(items=1 + (worker + step) % 3)
+    return Push(
+        worker=worker, step=step, facts=facts, cells=Cells(index, values), digest=f"{index}{values.tobytes()!r}{facts}"
+    )
+
+
+class Worker:
+    """One that may be killed between any two calls, and then begins with its first step."""
+
+    def __init__(self, number: int, steps: int, rounds: Rounds) -> None:
+        self.number, self.steps, self.rounds = number, steps, rounds
+        self.start()
+
+    def start(self) -> None:
+        self.at, self.held, self.model, self.ended = -1, None, np.zeros(SIZE), False
+        self.lags: list[int] = []
+
+    def act(self) -> bool:
+        """One call; False if it has to wait."""
+        rounds = self.rounds
+        if self.at < 0:
+            rounds.check_in(self.number)
+            self.at = 0
+            return True
+        if self.at == self.steps:
+            rounds.finish(self.number, self.steps)
+            self.ended = True
+            return True
+        if not rounds.may_begin(self.number, self.at):
+            assert rounds.waits_for(self.at)
+            return False
+        version = rounds.version_for(self.at)
+        cells = rounds.versions.changes(self.held, version)
+        self.model[cells.index] = cells.values
+        self.held = version
+        rounds.push(learned(self.number, self.at, self.model))
+        self.at += 1
+        return True
+
+
+def run(
+    seed: int, consistency: Consistency, steps: Sequence[int], *, kills: float = 0.0, kind: type[Rounds] = Rounds
+) -> Rounds:
+    """Has workers act in a random order until all have ended."""
+    chance = random.Random(seed)
+    first = np.linspace(0.0, 1.0, SIZE)
+    rounds = kind(first, range(len(steps)), consistency, 3)
+    workers = [Worker(number, count, rounds) for number, count in enumerate(steps)]
+    idle = 0
+    while not all(worker.ended for worker in workers):
+        worker = chance.choice(workers)
+        if chance.random() < kills:
+            worker.start()
+        elif not worker.ended:
+            idle = 0 if worker.act() else idle + 1
+            assert idle < 1000, "nobody can go on"
+    assert rounds.is_over
+    return rounds
+
+
+def in_rounds(steps: Sequence[int]) -> np.ndarray:
+    """The model of a plain loop over rounds."""
+    model = np.linspace(0.0, 1.0, SIZE)
+    for step in range(max(steps)):
+        pushes = [learned(worker, step, model) for worker, count in enumerate(steps) if count > step]
+        total = sum(push.facts.items for push in pushes)
+        for push in pushes:
+            model[push.cells.index] += push.facts.items / total * push.cells.values
+    return model
+
+
+def check_rounds(seed: int, steps: Sequence[int], *, kills: float, kind: type[Rounds] = Rounds) -> None:
+    """Rounds come to the model of a plain loop, bit for bit."""
+    found = run(seed, BSP(), steps, kills=kills, kind=kind)
+    assert found.versions.model.tobytes() == in_rounds(steps).tobytes()
+    assert found.versions.newest == max(steps)
+
+
+def check_merges(seed: int, consistency: Consistency, steps: Sequence[int], *, kind: type[Rounds] = Rounds) -> None:
+    """Every step of everybody is merged once, and the log of versions leads to the model."""
+    found = run(seed, consistency, steps, kills=0.2, kind=kind)
+    assert found.versions.newest == sum(steps)
+    assert sorted((push.worker, push.step) for pushes in found.merged for push in pushes) == [
+        (worker, step) for worker, count in enumerate(steps) for step in range(count)
+    ]
+    model = np.linspace(0.0, 1.0, SIZE)
+    for version in range(found.versions.newest):
+        cells = found.versions.changes(version, version + 1)
+        model[cells.index] = cells.values
+    np.testing.assert_array_equal(model, found.versions.model)
+
+
+def check_staleness(seed: int, staleness: int, *, kind: type[Rounds] = Rounds) -> int:
+    """No step begins too far ahead of others; how far ahead any was."""
+    chance = random.Random(seed)
+    rounds = kind(np.zeros(SIZE), range(3), SSP(staleness), 3)
+    workers = [Worker(number, 8, rounds) for number in range(3)]
+    farthest = 0
+    while not all(worker.ended for worker in workers):
+        # The first is slow.
+        worker = chance.choice(workers[1:] * 5 + workers[:1])
+        if worker.ended:
+            continue
+        before = worker.at
+        if worker.act() and 0 <= before < 8:
+            others = [one.at for one in workers if one is not worker and not one.ended and one.at < 8]
+            lag = max((before - max(at, 0) for at in others), default=0)
+            assert min(one.at for one in workers) >= 0, "somebody was not there"
+            assert lag <= staleness
+            farthest = max(farthest, lag)
+    return farthest
