@@ -126,13 +126,19 @@ class LocalSections(ABC):
         """What one section is, for a report."""
 
     def numbers(self, output: pa.Table, count: int | None = None) -> Numbers:
-        """The section of each row, from 0; beyond ``count`` sections, those of a golden run, the last one of them."""
+        """The section of each row, from 0.
+
+        With ``count``, the number of sections of a golden run, rows of other runs that lie before or behind all of them
+        belong to the first or to the last one.
+        """
         numbers = self._numbers(output)
+        if count is not None:
+            return np.clip(numbers, 0, count - 1)
         if len(numbers) and numbers.min() < 0:
             raise UsageError(
                 f"Sections {self.name!r} begin after the first row of the output.", remedy="Let them begin before it."
             )
-        return numbers if count is None else np.minimum(numbers, count - 1)
+        return numbers
 
     def count(self, golden: pa.Table) -> int:
         """How many sections a golden output has."""

@@ -289,7 +289,7 @@ class Study:
         if plan.outage_seconds and plan.rate is None:
             raise UsageError(
                 "Seconds of an outage are so many items only at a known rate.",
-                remedy="Name the column of event times (time=…), or give rate=(average, peak), or outages in items.",
+                remedy="Name the column of event times (time), or give average and peak (rate), or outages in items.",
             )
         return plan, placements
 

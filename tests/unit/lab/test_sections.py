@@ -77,6 +77,12 @@ def test_rows_have_their_sections(sections: Any, expected: list[int]) -> None:
     assert sections.count(OUTPUT.slice(0, 0)) == 0
 
 
+def test_rows_of_other_runs_that_lie_outside_belong_to_the_first_or_last_section() -> None:
+    sections = SectionsByKey("key", 10, begin=100)
+    assert sections.count(pa.table({"key": [100, 119]})) == 2
+    assert sections.numbers(pa.table({"key": [87, 100, 119, 131]}), 2).tolist() == [0, 0, 1, 1]
+
+
 def test_time_may_be_a_timestamp() -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
     table = pa.table({"at": [start + timedelta(milliseconds=400 * k) for k in range(6)]})
