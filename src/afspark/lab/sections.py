@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -145,6 +145,13 @@ class LocalSections(ABC):
         numbers = self.numbers(golden)
         return int(numbers.max()) + 1 if len(numbers) else 0
 
+    def from_first_row(self, golden: pa.Table) -> LocalSections:
+        """The same sections, of which the first is the one with the first row of a golden output.
+
+        Times since 1970, and keys that are large from the beginning, would have millions of empty ones before it.
+        """
+        return self
+
     @abstractmethod
     def at(self, key: float) -> int:
         """The section in which a key (or row, or time) lies."""
@@ -178,6 +185,9 @@ class SectionsByKey(LocalSections):
     @property
     def unit(self) -> str:
         return f"{self.size:,g} keys"
+
+    def from_first_row(self, golden: pa.Table) -> LocalSections:
+        return replace(self, begin=_first_begin(keys_of(golden, self.key), self.begin, self.size))
 
     def at(self, key: float) -> int:
         return max(0, math.floor((key - self.begin) / self.size))
@@ -235,6 +245,9 @@ class SectionsByTime(LocalSections):
     @property
     def unit(self) -> str:
         return f"{self.seconds:,g} s"
+
+    def from_first_row(self, golden: pa.Table) -> LocalSections:
+        return replace(self, begin=_first_begin(seconds_of(golden, self.column), self.begin, self.seconds))
 
     def at(self, key: float) -> int:
         return max(0, math.floor((key - self.begin) / self.seconds))
@@ -332,6 +345,13 @@ def seconds_of(output: pa.Table, column: str) -> npt.NDArray[np.float64]:
     if pa.types.is_timestamp(found.type) and not found.null_count:
         return found.cast(pa.timestamp("us", found.type.tz), safe=False).cast(pa.int64()).to_numpy() / 1e6
     return keys_of(output, column).astype(np.float64)
+
+
+def _first_begin(places: npt.NDArray[Any], begin: float, size: float) -> float:
+    """Where the section of the first place begins; ``begin`` if there is no place."""
+    if not len(places):
+        return begin
+    return begin + math.floor((float(places.min()) - begin) / size) * size
 
 
 def _refuse_size(size: float) -> None:

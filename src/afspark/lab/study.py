@@ -322,9 +322,7 @@ class Study:
             plan = replace(plan, sections=SectionsByRows(math.ceil(output.num_rows / _SECTIONS)))
         for score in plan.scores:
             score.of(output, output)
-        if plan.sections is not None:
-            plan.sections.count(output)
-        return plan
+        return plan if plan.sections is None else replace(plan, sections=plan.sections.from_first_row(output))
 
     # --- what was found -------------------------------------------------------------------------------------
 
@@ -353,7 +351,7 @@ class Study:
             other_scores={score.name: observed[score.name] for score in others},
             settings=self._settings(plan),
             outage_sections={target.name: observer.outage_sections(target) for target in plan.targets},
-            trials=plan.repetitions * len(plan.targets) * len(plan.offsets) * outages + plan.golden_runs,
+            trials=plan.repetitions * len(plan.targets) * len(plan.offsets) * outages,
             notes=(*notes, *(note for target in plan.targets for note in observer.cut_outages(target))),
         )
 

@@ -89,6 +89,20 @@ def test_time_may_be_a_timestamp() -> None:
     assert SectionsByTime("at", 1.0, begin=start.timestamp()).numbers(table).tolist() == [0, 0, 0, 1, 1, 2]
 
 
+def test_sections_begin_with_the_first_row() -> None:
+    start = datetime(2026, 1, 1, 12, 0, 7, tzinfo=UTC)
+    times = [start + timedelta(seconds=40 * k) for k in range(6)]
+    table = pa.table({"at": times, "key": [95, 100, 101, 109, 110, 131]})
+    by_time = SectionsByTime("at", 60.0).from_first_row(table)
+    assert by_time.numbers(table).tolist() == [0, 0, 1, 2, 2, 3]
+    assert by_time.name == "time:at:60"
+    assert SectionsByKey("key", 10).from_first_row(table).numbers(table).tolist() == [0, 1, 1, 1, 2, 4]
+    below = pa.table({"key": [-13, 25]})
+    assert SectionsByKey("key", 10).from_first_row(below).numbers(below).tolist() == [0, 4]
+    assert SectionsByKey("key", 10).from_first_row(below.slice(0, 0)) == SectionsByKey("key", 10)
+    assert SectionsByRows(2).from_first_row(table) == SectionsByRows(2)
+
+
 @pytest.mark.parametrize(
     ("key", "section"), [(0, 0), (1, 0), (4999, 0), (5000, 1), (5001, 1), (1_500_000, 300), (1_500_007, 300), (-5, 0)]
 )
