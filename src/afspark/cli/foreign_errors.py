@@ -35,8 +35,8 @@ def what_spark_says(text: str) -> str:
     first = text.strip().split("\n", 1)[0]
     said = _short(_CODES.sub("", _HEAD.sub("", first)))
     if said == _SLOW:
-        said += " It waits ten seconds for a Python process to start, which can be too short on a busy machine:"
-        said += " start again."
+        said += " Spark waits ten seconds for a Python process to start, which can be too short on a busy"
+        said += " machine: start again."
     return said
 
 

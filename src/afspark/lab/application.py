@@ -105,8 +105,8 @@ def call(builder: Builder, streams: Sequence[Stream]) -> Any:
                 f" {first_line(error)}.",
                 remedy="It is called with one stream for each input.",
             ) from error
-        # The frame below ours is the function itself; what it calls may be anybody's.
-        place = traceback.extract_tb(error.__traceback__)[1]
+        # The frame below ours is the function itself, unless it could not be called; what it calls may be anybody's.
+        place = traceback.extract_tb(error.__traceback__)[:2][-1]
         raise UsageError(
             f"The pipeline's function raised {type(error).__name__}: {first_line(error)}"
             f" ({Path(place.filename).name}, line {place.lineno}).",

@@ -72,8 +72,8 @@ class JavaError(Exception):
         (
             "[STREAM_FAILED] Query [id = 9] terminated with exception: Python worker failed to connect back. SQLSTATE:"
             " XXKST\n\tat org.a.B(C.scala:1)\n",
-            "Python worker failed to connect back. It waits ten seconds for a Python process to start, which can be too"
-            " short on a busy machine: start again.",
+            "Python worker failed to connect back. Spark waits ten seconds for a Python process to start, which can be"
+            " too short on a busy machine: start again.",
         ),
     ],
     ids=["java", "cause", "stream", "python", "slow"],

@@ -20,11 +20,16 @@ def with_many(first: Any, second: Any) -> Any:
     return first.union(second)
 
 
+def with_a_name(first: Any, *, second: Any) -> Any:
+    return first.union(second)
+
+
 @pytest.mark.parametrize(
     ("builder", "says"),
     [
         (broken, r"raised AttributeError: .* 'column' \(test_application.py, line 16\)\. Mend it"),
         (with_many, "does not take 1 stream: .*missing 1 required positional argument: 'second'"),
+        (with_a_name, "raised TypeError: .*missing 1 required keyword-only argument: 'second'"),
         (lambda stream: stream, "returned .*, which is no operator"),
         (lambda stream: None, "returned None, which is no operator"),
         (lambda stream: stream.apply(3), "3"),
