@@ -171,13 +171,17 @@ def common(algorithm: str) -> tuple[Group, ...]:
     )
 
 
-def texts(purpose: str, algorithm: str) -> dict[str, str]:
-    """Name and help texts of an algorithm's command; its examples are those of ``run`` that name it."""
+def texts(purpose: str, algorithm: str, columns: str = "") -> dict[str, str]:
+    """Name and help texts of an algorithm's command; its examples are those of ``run`` that name it.
+
+    ``columns`` are those that input must have, where no option names them.
+    """
+    needs = f" Input has the columns {columns}." if columns else ""
     examples = [line for line in RUN_EXAMPLES.splitlines() if f"run {algorithm}" in line]
     return {
         "name": algorithm,
         "help": purpose,
-        "description": f"{purpose[:1].upper()}{purpose[1:]}.",
+        "description": f"{purpose[:1].upper()}{purpose[1:]}.{needs}",
         "epilog": "\n".join(["examples:", *examples]),
     }
 

@@ -71,7 +71,12 @@ _SENTIMENT = Command(
 )
 
 _SMARTGRID = Command(
-    **texts("predict the loads of plugs and houses from readings of smart plugs", SMARTGRID),
+    **texts(
+        "predict the loads of plugs and houses from readings of smart plugs",
+        SMARTGRID,
+        "timestamp, value, property (0: work, 1: load), plug_id, household_id and house_id; CSV files without a line "
+        "of names have an id before these",
+    ),
     options=SmartGridOptions,
     check=check_smartgrid,
     groups=(
@@ -101,7 +106,11 @@ _SMARTGRID = Command(
 )
 
 _BARGAIN = Command(
-    **texts("find quotes of stocks that ask less than the last trades cost", BARGAIN),
+    **texts(
+        "find quotes of stocks that ask less than the last trades cost",
+        BARGAIN,
+        "key, time, ticker, type (trade or quote), price and volume (of trades), ask_price and ask_size (of quotes)",
+    ),
     options=BargainOptions,
     check=check_bargain,
     groups=(

@@ -25,6 +25,7 @@ from rich.progress import Progress as RichProgress
 
 from afspark.algorithms import bargain_discovery
 from afspark.cli.assess_options import BARGAIN, AssessOptions
+from afspark.cli.foreign_errors import is_sparks, what_spark_says
 from afspark.cli.places import RunFolders, make_folder
 from afspark.cli.spark import check_conf, spark_session
 from afspark.errors import AfsparkError, UsageError, first_line
@@ -121,7 +122,8 @@ def _sampled(
             study = _study(options, settings, folder / _WORK, None)
             samples = study.sampled(spark, options.sample, display.show)
     except (AfsparkError, PySparkException, Py4JError) as error:
-        why = f"No trial was run again as a streaming query: {first_line(error)}. The same command tries it again."
+        said = what_spark_says(str(error)).rstrip(".") if is_sparks(error) else first_line(error)
+        why = f"No trial was run again as a streaming query: {said}. The same command tries it again."
         return replace(result, notes=(*result.notes, why))
     return replace(result, samples=samples)
 

@@ -8,6 +8,7 @@ _LONGEST = 400
 _TRACE = "Traceback (most recent call last):"
 _CAUSE = re.compile(r"^(?:: |Caused by: )(?:[a-z][\w$]*\.)*([A-Z][\w$]*: .+)$", re.MULTILINE)
 _HEAD = re.compile(r"^\[[A-Z_.]+\] Query \[.*?\] terminated with exception: ")
+_SLOW = "Python worker failed to connect back."
 _CODES = re.compile(r"\[[A-Z_.]+\] | SQLSTATE: \w+")
 
 
@@ -32,7 +33,11 @@ def what_spark_says(text: str) -> str:
     if causes:
         return _short(causes[-1])
     first = text.strip().split("\n", 1)[0]
-    return _short(_CODES.sub("", _HEAD.sub("", first)))
+    said = _short(_CODES.sub("", _HEAD.sub("", first)))
+    if said == _SLOW:
+        said += " Spark waits ten seconds for a Python process to start, which can be too short on a busy"
+        said += " machine: start again."
+    return said
 
 
 def _short(text: str) -> str:

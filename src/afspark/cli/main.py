@@ -84,7 +84,9 @@ def _guarded(
 
 def _fail(error: Exception, *, debug: bool) -> int:
     expected = own_error(error) is not None
-    parts = [one_line(error), *getattr(error, "__notes__", ()), *(() if expected else ("Use --debug to see more.",))]
+    parts = [one_line(error), *(() if expected else ("Use --debug to see more.",)), *getattr(error, "__notes__", ())]
+    if len(parts) > 1 and not parts[0].endswith((".", "!", "?", "…")):
+        parts[0] += "."
     if debug:
         traceback.print_exception(error)
         print(getattr(error, "trace", ""), file=sys.stderr)

@@ -6,6 +6,7 @@ A row names an option and says what may stand behind it. Its default is that of 
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Generic, NoReturn, TypeVar
@@ -106,11 +107,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_parser(commands: Any, name: str, purpose: str, description: str, epilog: str) -> argparse.ArgumentParser:
-    """A command without options; its epilog is shown as it is."""
+    """A command without options; its epilog is shown as it is, and its description in lines of 79 characters."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=purpose,
-        description=description,
+        description=textwrap.fill(description, 79),
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

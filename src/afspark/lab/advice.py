@@ -18,6 +18,7 @@ from afspark.lab.observations import Outage, TargetObservations
 from afspark.lab.own_variance import hidden_effect
 from afspark.lab.quality_curves import HIGH_CORRELATION
 from afspark.lab.study_result import AssessedNode, NodeKind, StudyResult, StudySettings
+from afspark.lab.tolerance_text import tolerance_text
 from afspark.policies import ActiveStandby, Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance, UpstreamBackup
 
 AnyGraph = TypeVar("AnyGraph", bound=Graph)
@@ -117,7 +118,7 @@ class Advice:
             for group in groups.values():
                 first = group[0]
                 operators = names([one.operator for one in group])
-                yield f"{operators}: {_PHRASES[need]} ({first.reason}){_instead(group)}."
+                yield f"{operators}: {_PHRASES[need]} ({first.reason}){_instead(group)}{_policies(group)}."
         if self.unknown:
             yield f"{names(self.unknown)}: no fault was injected, so that nothing is known."
 
@@ -309,6 +310,19 @@ def _instead(group: list[OperatorAdvice]) -> str:
     if not found:
         return ""
     return "; " + "; ".join(text if text.startswith(("even", "a source")) else f"or {text}" for text in found)
+
+
+def _policies(group: list[OperatorAdvice]) -> str:
+    """The policies of operators that behave alike, which need not be the same; a source has none."""
+    found: dict[str, list[str]] = {}
+    for one in group:
+        if one.tolerance is not None:
+            found.setdefault(tolerance_text(one.tolerance), []).append(one.operator)
+    if not found:
+        return ""
+    if [*found.values()] == [[one.operator for one in group]]:
+        return f"; policy: {next(iter(found))}"
+    return "; policies: " + ", ".join(f"{policy} for {names(operators)}" for policy, operators in found.items())
 
 
 def names(operators: tuple[str, ...] | list[str]) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from afspark.api.assembly import composed
 from afspark.api.stream import Inflow, StatefulStream, Stream
 from afspark.api.writer import StreamWriter
-from afspark.errors import UsageError, first_line
+from afspark.errors import AfsparkError, UsageError, first_line
 from afspark.graph.fusing import fuse_steps
 from afspark.graph.graph import Graph
 from afspark.graph.injector import Inlet, StreamFault, injecting, injector_name
@@ -94,12 +96,21 @@ def call(builder: Builder, streams: Sequence[Stream]) -> Any:
     """What the user's function makes of these streams."""
     try:
         return builder(*streams)
-    except TypeError as error:
-        if "positional argument" not in str(error):
-            raise
+    except AfsparkError:
+        raise
+    except Exception as error:
+        if isinstance(error, TypeError) and "positional argument" in str(error):
+            raise UsageError(
+                f"The pipeline's function does not take {len(streams)} stream{'s' if len(streams) != 1 else ''}:"
+                f" {first_line(error)}.",
+                remedy="It is called with one stream for each input.",
+            ) from error
+        # The frame below ours is the function itself, unless it could not be called; what it calls may be anybody's.
+        place = traceback.extract_tb(error.__traceback__)[:2][-1]
         raise UsageError(
-            f"The pipeline's function does not take {len(streams)} streams: {first_line(error)}.",
-            remedy="It is called with one stream for each input.",
+            f"The pipeline's function raised {type(error).__name__}: {first_line(error)}"
+            f" ({Path(place.filename).name}, line {place.lineno}).",
+            remedy="Mend it: it is given a stream for each input, and returns the last operator.",
         ) from error
 
 

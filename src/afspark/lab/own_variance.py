@@ -45,13 +45,15 @@ def hidden_effect(observations: TargetObservations, settings: StudySettings) -> 
     repetitions, golden_runs = trials.shape[1], goldens.shape[1]
     p_values = [_significance(one, other) for one, other in zip(trials, goldens, strict=True)]
     # Bonferroni: with many offsets one of them differs by chance.
-    if min(p_values) * len(p_values) < settings.alpha:
+    alpha = settings.alpha / len(p_values)
+    if min(p_values) < alpha:
         return None
-    smallest = smallest_effect(spread, repetitions, golden_runs, settings.alpha)
+    smallest = smallest_effect(spread, repetitions, golden_runs, alpha)
     if smallest <= settings.threshold:
         return None
     wanted = max(settings.threshold, float(effects.max()))
-    needed = repetitions_needed(wanted, spread, settings.alpha)
+    # What these repetitions had the power to show, and did not, takes more of them.
+    needed = max(repetitions_needed(wanted, spread, alpha), repetitions + 1)
     return (
         f"{observations.target}: the application's own variance hides the effect of a fault: scores of equal runs"
         f" differ by {spread:.1%} (σ), so that {repetitions} repetitions show no effect below {smallest:.1%};"

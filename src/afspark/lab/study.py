@@ -298,7 +298,7 @@ class Study:
         if plan.outage_seconds and plan.rate is None:
             raise UsageError(
                 "Seconds of an outage are so many items only at a known rate.",
-                remedy="Name the column of event times (time=…), or give rate=(average, peak), or outages in items.",
+                remedy="Name the column of event times (time), or give average and peak (rate), or outages in items.",
             )
         return plan, placements
 
@@ -368,7 +368,7 @@ class Study:
             other_scores={score.name: observed[score.name] for score in others},
             settings=self._settings(plan),
             outage_sections={target.name: observer.outage_sections(target) for target in plan.targets},
-            trials=plan.repetitions * len(plan.targets) * len(plan.offsets) * outages + plan.golden_runs,
+            trials=plan.repetitions * len(plan.targets) * len(plan.offsets) * outages,
             notes=(*notes, *told),
         )
 

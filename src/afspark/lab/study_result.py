@@ -184,7 +184,7 @@ class StudyResult:
     samples: tuple[SampledTrial, ...] = ()
     #: under the tolerances that the pipeline has
     real_faults: tuple[RealFaultTrial, ...] = ()
-    #: trials and golden runs that were made, without those under advice
+    #: how many were run, without those under the advice
     trials: int = 0
     seconds: float = 0.0
     #: what the user should know besides: resumed, targets that were added or removed, ...

@@ -45,7 +45,7 @@ def recoveries_table(entries: Sequence[LedgerEntry]) -> RenderableType | None:
 def decisions_table(decisions: Sequence[Mapping[str, Any]]) -> RenderableType:
     """What the controller has changed, oldest first."""
     table = plain_table()
-    for name in ("when", "worker", "from", "to", "reason"):
+    for name in ("when\n(UTC)", "worker", "from", "to", "reason"):
         table.add_column(name)
     for one in decisions[-_SHOWN:]:
         table.add_row(

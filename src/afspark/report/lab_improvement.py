@@ -27,7 +27,8 @@ def draw_improvements(findings: Findings, path: Path) -> None:
     impacts = [(one.before.local.impact or 0.0, one.after.local.impact or 0.0) for one in found]
     _draw_pairs(axes[0], names, np.array(recoveries, float), "R: sections until the output is right again", "{:,.0f}")
     _draw_pairs(axes[1], names, np.array(impacts, float), "I: sum of squared errors", "{:,.2f}")
-    axes[1].legend(frameon=False, fontsize=9, loc="lower right")
+    # Above the panel: bars may reach any corner of it.
+    axes[1].legend(frameon=False, fontsize=9, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
     save_figure(figure, path)
 
 

@@ -37,7 +37,7 @@ _FIGURES = {
     ),
     "quality-by-outage": (
         "Quality against outage",
-        "Each line is an offset; dashed: the fitted curve (the paper's figure 8).",
+        "Each line is an offset; dashed, where |C| is at least 0.9: the fitted curve (the paper's figure 8).",
     ),
     "quality-by-offset": (
         "Quality against offset",
@@ -45,7 +45,8 @@ _FIGURES = {
     ),
     "local-quality": (
         "Local quality over the stream",
-        "Grey: counts as normal. R covers erroneous sections, I sums their squared errors (the paper's figure 10).",
+        "At the offset with the largest I; another one may have a larger R. Grey: counts as normal. R covers erroneous"
+        " sections, I sums their squared errors (the paper's figure 10).",
     ),
     "local-quality-by-outage": (
         "Local quality under longer outages",
@@ -101,14 +102,19 @@ def page_text(findings: Findings, plots: Mapping[str, Path]) -> str:
 def _facts(findings: Findings) -> str:
     result, settings = findings.result, findings.result.settings
     pieces = [
-        f"{result.trials:,} trials in {seconds_text(result.seconds)}",
-        f"{len(result.targets)} targets",
+        f"{_many(result.trials, 'trial')} and {_many(settings.golden_runs, 'golden run')}"
+        f" in {seconds_text(result.seconds)}",
+        _many(len(result.targets), "target"),
         f"score {settings.score}",
         f"{settings.fault}",
         f"{settings.items:,} items of input" if settings.items else "",
         f"seed {settings.seed}",
     ]
     return "; ".join(piece for piece in pieces if piece) + "."
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _warnings(findings: Findings) -> Iterable[str]:
@@ -123,7 +129,8 @@ def _legend(findings: Findings) -> str:
         " whether the analysis of variance accepts (A) or rejects (R) that the offset makes no difference"
         f" (α = {settings.alpha})."
         f" R: sections until {settings.percentile:g} % of those more than {settings.threshold:.0%} off are over."
-        " I: sum of their squared errors. D, R and I under the longest outage; R and I at the worst offset."
+        " I: sum of their squared errors. D, R and I under the longest outage; R and I each at the offset"
+        " where it is largest."
     )
 
 
@@ -173,7 +180,9 @@ def _advice_table(findings: Findings) -> str:
     for one in findings.advice.operators:
         policy = "–" if one.tolerance is None else tolerance_text(one.tolerance).removesuffix("()")
         rows.append((one.operator, one.need.value, policy, one.reason, one.alternative))
-    return _table(("operator", "need", "policy", "because", "or"), rows)
+    head = ["operator", "need", "policy", "because", "or"]
+    kept = len(head) if any(one.alternative for one in findings.advice.operators) else len(head) - 1
+    return _table(head[:kept], [row[:kept] for row in rows])
 
 
 def _improvements(findings: Findings) -> Iterable[str]:

@@ -65,11 +65,11 @@ def draw_quality_by_offset(findings: Findings, path: Path) -> None:
 
 def draw_local_quality(findings: Findings, path: Path) -> None:
     """A panel for each target with the quality of every section after the fault, at its worst offset: figure 10."""
-    targets = findings.result.targets
+    targets, unit = findings.result.targets, findings.result.settings.section_unit or "the output"
     figure, axes = _panels(
         len(targets),
         "Local quality over the stream",
-        f"longest outage at the worst offset; sections of {findings.result.settings.section_unit or 'the output'}",
+        f"longest outage at the offset with the largest I; sections of {unit}",
     )
     for axis, target in zip(axes, targets, strict=True):
         seen = findings.result.observations[target]

@@ -19,7 +19,7 @@ _SHOWN = 20
 def snapshots_table(entries: Sequence[SnapshotEntry]) -> RenderableType:
     """The newest snapshots, oldest first."""
     table = plain_table()
-    for name in ("number", "barrier", "started", "took", "parts\n(full)", "bytes", "skipped\nafter it"):
+    for name in ("number", "barrier", "started\n(UTC)", "took", "parts\n(full)", "bytes", "skipped\nafter it"):
         table.add_column(name, justify="right")
     for entry in entries[-_SHOWN:]:
         table.add_row(
@@ -41,7 +41,7 @@ def snapshots_table(entries: Sequence[SnapshotEntry]) -> RenderableType:
 def savepoints_table(found: Sequence[FoundSavepoint]) -> RenderableType:
     """The savepoints that a checkpoint keeps under a name."""
     table = plain_table()
-    for name in ("name", "barrier", "made", "bytes", "note"):
+    for name in ("name", "barrier", "made\n(UTC)", "bytes", "note"):
         table.add_column(name, justify="left" if name in ("name", "note") else "right")
     for one in found:
         table.add_row(

@@ -69,8 +69,14 @@ class JavaError(Exception):
             "\n\tat org.a.B(C.scala:1)\n",
             "ValueError: no such column",
         ),
+        (
+            "[STREAM_FAILED] Query [id = 9] terminated with exception: Python worker failed to connect back. SQLSTATE:"
+            " XXKST\n\tat org.a.B(C.scala:1)\n",
+            "Python worker failed to connect back. Spark waits ten seconds for a Python process to start, which can be"
+            " too short on a busy machine: start again.",
+        ),
     ],
-    ids=["java", "cause", "stream", "python"],
+    ids=["java", "cause", "stream", "python", "slow"],
 )
 def test_what_spark_says_is_one_short_line(text: str, told: str) -> None:
     assert one_line(JavaError(text)) == f"afspark: error: Spark has failed: {told}"
@@ -85,7 +91,8 @@ def test_lines_are_single() -> None:
     ("raised", "status", "end"),
     [
         (StoreError("Broken.", remedy="Mend it."), 2, "afspark: error: Broken. Mend it.\n"),
-        (RuntimeError("odd"), 1, "afspark: error: RuntimeError: odd Use --debug to see more.\n"),
+        (RuntimeError("odd"), 1, "afspark: error: RuntimeError: odd. Use --debug to see more.\n"),
+        (RuntimeError("Odd."), 1, "afspark: error: RuntimeError: Odd. Use --debug to see more.\n"),
         (KeyboardInterrupt(), 130, "afspark: stopped.\n"),
     ],
 )

@@ -118,6 +118,13 @@ def test_help_has_examples_or_commands(line: str, capsys: pytest.CaptureFixture[
     assert "afspark" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("line", ["assess --help", "savepoint --help", "run smartgrid --help", "run bargain --help"])
+def test_descriptions_are_wrapped(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(line.split()) == 0
+    told = capsys.readouterr().out.split("\n\n")
+    assert max(map(len, told[1].splitlines())) < 80
+
+
 def test_a_limit_for_recovery_becomes_a_tolerance() -> None:
     line = "run wordcount --generate 1MB --tolerance adaptive --recovery-seconds 2.5 --costs cpu=2,hosts=0 --theta 7"
     options = parse(line.split())

@@ -55,6 +55,10 @@ def test_each_line_has_the_figures_that_speak_for_it() -> None:
     assert "it depends on the data which are hit" in line
     # The state of the aggregator changes by 2 for an item at most, and 220 items may be lost.
     assert "Θ at most 440" in line and "0.5 s at the peak rate" in line
+    assert line.endswith("; policy: ActiveStandby().")
+    # A source has no policy, and what behaves like it has.
+    (line,) = [line for line in text.splitlines() if line.startswith("Source and TradeQuote: replicate (")]
+    assert line.endswith("; policies: ActiveStandby() for TradeQuote.")
     (line,) = [line for line in text.splitlines() if line.startswith("QuoteFilter: a restart")][1:]
     assert "the longer the outage, the lower the score" in line
 

@@ -123,6 +123,7 @@ def test_the_page_tells_advice_improvements_orders_and_agreement(page: str) -> N
     advice = {row[0]: row for row in table_after(page, "Advice")[1:]}
     assert advice["TradeFilter"][1:3] == ["replicate", "ActiveStandby"]
     assert advice["Source"][2] == "–"
+    assert "1,500 trials and 5 golden runs in " in page
     again = {row[0]: row for row in table_after(page, "Measured again under this advice")[1:]}
     assert again["Source"][-2:] == ["340 → 39", "21.23 → 1.05"]
     other = table_after(page, "Order by other scores")[2]
@@ -130,6 +131,15 @@ def test_the_page_tells_advice_improvements_orders_and_agreement(page: str) -> N
     assert "2 trials were run again as real streaming queries; all agree." in page
     assert "resumed after 700 trials" in page
     assert [row[0] for row in table_after(page, "Targets")[1:]] == [node.name for node in bargain_study().nodes]
+
+
+def test_advice_without_alternatives_has_no_column_for_them() -> None:
+    study = bargain_study()
+    alone = {"QuoteFilter": study.observations["QuoteFilter"]}
+    restart = replace(study, observations=alone, other_scores={}, reruns={}, samples=())
+    head, *rows = table_after(page_text(findings_of(restart), {}), "Advice")
+    assert head == ["operator", "need", "policy", "because"]
+    assert {len(row) for row in rows} == {4}
 
 
 def test_a_disagreement_is_told() -> None:

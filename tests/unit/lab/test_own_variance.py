@@ -67,6 +67,15 @@ def test_a_hidden_effect_is_told_with_the_repetitions_that_would_show_it() -> No
     assert "\n" not in note
 
 
+def test_more_repetitions_are_asked_for_than_there_were() -> None:
+    seen = observed(effect=0.0, noise=0.0, repetitions=3)
+    seen.scores[:] = [0.0, 50.0, 50.0]
+    seen.golden_scores[:] = [90.0, 100.0, 110.0]
+    note = hidden_effect(seen, SETTINGS)
+    assert note is not None
+    assert int(note.split("about ")[1].split()[0]) > 3
+
+
 def test_an_offset_where_nothing_changes_does_not_silence_the_others() -> None:
     seen = observed(effect=0.05, noise=0.3)
     seen.golden_scores[1] = seen.scores[1] = 0.0

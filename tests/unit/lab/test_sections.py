@@ -88,10 +88,30 @@ def test_sections_begin_with_the_first_row() -> None:
     assert SectionsByKey("key", 20).beginning_with(pa.table({"key": [-1]})).begin == -20.0
 
 
+def test_rows_of_other_runs_that_lie_outside_belong_to_the_first_or_last_section() -> None:
+    sections = SectionsByKey("key", 10, begin=100)
+    assert sections.count(pa.table({"key": [100, 119]})) == 2
+    assert sections.numbers(pa.table({"key": [87, 100, 119, 131]}), 2).tolist() == [0, 0, 1, 1]
+
+
 def test_time_may_be_a_timestamp() -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
     table = pa.table({"at": [start + timedelta(milliseconds=400 * k) for k in range(6)]})
     assert SectionsByTime("at", 1.0, begin=start.timestamp()).numbers(table).tolist() == [0, 0, 0, 1, 1, 2]
+
+
+def test_sections_by_time_begin_with_the_first_row() -> None:
+    start = datetime(2026, 1, 1, 12, 0, 7, tzinfo=UTC)
+    times = [start + timedelta(seconds=40 * k) for k in range(6)]
+    table = pa.table({"at": times, "key": [95, 100, 101, 109, 110, 131]})
+    by_time = SectionsByTime("at", 60.0).beginning_with(table)
+    assert by_time.numbers(table).tolist() == [0, 0, 1, 2, 2, 3]
+    assert by_time.name == "time:at:60"
+    assert SectionsByKey("key", 10).beginning_with(table).numbers(table).tolist() == [0, 1, 1, 1, 2, 4]
+    below = pa.table({"key": [-13, 25]})
+    assert SectionsByKey("key", 10).beginning_with(below).numbers(below).tolist() == [0, 4]
+    assert SectionsByKey("key", 10).beginning_with(below.slice(0, 0)) == SectionsByKey("key", 10)
+    assert SectionsByRows(2).beginning_with(table) == SectionsByRows(2)
 
 
 @pytest.mark.parametrize(

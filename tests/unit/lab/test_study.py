@@ -289,6 +289,13 @@ def test_more_golden_runs_than_repetitions(tmp_path: Path) -> None:
     assert result.observations["source"].golden_scores.shape == (1, 3)
 
 
+def test_large_keys_have_no_sections_before_the_first(tmp_path: Path) -> None:
+    table = rows(2_400)
+    far = table.set_column(0, "id", pc.add(table["id"], 10**12))
+    result = Study(two_operators, far, **FEW | {"work": tmp_path, "sections": "keys:id:100"}).run()
+    assert result.observations["source"].golden_local.shape == (1, 24)
+
+
 def test_seconds_become_items_at_the_rate_of_each_target(tmp_path: Path) -> None:
     table = rows(2_400).append_column("at", pa.array(np.arange(2_400) / 100))
     result = Study(
