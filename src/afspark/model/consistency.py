@@ -62,7 +62,8 @@ class SSP(Consistency):
     steps: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 0:
+        steps: object = self.steps
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
             raise UsageError(
                 f"SSP takes a number of steps from 0 on, not {self.steps!r}.",
                 remedy="Use BSP() for none, and ASP() for any number.",

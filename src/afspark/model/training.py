@@ -90,8 +90,9 @@ class Training:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
                 raise UsageError(f"{name} must be a whole number from 1 to {most}, not {value!r}.", **{name: value})
-        if not isinstance(self.consistency, Consistency) or type(self.consistency) is Consistency:
-            raise UsageError(f"{self.consistency!r} is no consistency.", remedy="Use BSP(), SSP(steps) or ASP().")
+        consistency: object = self.consistency
+        if not isinstance(consistency, Consistency) or type(consistency) is Consistency:
+            raise UsageError(f"{consistency!r} is no consistency.", remedy="Use BSP(), SSP(steps) or ASP().")
         if not 0 < self.wait_seconds < float("inf"):
             raise UsageError(f"wait_seconds must be above 0, not {self.wait_seconds!r}.")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from functools import partial
 
 from afspark.exchange.driver_calls import ServerCalls
 from afspark.exchange.exchange_messages import ExchangeFailed
@@ -22,11 +21,12 @@ def exchange_of(request: TaskRequest, operator: Operator) -> Iterator[Exchange |
     if ticket is None:
         yield None
         return
+    exchange: ModelExchange | MergedShard
     if operator.training is None:
-        connect = partial(MergedShard, ticket, request.worker)
+        exchange = MergedShard(ticket, request.worker)
     else:
-        connect = partial(ModelExchange, ticket, worker=request.worker, incarnation=request.incarnation)
-    with contextlib.closing(connect()) as exchange:
+        exchange = ModelExchange(ticket, worker=request.worker, incarnation=request.incarnation)
+    with contextlib.closing(exchange):
         yield exchange
 
 
