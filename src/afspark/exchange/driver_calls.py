@@ -20,6 +20,7 @@ from afspark.exchange.exchange_messages import (
     Begin,
     ExchangeFailed,
     Opened,
+    first_line,
     open_cells,
     pack_cells,
 )
@@ -87,6 +88,6 @@ class ServerCalls:
             yield
         except (pa.ArrowException, OSError) as error:
             raise ExchangeFailed(
-                f"The model server at {self.address} is not there: {str(error).splitlines()[0]}",
+                f"The model server at {self.address} is not there: {first_line(error)}",
                 remedy="It is started again by itself.",
             ) from error

@@ -88,6 +88,11 @@ class Answered(_Message):
     refused: str = ""
 
 
+def first_line(error: Exception) -> str:
+    """What Flight says in its first line; the end of a stream says nothing."""
+    return next(iter(str(error).splitlines()), "it has ended the call")
+
+
 def pack_cells(cells: Cells, size: int) -> pa.RecordBatch:
     """Cells as one row: all values of the shard where that is shorter, if they are all there in order."""
     index, values = cells.index, cells.values

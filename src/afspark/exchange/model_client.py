@@ -17,6 +17,7 @@ from afspark.exchange.exchange_messages import (
     ExchangeFailed,
     Hello,
     Said,
+    first_line,
     open_cells,
     pack_cells,
 )
@@ -111,7 +112,7 @@ class ModelExchange:
         except (pa.ArrowException, OSError, StopIteration) as error:
             self.close()
             raise ExchangeFailed(
-                f"The model server of batch {self._hello.batch} is not there: {str(error).splitlines()[0]}",
+                f"The model server of batch {self._hello.batch} is not there: {first_line(error)}",
                 remedy="The batch is begun again by itself.",
             ) from error
         except BaseException:

@@ -126,6 +126,7 @@ def test_another_attempt_and_a_server_that_is_gone_are_told(servers: list[ModelS
     calls = opened(servers, 1)
     exchange = ModelExchange(ticket(servers), worker=0, incarnation=1)
     exchange.pull()
+    exchange.close()
     for one in calls:
         assert one.begin(Begin(batch=4, attempt=2, base="b", workers=[0], consistency="asp", iteration=5, seconds=5.0))
     with pytest.raises(ExchangeFailed, match="attempt 1"):
