@@ -61,8 +61,11 @@ def trained(pipeline: Callable[[Any], Any], between: Callable[[Any, int], None] 
         return model_of(query), query.results("local").to_pylist()[0]
 
 
-@pytest.mark.parametrize("consistency", [BSP(), SSP(2), ASP()], ids=str)
-@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize(
+    ("consistency", "shards"),
+    [(BSP(), 2), (SSP(2), 1), *(pytest.param(one, 3, marks=pytest.mark.thorough) for one in (BSP(), SSP(2), ASP()))],
+    ids=str,
+)
 def test_a_model_is_trained(consistency: Consistency, shards: int) -> None:
     model, told = trained(logistic(consistency, af.MiniBatch(), shards=shards))
     assert told["items"] == 300 * BATCHES
@@ -110,14 +113,26 @@ def new_driver_and_lost_host(query: testing.LocalQuery, batch: int) -> None:
         query.restart_driver()
 
 
-FAILURES = [lose_host, lose_servers, kill_worker, new_driver, new_driver_and_lost_host]
+FAILURES = [
+    ("snapshots", lose_host),
+    ("every batch", lose_servers),
+    ("every batch", kill_worker),
+    ("snapshots", new_driver_and_lost_host),
+]
+MORE = [
+    ("every batch", lose_host),
+    ("snapshots", lose_servers),
+    ("snapshots", kill_worker),
+    ("every batch", new_driver_and_lost_host),
+    ("every batch", new_driver),
+    ("snapshots", new_driver),
+]
 
 
-@pytest.mark.parametrize("tolerance", EXACT)
 @pytest.mark.parametrize(
-    "failure",
-    [lose_host, lose_servers, kill_worker, new_driver, new_driver_and_lost_host],
-    ids=lambda one: one.__name__,
+    ("tolerance", "failure"),
+    [*FAILURES, *(pytest.param(*one, marks=pytest.mark.thorough) for one in MORE)],
+    ids=lambda one: one if isinstance(one, str) else one.__name__,
 )
 def test_in_rounds_the_model_is_bit_for_bit_the_same_after_failures(
     undisturbed: Any, tolerance: str, failure: Callable[[Any, int], None]
