@@ -129,7 +129,7 @@ def test_another_attempt_and_a_server_that_is_gone_are_told(servers: list[ModelS
     exchange.close()
     for one in calls:
         assert one.begin(Begin(batch=4, attempt=2, base="b", workers=[0], consistency="asp", iteration=5, seconds=5.0))
-    with pytest.raises(ExchangeFailed, match="attempt 1|is not there"):
+    with pytest.raises(ExchangeFailed, match=r"attempt 1|is not there"):
         ModelExchange(ticket(servers), worker=0, incarnation=1).pull()
     address = ExchangeTicket(addresses=("grpc://127.0.0.1:1",), bounds=(0, SIZE), key=KEY, secret=SECRET)
     with pytest.raises(ExchangeFailed, match="is not there"):
