@@ -409,7 +409,8 @@ class Coordinator:
             # A batch that runs again finds its own once more.
             run.gaps = self.item_losses.by_batch_and_worker(run.name, before=batch)
             run.recount(operators.get(run.name))
-        self._stages.begin_past(runs, first)
+        if first < batch:
+            self._stages.begin_past(runs, first)
         for past in range(first, batch):
             self._run_again(Batch(past))
         self._hear_of_receivers()
