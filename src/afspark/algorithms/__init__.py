@@ -10,11 +10,11 @@ from afspark.algorithms.linear_learners import LinearLearner, LogisticLearner
 from afspark.algorithms.load_prediction import LoadPrediction, load_prediction
 from afspark.algorithms.load_readings import LoadReadings
 from afspark.algorithms.logistic_regression import GlobalRegression, LocalRegression, logistic_regression
+from afspark.algorithms.model_training import GlobalModel, LocalTraining, train
 from afspark.algorithms.online_join import OnlineJoin
 from afspark.algorithms.recent_trades import VWAP, Aggregator
 from afspark.algorithms.sentiment import Sentiment, keyword_sentiment
 from afspark.algorithms.trade_quotes import QuoteFilter, TradeFilter, TradeQuote
-from afspark.algorithms.training import GlobalModel, LocalTraining, train
 from afspark.algorithms.wordcount import WordCount
 
 __all__ = [

@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import afspark as af
+from afspark.algorithms.model_training import GLOBAL, LOCAL, GlobalModel, LocalTraining
 from afspark.algorithms.progressive import Progress
-from afspark.algorithms.training import GLOBAL, LOCAL, GlobalModel, LocalTraining
 from afspark.bench.seen_batches import SeenBatches, costs
 from afspark.bench.watched_run import watched_run
 from afspark.model.consistency import Consistency

@@ -59,7 +59,7 @@ class Begin(RoundKey, _Message):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hello(RoundKey, _Message):
+class CheckIn(RoundKey, _Message):
     """A worker checks in."""
 
     worker: int

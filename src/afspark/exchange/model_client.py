@@ -14,8 +14,8 @@ from pyarrow import flight
 from afspark.exchange.exchange_messages import (
     CELLS,
     Answered,
+    CheckIn,
     ExchangeFailed,
-    Hello,
     Said,
     first_line,
     open_cells,
@@ -30,7 +30,7 @@ class ModelExchange:
 
     def __init__(self, ticket: ExchangeTicket, *, worker: int, incarnation: int) -> None:
         self._ticket = ticket
-        self._hello = Hello(
+        self._hello = CheckIn(
             batch=ticket.key.batch,
             attempt=ticket.key.attempt,
             worker=worker,

@@ -28,7 +28,7 @@ from afspark.exchange.exchange_messages import (
     RESULT,
     Answered,
     Begin,
-    Hello,
+    CheckIn,
     Opened,
     Said,
     open_cells,
@@ -89,36 +89,36 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """One worker in one batch: it is given the model, and for what it has learned in each step a newer one."""
-        hello = Hello.from_bytes(descriptor.command)
-        self._admit(hello.secret)
+        check_in = CheckIn.from_bytes(descriptor.command)
+        self._admit(check_in.secret)
         writer.begin(CELLS)
         with self._telling_refusals(writer):
-            batch = self._batch(hello)
+            batch = self._batch(check_in)
             with batch.changed:
-                batch.rounds.check_in(hello.worker)
+                batch.rounds.check_in(check_in.worker)
                 batch.changed.notify_all()
-            held = self._answer(context, writer, batch, hello, 0, None, "")
+            held = self._answer(context, writer, batch, check_in, 0, None, "")
             for chunk in reader:
                 said = Said.from_bytes(chunk.app_metadata)
                 with batch.changed:
-                    became = self._take(batch, hello, said, chunk.data)
+                    became = self._take(batch, check_in, said, chunk.data)
                     batch.changed.notify_all()
                 if said.steps is not None:
                     writer.write_metadata(Answered(version=held).to_bytes())
                     return
-                held = self._answer(context, writer, batch, hello, said.step + 1, held, became)
+                held = self._answer(context, writer, batch, check_in, said.step + 1, held, became)
 
-    def _take(self, batch: _Batch, hello: Hello, said: Said, row: pa.RecordBatch | None) -> str:
+    def _take(self, batch: _Batch, check_in: CheckIn, said: Said, row: pa.RecordBatch | None) -> str:
         try:
             if said.steps is not None:
-                batch.rounds.finish(hello.worker, said.steps)
+                batch.rounds.finish(check_in.worker, said.steps)
                 return ""
             assert row is not None
             cells = open_cells(row)
             self._check(cells)
             facts = StepFacts(items=said.items, correct=said.correct, loss=said.loss)
             digest = _digest(cells, facts)
-            push = Push(worker=hello.worker, step=said.step, facts=facts, cells=cells, digest=digest)
+            push = Push(worker=check_in.worker, step=said.step, facts=facts, cells=cells, digest=digest)
             return batch.rounds.push(push)
         except ValueError as error:
             raise _Refused(str(error)) from None
@@ -128,19 +128,19 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
             raise ValueError(f"cell {int(cells.index.max())} of a shard of {self.size}")
 
     def _answer(
-        self, context: Any, writer: Any, batch: _Batch, hello: Hello, step: int, held: int | None, became: str
+        self, context: Any, writer: Any, batch: _Batch, check_in: CheckIn, step: int, held: int | None, became: str
     ) -> int:
         """Waits until the worker may begin ``step``, and gives it what its model lacks; the version it has then."""
         asked = time.time()
         deadline = time.monotonic() + batch.begun.seconds
         with batch.changed:
-            while not batch.rounds.may_begin(hello.worker, step):
+            while not batch.rounds.may_begin(check_in.worker, step):
                 if batch.refused or context.is_cancelled():
                     raise _Refused(batch.refused or "the worker has gone")
                 left = deadline - time.monotonic()
                 if left <= 0:
                     batch.refused = (
-                        f"worker {hello.worker} waited {batch.begun.seconds:g} s in step {step} for "
+                        f"worker {check_in.worker} waited {batch.begun.seconds:g} s in step {step} for "
                         f"{', '.join(map(str, batch.rounds.waits_for(step)))}"
                     )
                     batch.changed.notify_all()
@@ -150,7 +150,7 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
             # A push that differs from the first one of its step was made upon the same model, and leaves it behind.
             cells = batch.rounds.versions.changes(held, max(version, held or 0))
             version = max(version, held or 0)
-            batch.pulls.append((hello.worker, hello.process, step, asked, time.time(), version))
+            batch.pulls.append((check_in.worker, check_in.process, step, asked, time.time(), version))
         row = pack_cells(cells, self.size)
         writer.write_with_metadata(row, Answered(version=version, became=became).to_bytes())
         return version

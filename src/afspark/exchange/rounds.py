@@ -17,7 +17,7 @@ from afspark.model.training import Cells, Merge, StepFacts
 _NOTHING = Cells(np.zeros(0, np.uint32), np.zeros(0))
 
 
-class Pushed(StrEnum):
+class PushOutcome(StrEnum):
     """What became of a push."""
 
     TAKEN = "taken"
@@ -71,12 +71,12 @@ class Rounds:
     def check_in(self, worker: int) -> None:
         self._present.add(worker)
 
-    def push(self, push: Push) -> Pushed:
+    def push(self, push: Push) -> PushOutcome:
         """Takes what a worker has learned in its next step, and merges what can be merged."""
         member = self._members[push.worker]
         if push.step < len(member.pushes):
             same = member.pushes[push.step].digest == push.digest
-            return Pushed.REPEATED if same else Pushed.DIFFERS
+            return PushOutcome.REPEATED if same else PushOutcome.DIFFERS
         if push.step > len(member.pushes) or (member.steps is not None and push.step >= member.steps):
             raise ValueError(
                 f"worker {push.worker} pushes step {push.step} after {len(member.pushes)} of {member.steps}"
@@ -86,7 +86,7 @@ class Rounds:
             self._merge_rounds()
         else:
             self._merge([push], self.iteration * len(self._members))
-        return Pushed.TAKEN
+        return PushOutcome.TAKEN
 
     def finish(self, worker: int, steps: int) -> None:
         """A worker has no further items after so many steps."""

@@ -15,7 +15,7 @@ import afspark as af
 from afspark import testing
 from afspark.algorithms.features import Features
 from afspark.algorithms.linear_learners import LinearLearner, LogisticLearner
-from afspark.algorithms.training import train
+from afspark.algorithms.model_training import train
 from afspark.errors import UsageError
 from afspark.model.consistency import ASP, BSP, SSP, Consistency, consistency_of
 

@@ -467,7 +467,7 @@ def test_a_pipeline_without_output_is_told(tmp_path: Path) -> None:
 
 
 def test_a_pipeline_that_reads_elsewhere_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="streams"):
+    with pytest.raises(UsageError, match="does not take 1 stream"):
         study(lambda one, two: one.apply(Pass())).run()
     with pytest.raises(UsageError, match="is no operator"):
         study(lambda stream: stream).run()
