@@ -10,7 +10,7 @@ UV_VERSION := 0.13.7
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help env test thorough with-spark without-spark soak lint format run bench lock clean
+.PHONY: help env reference site test thorough with-spark without-spark soak lint format run bench lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ $(STAMP): requirements.lock pyproject.toml
 # Spark session or the cluster stay whole; what needs neither is dealt out test by test, in fresh processes: they fork,
 # and what they fork has to be small.
 WITH_SPARK := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/cluster tests/spark
-WITHOUT_SPARK := $(BIN)/python -m pytest -n 3 --dist worksteal tests/unit tests/property tests/simulation src
+WITHOUT_SPARK := $(BIN)/python -m pytest -n 3 --dist worksteal tests/unit tests/property tests/simulation tests/objects src
 HALVES = $(MAKE) --no-print-directory --jobs 2 --output-sync=line with-spark without-spark
 
 # Spark's classes as Java loads them fastest: reading them from the jars is half of what a short query costs.
@@ -56,6 +56,12 @@ soak: env ## 100,000 simulated schedules, a hundred seeded runs of pushed stream
 	PYTHONPATH=src:. $(BIN)/python -m tests.soak.flood --seconds 60
 	PYTHONPATH=src:. $(BIN)/python -m tests.soak.fuzz --seconds 120
 
+reference: env ## Write docs/reference.md anew from the docstrings
+	PYTHONPATH=src:. $(BIN)/python -m tests.reference
+
+site: env ## Build the pages as a site into build/site
+	$(BIN)/mkdocs build --quiet
+
 lint: env ## Check style, formatting and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -75,7 +81,7 @@ lock: ## Resolve the dependencies anew and write requirements.lock
 	$(PYTHON) -m venv $(LOCK_VENV)
 	$(LOCK_VENV)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(LOCK_VENV)/bin/uv pip compile --quiet --upgrade --universal --fork-strategy fewest --python-version 3.11 \
-		--group dev --generate-hashes --no-emit-index-url --custom-compile-command "make lock" \
+		--extra java --group dev --generate-hashes --no-emit-index-url --custom-compile-command "make lock" \
 		--output-file requirements.lock pyproject.toml
 
 clean: ## Remove the environment, caches and build products

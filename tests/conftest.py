@@ -5,13 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.archive import java_options
+
+if TYPE_CHECKING:
+    from afspark.bench.object_server import ObjectServer
 
 # Shared machines stall; a slow example is no failure. pytest-timeout catches real hangs.
 _COMMON = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
@@ -27,7 +31,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join([_STARTUP, *filter(None, [os.environ.
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 _TESTS = Path(__file__).parent
-_LAYERS = ["unit", "contract", "property", "simulation", "spark", "cluster"]
+_LAYERS = ["unit", "contract", "property", "simulation", "objects", "spark", "cluster"]
 _MARKERS = {"spark": [pytest.mark.spark], "cluster": [pytest.mark.spark, pytest.mark.cluster]}
 
 
@@ -65,3 +69,18 @@ def pytest_collection_finish() -> None:
     """What is there when tests begin stays: nobody looks through it again, nor do forked processes copy its pages."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[ObjectServer]:
+    """An S3 server for all tests of this process that leave it alone."""
+    from afspark.bench.object_server import object_server
+
+    with object_server() as server:
+        yield server
+
+
+@pytest.fixture
+def address(s3: ObjectServer, tmp_path: Path) -> str:
+    """A place on it that nobody else uses."""
+    return s3.address(f"tests/{os.getpid()}/{tmp_path.name}")

@@ -40,7 +40,7 @@ _NAMES = {
     "errors": ("AfsparkError",),
     "model.consistency": ("ASP", "BSP", "SSP"),
     "model.learner": ("Learned", "Learner"),
-    "model.training": ("Cells", "StepFacts"),
+    "model.training": ("Cells", "ConvexLoss", "StepFacts"),
     "model.operator": ("Combiner", "Operator", "Outbox", "Share", "Transform", "WorkerContext"),
     "model.states": ("HashTable", "Matrix", "Numeric", "Own", "OwnState", "Set", "State", "StateSpec", "Vector"),
     "model.windows": ("Decaying", "Hopping", "Punctuation", "Sliding", "Window"),

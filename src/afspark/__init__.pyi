@@ -39,7 +39,7 @@ from afspark.model.consistency import ASP, BSP, SSP
 from afspark.model.learner import Learned, Learner
 from afspark.model.operator import Combiner, Operator, Outbox, Share, Transform, WorkerContext
 from afspark.model.states import HashTable, Matrix, Numeric, Own, OwnState, Set, State, StateSpec, Vector
-from afspark.model.training import Cells, StepFacts
+from afspark.model.training import Cells, ConvexLoss, StepFacts
 from afspark.model.windows import Decaying, Hopping, Punctuation, Sliding, Window
 from afspark.policies import (
     ActiveReplication,
@@ -75,6 +75,7 @@ __all__ = [
     "Cells",
     "ColdStandby",
     "Combiner",
+    "ConvexLoss",
     "Costs",
     "Decaying",
     "Deployed",

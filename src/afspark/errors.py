@@ -100,6 +100,10 @@ class StoreAway(StoreError):
     """The place of the backup store is gone with all that is in it, or hangs. Fields: ``path``, ``seconds``."""
 
 
+class StoreUnreachable(StoreError):
+    """Nobody has answered for the backup store, or only that it cannot do so now. Fields: ``path``, ``reason``."""
+
+
 class ObjectMissing(StoreError):
     """No object of that name. Fields: ``name``."""
 
@@ -120,6 +124,7 @@ class BackupLost(StoreError):
 
     @classmethod
     def of(cls, what: str, confirmed: tuple[int, ...], restored: tuple[int, ...]) -> BackupLost:
+        """The error for a state that is behind what its receiver was told."""
         return cls(
             f"The restored state is behind its receiver: {what}"
             f" (confirmed by backup {tuple(confirmed)}, restored from {tuple(restored)}).",

@@ -24,7 +24,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,11 +40,14 @@ from afspark.api.writer import StreamWriter
 from afspark.cluster.local.local_cluster import LocalCluster
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.batch_progress import BatchProgress
+from afspark.coordinator.last_snapshot import take_last_snapshot
 from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.rescaling.rescaling import rescaled
 from afspark.coordinator.run_options import DEFAULT_BATCH_BYTES, RunOptions
-from afspark.errors import UsageError
+from afspark.errors import AfsparkError, UsageError
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
+from afspark.graph.worker_numbers import with_workers
 from afspark.model.operator import Share
 from afspark.numbers import Batch
 from afspark.policies import Tolerance
@@ -74,19 +77,24 @@ def run(
     """
     schemas = [schema] if isinstance(schema, pa.Schema) else list(schema)
     sources = [GivenItems(number, one) for number, one in enumerate(schemas)]
-    made = pipeline(*(Stream(None, (Inflow(source),)) for source in sources))
-    sinks = made if isinstance(made, list | tuple) else [made]
+    assembled = _assembled(pipeline, sources)
     count("hosts", hosts, "It is on how many hosts the workers run.")
-    modes = [_sink(one) for one in sinks]
-    assembled = assemble(modes, batch_bytes=DEFAULT_BATCH_BYTES)
-    if assembled.pushed or not all(isinstance(source, Source) for source in assembled.sources.values()):
-        raise UsageError("A test gives all items itself.", remedy="Build the pipeline on the streams it is given.")
     with tempfile.TemporaryDirectory(prefix="afspark-testing-", dir=_fast_folder()) as folder:
         query = LocalQuery(Path(folder), assembled, sources, hosts)
         try:
             yield query
         finally:
             query.close()
+
+
+def _assembled(pipeline: Callable[..., Sinks], sources: Sequence[GivenItems]) -> Pipeline:
+    """What ``pipeline`` makes of streams of these sources."""
+    made = pipeline(*(Stream(None, (Inflow(source),)) for source in sources))
+    sinks = made if isinstance(made, list | tuple) else [made]
+    assembled = assemble([_sink(one) for one in sinks], batch_bytes=DEFAULT_BATCH_BYTES)
+    if assembled.pushed or not all(isinstance(source, Source) for source in assembled.sources.values()):
+        raise UsageError("A test gives all items itself.", remedy="Build the pipeline on the streams it is given.")
+    return assembled
 
 
 def _sink(made: object) -> tuple[StatefulStream, str | None]:
@@ -224,7 +232,7 @@ class LocalQuery(Accounts):
         return self._output("windows", node.name)
 
     def _node(self, operator: str | None) -> Node:
-        nodes = {node.name: node for node in self._pipeline.operators}
+        nodes = {node.title: node for node in self._pipeline.operators}
         name = operator or next(reversed(nodes))
         if name not in nodes:
             raise UsageError(f"There is no operator {name!r}.", remedy=f"The pipeline has {', '.join(nodes)}.")
@@ -254,6 +262,7 @@ class LocalQuery(Accounts):
 
     @property
     def hosts(self) -> list[str]:
+        """The names of all hosts."""
         return sorted(self._cluster.slots)
 
     def homes(self, operator: str | None = None) -> tuple[str, ...]:
@@ -280,18 +289,45 @@ class LocalQuery(Accounts):
         Its state stays on its host and is rolled back, unless it is lost as well. `UsageError` if there is no such
         worker or moment.
         """
-        workers = {node.name: node.workers for node in self._pipeline.operators}
+        workers = {node.title: node.workers for node in self._pipeline.operators}
         if operator not in workers or worker not in range(workers[operator]):
             known = ", ".join(f"{name!r} with {count}" for name, count in workers.items())
             raise UsageError(f"There is no worker {worker!r} of {operator!r}.", remedy=f"There are {known}, from 0 on.")
         if phase not in _KILLED_AT:
             raise UsageError(f"No worker is killed at {phase!r}.", remedy=f"Moments are {', '.join(_KILLED_AT)}.")
-        self._cluster.kill(operator, worker, FaultPhase(phase), lose_state=lose_state)
+        self._cluster.kill(self._node(operator).name, worker, FaultPhase(phase), lose_state=lose_state)
 
-    def restart_driver(self) -> None:
-        """The driver is gone, and another one goes on from the checkpoint."""
+    def restart_driver(
+        self,
+        pipeline: Callable[..., Sinks] | None = None,
+        *,
+        discard: Collection[str] = (),
+        workers: Mapping[str, int] | None = None,
+        planned: bool = False,
+    ) -> None:
+        """The driver is gone, and another one goes on from the checkpoint: with another ``pipeline``, if one is given.
+
+        ``discard`` names operators whose state may be given up if that one cannot keep it, as option("discardState")
+        does. ``workers``: from now on these operators have so many, as if the program had been changed. ``planned``:
+        the query was stopped in an orderly way, as by ``query.stop()``. `CheckpointError` if it cannot start; then
+        nothing has changed, and the old one can be started again.
+        """
+        if planned:
+            take_last_snapshot(self._engine)
+        made = self._pipeline if pipeline is None else _assembled(pipeline, self._sources)
         self._engine.close()
-        self._engine = self._driver()
+        for operator, number in (workers or {}).items():
+            count("workers", number, f"It is how many workers {operator!r} has.")
+        numbers = {self._node(operator).name: number for operator, number in (workers or {}).items()}
+        before, self._pipeline = self._pipeline, with_workers(made, numbers)
+        most = max(node.workers for node in self._pipeline.nodes)
+        self._cluster.slots = {host: max(slots, most) for host, slots in self._cluster.slots.items()}
+        try:
+            self._engine = self._driver(discard)
+        except AfsparkError:
+            self._pipeline = before
+            self._engine = self._driver()
+            raise
 
     @property
     def _segments(self) -> Path:
@@ -300,7 +336,7 @@ class LocalQuery(Accounts):
     def _opened(self, checkpoint: Path) -> Store:
         return open_store(checkpoint)
 
-    def _driver(self) -> Coordinator:
+    def _driver(self, discard: Collection[str] = ()) -> Coordinator:
         options = RunOptions(
             checkpoint=str(self._folder / "checkpoint"),
             segments=str(self._segments),
@@ -309,10 +345,14 @@ class LocalQuery(Accounts):
             lease_seconds=0.0,
             # A test looks at what a batch has left behind; only snapshots may be further apart than batches.
             max_replay_seconds=math.inf if any(node.tolerance.replays for node in self._pipeline.nodes) else 0.0,
+            discard_state=frozenset(discard),
         )
-        identity = claim(self._checkpoint.below(FOLDER), self._pipeline.fingerprint(), self._pipeline.settings())
-        return Coordinator(self._cluster, self._pipeline, options, identity, self._checkpoint)
+        pipeline = self._pipeline
+        identity = claim(self._checkpoint.below(FOLDER), pipeline.fingerprint(), pipeline.settings(), discard)
+        pipeline = rescaled(self._cluster, pipeline, options, identity, self._checkpoint)
+        return Coordinator(self._cluster, pipeline, options, identity, self._checkpoint)
 
     def close(self) -> None:
+        """Ends the query; its folder goes with the block of `run`."""
         self._engine.close()
         process_cache().clear()

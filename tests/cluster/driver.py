@@ -31,9 +31,10 @@ from afspark.cluster.spark.anchors import slots_by_host
 from afspark.cluster.spark.spark_host import executor_pid
 from afspark.protocol.fault_plan import FaultPlan
 from afspark.store import RecordLog
-from tests.cluster import snapshot_runs
+from tests.cluster import snapshot_runs, training_cluster
 from tests.cluster.machines import HOSTS, executors, with_children
 from tests.cluster.snapshot_runs import carry_out_snapshots
+from tests.cluster.training_cluster import carry_out_training
 from tests.spark import stages
 from tests.spark.streams import Place, counts, words
 
@@ -44,6 +45,7 @@ NAP_SECONDS = 5.0
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 cloudpickle.register_pickle_by_value(stages)  # type: ignore[no-untyped-call]
 cloudpickle.register_pickle_by_value(snapshot_runs)  # type: ignore[no-untyped-call]
+cloudpickle.register_pickle_by_value(training_cluster)  # type: ignore[no-untyped-call]
 
 
 def make_session(master: str) -> SparkSession:
@@ -166,6 +168,7 @@ EVENTS: dict[str, Callable[[Place, str], None]] = {
 POLICIES = {
     "none": af.Nothing,
     "minibatch": af.MiniBatch,
+    "snapshot": af.BarrierSnapshot,
     "approximate": af.Approximate,
     "active-replication": af.ActiveReplication,
     "active-standby": af.ActiveStandby,
@@ -325,7 +328,12 @@ def main(master: str) -> None:
     for line in sys.stdin:
         try:
             request = json.loads(line)
-            kinds = {"stages": carry_out_stages, "push": carry_out_push, "snapshots": carry_out_snapshots}
+            kinds = {
+                "stages": carry_out_stages,
+                "push": carry_out_push,
+                "snapshots": carry_out_snapshots,
+                "training": carry_out_training,
+            }
             answer = next((kind for name, kind in kinds.items() if request.get(name)), carry_out)(spark, request)
         except Exception as error:  # noqa: BLE001 (the test that gave the request hears of it)
             answer = {"error": f"{type(error).__name__}: {error}"}

@@ -10,7 +10,7 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Thread
 from typing import Any
 
@@ -22,6 +22,7 @@ from afspark.push.producer.producer import Producer
 from tests.cluster.conftest import Driver
 from tests.cluster.machines import HOSTS, executors
 from tests.cluster.snapshot_runs import APPLIED, weight
+from tests.cluster.training_cluster import ITEMS
 from tests.spark.stages import write_events
 from tests.spark.streams import Place, worst, write_text
 
@@ -215,12 +216,20 @@ def test_a_killed_driver_keeps_windows_and_feedback(driver: Driver, place: Place
 # --- receivers on the executors ----------------------------------------------------------------------------
 
 
-def test_an_executor_with_a_receiver_dies(driver: Driver, place: Place) -> None:
-    """Its items in waiting are lost within the limit, its worker's state is not; producers find the next receiver."""
-    limit, rows = 4_000, 60_000
+def pushed(
+    driver: Driver,
+    place: Place,
+    tolerance: list[object],
+    rows: int,
+    killed: Sequence[int],
+    *,
+    lost: bool = False,
+) -> dict[str, Any]:
+    """What a query says that was sent so many items; after those numbers the executor of the first host is killed, with
+    ``lost`` all that the host had beside the store goes with them.
+    """
     answers: list[dict[str, Any]] = []
-    request = {"push": True}
-    running = Thread(target=lambda: answers.append(driver.run(place, ["approximate", 0, limit, 4_000], **request)))
+    running = Thread(target=lambda: answers.append(driver.run(place, tolerance, push=True)))
     running.start()
     address = place.root / "address"
     deadline = time.monotonic() + 120
@@ -233,19 +242,38 @@ def test_an_executor_with_a_receiver_dies(driver: Driver, place: Place) -> None:
         batch = pa.record_batch({"item": list(range(start, start + 1_000))}, schema=schema)
         producers[start // 1_000 % 4].send(batch)
         time.sleep(0.05)
-        if start == rows // 2:
-            for pid in executors(HOSTS[0]):
-                os.kill(pid, signal.SIGKILL)
+        for pid in executors(HOSTS[0]) if start in killed else ():
+            os.kill(pid, signal.SIGKILL)
+        if start in killed and lost:
+            shutil.rmtree(place.segments / HOSTS[0])
     for producer in producers:
         producer.close()
     (place.root / "stop").touch()
     running.join(180)
     (answer,) = answers
+    return answer
+
+
+def test_an_executor_with_a_receiver_dies(driver: Driver, place: Place) -> None:
+    """Its items in waiting are lost within the limit, its worker's state is not; producers find the next receiver."""
+    limit, rows = 4_000, 60_000
+    answer = pushed(driver, place, ["approximate", 0, limit, 4_000], rows, [rows // 2])
     assert set(answer["counts"].values()) == {1}
     missing = rows - len(answer["counts"])
     assert missing == answer["lost"] <= limit
     # A receiver has died: what it may have held is told, whether a producer misses it or not.
     assert missing <= answer["bound"] <= limit
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("lost", [False, True], ids=["executor", "host"])
+def test_snapshots_and_a_host_with_a_receiver(driver: Driver, place: Place, lost: bool) -> None:
+    """Under snapshots nothing is lost with a receiver, nor with the state of its worker: producers send it again."""
+    rows = 60_000
+    answer = pushed(driver, place, ["snapshot"], rows, [rows // 3, 2 * rows // 3], lost=lost)
+    assert set(answer["counts"].values()) == {1} and len(answer["counts"]) == rows
+    assert answer["lost"] == 0 and answer["bound"] == 0
+    assert {entry["worker"] for entry in answer["ledger"]} == ({0} if lost else set())
 
 
 # --- barrier snapshots -------------------------------------------------------------------------------------
@@ -347,3 +375,87 @@ def test_snapshots_and_a_driver_killed_before_its_record_and_a_host(
     assert past and replayed(answer) == {1: len(past)}
     # The batch that Spark had not committed is applied once more, and is no replay.
     assert past <= again(place) <= past | {(1, committed + 1)}
+
+
+# --- workers that train one model --------------------------------------------------------------------------
+
+_CALM_MODEL: dict[str, Any] = {}
+
+
+@pytest.fixture
+def calm_model(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The model of a query to which nothing happens."""
+    if not _CALM_MODEL:
+        _CALM_MODEL.update(driver.run(Place(tmp_path_factory.mktemp("calm")), ["minibatch"], training=True))
+        assert _CALM_MODEL["items"] == ITEMS and _CALM_MODEL["ledger"] == [] and _CALM_MODEL["held"]
+    return _CALM_MODEL
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "strikes"),
+    [
+        ("snapshot", "host"),
+        *(
+            pytest.param(*one, marks=pytest.mark.thorough)
+            for one in (
+                ("minibatch", "servers"),
+                ("minibatch", "executor"),
+                ("minibatch", "host"),
+                ("snapshot", "servers"),
+                ("snapshot", "executor"),
+            )
+        ),
+    ],
+)
+def test_in_rounds_the_model_is_bit_for_bit_the_same_after_real_kills(
+    driver: Driver, place: Place, calm_model: dict[str, Any], tolerance: str, strikes: str
+) -> None:
+    """In the middle of a step: kill -9 of the model server, or of an executor, and the loss of a host."""
+    answer = driver.run(place, [tolerance], training=True, strike=[2, strikes])
+    assert answer["struck"]
+    assert answer["weights"] == calm_model["weights"]
+    assert answer["merged"] == calm_model["merged"] == [ITEMS // 4] * 4
+    assert answer["items"] == ITEMS
+    assert bool(answer["ledger"]) == (strikes == "host")
+
+
+@pytest.mark.thorough
+def test_a_model_server_on_an_executor_is_killed(driver: Driver, place: Place, calm_model: dict[str, Any]) -> None:
+    answer = driver.run(place, ["minibatch"], training=True, strike=[2, "servers"], servers="executors")
+    assert answer["struck"] and set(answer["servers"]) <= set(HOSTS)
+    assert answer["weights"] == calm_model["weights"]
+    assert answer["merged"] == calm_model["merged"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("strikes", ["host", "servers"])
+def test_training_goes_on_within_its_threshold_after_real_kills(
+    driver: Driver, place: Place, calm_model: dict[str, Any], strikes: str
+) -> None:
+    answer = driver.run(place, ["approximate"], training=True, consistency="asp", strike=[2, strikes])
+    assert answer["struck"] and answer["held"]
+    assert answer["merged"] == [ITEMS // 4] * 4, "nothing is merged twice or lost"
+    assert answer["log_loss"] == pytest.approx(calm_model["log_loss"], abs=0.05)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("lost", ["nothing", "everything"])
+def test_snapshots_and_a_driver_killed_before_its_record(driver: Driver, place: Place, calm: Calm, lost: str) -> None:
+    """While the hosts keep their state nobody replays anything; if all of it is gone, everybody does."""
+    expected = calm(False)
+    write_text(place.input, 4 * SNAPSHOT_BATCHES)
+    assert driver.run(place, snapshots=True, die_before_record=4) == {}
+    committed = max(int(one.name) for one in (place.checkpoint / "commits").iterdir() if one.name.isdigit())
+    covered = max(int(one.name.split("-")[0]) for one in place.checkpoint.glob("afspark/epochs/*/records/*"))
+    if lost == "everything":
+        shutil.rmtree(place.segments)
+    answer = driver.run(place, snapshots=True)
+    assert answer["sums"] == expected and answer["bound"] == 0
+    past = {(worker, batch) for worker in (0, 1) for batch in range(covered + 1, committed + 1)}
+    assert past
+    # The batch that Spark had not committed may be applied once more, and is no replay.
+    allowed = {(worker, committed + 1) for worker in (0, 1)}
+    if lost == "everything":
+        assert past <= again(place) <= past | allowed and set(replayed(answer)) == {0, 1}
+    else:
+        assert again(place) <= allowed and answer["ledger"] == []

@@ -75,6 +75,9 @@ class SimulatedEnvironment:
     def upload(self, config: OperatorConfig, worker: int) -> None:
         self._upload(config, worker, 1000)
 
+    def upload_all(self, config: OperatorConfig) -> int:
+        raise NotImplementedError
+
     def uploaded(self, config: OperatorConfig, worker: int) -> None:
         """Nobody measures."""
 

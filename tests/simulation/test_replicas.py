@@ -227,7 +227,8 @@ MISTAKES = [
     one_behind_a_record_given_less_than_its_backups_hold,
     one_that_lacks_a_batch_promoted_as_if_it_had_it,
     damaged_one_promoted,
-    backups_of_the_lost_primary_built_on,
+    # Seen by one schedule in thousands.
+    pytest.param(backups_of_the_lost_primary_built_on, marks=pytest.mark.thorough),
     one_that_is_promoted_stays_a_secondary,
     queue_with_a_hole,
     stage_goes_on_over_a_batch_that_does_not_wait,
@@ -238,7 +239,6 @@ MISTAKES = [
 ]
 #: Seeds that noticed a mistake when schedules were drawn as they are now.
 NOTICED = {
-    "backups_of_the_lost_primary_built_on": 8120,
     "damaged_one_promoted": 280,
     "checkpoint_counted_before_it_has_come": 53,
     "delta_applied_on_another_base": 109,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -230,6 +231,7 @@ def test_what_spark_cannot_do(capsys: pytest.CaptureFixture[str], monkeypatch: p
     refused([*WORDS, "--generate", "100kB", "--kill", "3"], capsys, "3 failures")
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
     refused([*WORDS, "--generate", "1MB"], capsys, "Java")
 
 

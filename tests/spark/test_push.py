@@ -32,7 +32,7 @@ class Count(af.Operator):
     alpha = 1.0
 
     def states(self) -> Mapping[str, af.StateSpec]:
-        return {"counts": af.HashTable(key="int64", value="int64")}
+        return {"counts": af.HashTable(key="int64", value="int64", operator_key=True)}
 
     def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
         states["counts"].add(items.column("key"), 1)
@@ -63,7 +63,7 @@ def writer(
     spark: SparkSession, place: Place, tolerance: af.Tolerance, *, keyed: bool = False, port: int = 0, **node: Any
 ) -> af.StreamWriter:
     stream = af.read_stream(spark).pushed(SCHEMA, tick_seconds=0.3, port=port)
-    counted = stream.apply(Count(), name="count", workers=2, tolerance=tolerance, keyed=keyed, **node)
+    counted = stream.apply(Count(), name="count", tolerance=tolerance, keyed=keyed, **{"workers": 2, **node})
     return (
         counted.writeStream.option("checkpointLocation", place.checkpoint)
         .option("segments", place.segments)

@@ -28,7 +28,7 @@ def test_a_running_query_is_saved_and_two_go_on_from_there(spark: SparkSession, 
             first.savepoint("before")
         # As anybody could from another process: the driver at work is asked, and answers.
         asked, savepoint = savepoint_of(place.checkpoint, "asked")
-        assert Path(asked).parent == Path(saved).parent and savepoint.query_id == first.id
+        assert Path(asked).parent == Path(saved).parent and savepoint.query_id == first._engine.identity.query_id
         truth += write_text(place.input, 4, first=8)
         first.processAllAvailable()
         # Beside the first one, on the same hosts.

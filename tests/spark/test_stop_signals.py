@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,6 +86,64 @@ def test_a_stop_for_all_processes_is_orderly(tmp_path: Path, number: signal.Sign
     found = inspect(checkpoint)
     assert found.batch == found.spark_batch, "the last snapshot has all of it"
     until(lambda: not any(Path("/proc", str(pid)).exists() for pid in others))
+
+
+SCRIPT = """
+import sys
+import afspark as af
+from afspark.algorithms import WordCount
+
+place, trigger = sys.argv[1], {"availableNow": True} if sys.argv[2:] else {"processingTime": "200 milliseconds"}
+spark = af.session("local[2]")
+words = af.read_stream(spark).text(f"{place}/input")
+counted = words.apply(WordCount(), workers=2, tolerance=af.Approximate(theta=1e9))
+writer = counted.writeStream.option("checkpointLocation", f"{place}/checkpoint").option("batchBytes", 4000)
+query = writer.trigger(**trigger).start()
+query.awaitTermination()
+print({row["word"]: row["count"] for row in query.results().collect()})
+print([entry["counted"] for entry in query.ledger()], query.bounds())
+"""
+
+
+def script(place: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(place), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+            BASE_VARIABLE: str(place / "segments"),
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)], ids=lambda one: one.name
+)
+def test_a_script_that_is_stopped_goes_on_exactly_on_new_hosts(tmp_path: Path, number: signal.Signals) -> None:
+    """Nothing was ever backed up by its policy. Then all hosts are replaced."""
+    (tmp_path / "input").mkdir()
+    for file in range(6):
+        (tmp_path / "input" / f"{file}.txt").write_text(f"all file{file}\n" * 100)
+    commits = tmp_path / "checkpoint" / "commits"
+    process = script(tmp_path)
+    try:
+        until(lambda: (commits / "1").exists() or process.poll() is not None)
+        process.send_signal(number)
+        _, told = process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
+    expected = 128 + number if number is signal.SIGTERM else (-number, 128 + number, 1)
+    assert process.returncode in (expected if isinstance(expected, tuple) else (expected,)), told
+    shutil.rmtree(tmp_path / "segments")
+    again = script(tmp_path, "availableNow")
+    out, told = again.communicate(timeout=SECONDS)
+    assert again.returncode == 0, told
+    counts, ledger = out.strip().splitlines()[-2:]
+    assert eval(counts) == {"all": 600, **{f"file{file}": 100 for file in range(6)}}
+    assert ledger.startswith("[False, False]"), ledger
 
 
 @pytest.mark.thorough

@@ -22,7 +22,8 @@ ITERATION = 10_000
 
 
 def test_in_rounds_the_model_is_the_same_bit_for_bit_after_kills(spark: SparkSession, place: Place) -> None:
-    calm, curve = _trained(spark, Place(place.root / "calm"), FaultPlan())
+    # A model server on the host of an executor, and one beside the driver, which is killed.
+    calm, curve = _trained(spark, Place(place.root / "calm"), FaultPlan(), servers_at="executors")
     failures = frozenset({InjectedFailure(1, FaultPhase.APPLYING), InjectedFailure(2, FaultPhase.BETWEEN)})
     disturbed, same = _trained(spark, place, FaultPlan(failures), kill_server=True)
 
@@ -41,7 +42,7 @@ def _features() -> af.Features:
 
 
 def _trained(
-    spark: SparkSession, place: Place, faults: FaultPlan, *, kill_server: bool = False
+    spark: SparkSession, place: Place, faults: FaultPlan, *, kill_server: bool = False, servers_at: str = "driver"
 ) -> tuple[np.ndarray, list[Any]]:
     curve: list[Any] = []
 
@@ -59,6 +60,7 @@ def _trained(
         consistency=af.BSP(),
         workers=2,
         tolerance=af.MiniBatch(),
+        servers=servers_at,
     )
     query = (
         model.writeStream.outputMode("append")

@@ -40,6 +40,14 @@ def digest_floats(cells: Sequence[int], olds: Any, values: Any, places: Sequence
     return new_sum, change, size
 
 
+def fold_words(words: Sequence[int]) -> int:
+    h = _GOLDEN
+    for word in words:
+        h = (h ^ word) * _GOLDEN & _MASK
+        h ^= h >> 32
+    return h
+
+
 def digest_rows(hashes: Sequence[int], label: int) -> int:
     return sum(mix((h * _GOLDEN + label) & _MASK) for h in hashes) & _MASK
 

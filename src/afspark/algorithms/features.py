@@ -116,10 +116,12 @@ class Features:
 
     @property
     def hashes(self) -> bool:
+        """Whether any column is hashed."""
         return bool(self.categorical or self.sparse)
 
     @property
     def first_slot(self) -> int:
+        """The first cell that hashed columns use."""
         return 1 + (self.numbers or 0)
 
     @property
@@ -139,6 +141,7 @@ class Features:
         return ["bias", *(self.numeric if plain else [None] * (self.numbers or 0))]
 
     def to_json(self) -> dict[str, Any]:
+        """What checkpoints compare."""
         return asdict(self)
 
     # --- rows -----------------------------------------------------------------------------------------------

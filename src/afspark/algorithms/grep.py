@@ -38,6 +38,7 @@ class Grep(Operator):
     """
 
     sends_by_state = False
+    rescalable = True
 
     def __init__(
         self,

@@ -38,6 +38,8 @@ class HeavyHitters(Operator):
     (``Approximate(items=…)``): what they can have weighed is compensated as well.
     """
 
+    rescalable = "a heavy key has to reach its part of the threshold at one worker, and the part is by their number"
+
     def __init__(
         self,
         *,

@@ -34,6 +34,7 @@ class KeywordFilter(Operator):
     """
 
     sends_by_state = False
+    rescalable = True
     alpha = 1.0
 
     def __init__(

@@ -13,7 +13,7 @@ from afspark.algorithms.features import Features, ItemLearner
 from afspark.errors import UsageError
 from afspark.model.kernels.plain_arrays import Array, as_array
 from afspark.model.learner import Learned, Learner, difference
-from afspark.model.training import Cells, StepFacts
+from afspark.model.training import Cells, ConvexLoss, StepFacts
 
 
 class LogisticLearner(Learner):
@@ -26,7 +26,13 @@ class LogisticLearner(Learner):
 
     @property
     def reach(self) -> float:  # type: ignore[override]
+        """The most that one row can change a cell."""
         return self.rate * self.features.reach
+
+    @property
+    def convex(self) -> ConvexLoss:  # type: ignore[override]
+        """The error of a prediction is below 1, so a gradient is no longer than its row."""
+        return ConvexLoss(steepest=self.features.reach, rate=self.rate, blank_loss=math.log(2.0))
 
     @property
     def cells(self) -> int:

@@ -93,6 +93,14 @@ class LoadPrediction(Operator):
             "newest": HashTable(key="int64", value="int64", divergence="max", exact=True),
         }
 
+    def keys_of(self, state: str, cells: pa.RecordBatch) -> pa.RecordBatch:
+        keys = cells.column("key")
+        if state == "newest":
+            _, houses, _ = opened(keys.to_numpy(), cells.column("value").to_numpy())
+        else:
+            houses = unpacked(keys, PLUG if state == "plugs" else CELL)["house"].astype(np.int64)
+        return pa.record_batch({"house": pa.array(houses)})
+
     def check(self, schema: pa.Schema | None) -> None:
         if schema is None:
             return

@@ -43,6 +43,7 @@ class LoadReadings(Operator):
     """
 
     sends_by_state = False
+    rescalable = True
     alpha = 1.0
 
     def __init__(self, *, largest: float = LARGEST, on_bad: str = "skip") -> None:

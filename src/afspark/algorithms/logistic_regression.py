@@ -55,6 +55,8 @@ class LocalRegression(Operator):
     natural logarithm) and ``skipped``.
     """
 
+    rescalable = "the models of its workers cannot be added up"
+
     def __init__(
         self, features: Features | None = None, *, rate: float = 1.0, merge_every: int = 1, on_bad: str = SKIP
     ) -> None:

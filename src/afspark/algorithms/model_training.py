@@ -21,11 +21,11 @@ from afspark.algorithms.progressive import UNIT, Progress
 from afspark.errors import UsageError
 from afspark.model.consistency import BSP, Consistency
 from afspark.model.kernels.logistic import Lesson
-from afspark.model.learner import Learner
+from afspark.model.learner import Learned, Learner
 from afspark.model.onbad import SKIP, STOP, check_on_bad
 from afspark.model.operator import Operator, Share, WorkerContext
 from afspark.model.states import Own, StateSpec, Vector
-from afspark.model.training import Exchange, Merge, MergedModel, Training
+from afspark.model.training import DRIVER, Exchange, Merge, MergedModel, Training
 
 LOCAL, GLOBAL = "local", "global"
 #: How long a worker waits for others before a batch is begun anew.
@@ -47,16 +47,22 @@ class LocalTraining(Operator):
         consistency: Consistency,
         wait_seconds: float = WAIT_SECONDS,
         on_bad: str = SKIP,
+        servers: str = DRIVER,
     ) -> None:
         self.learner, self.on_bad = learner, check_on_bad(on_bad)
         #: everything but the number of cells, which is known once the stream is
         self._training = Training(
-            model=model, cells=1, iteration=iteration, consistency=consistency, wait_seconds=wait_seconds
+            model=model,
+            cells=1,
+            iteration=iteration,
+            consistency=consistency,
+            wait_seconds=wait_seconds,
+            servers=servers,
         )
 
     @property
     def training(self) -> Training:  # type: ignore[override]
-        return replace(self._training, cells=self.learner.cells)
+        return replace(self._training, cells=self.learner.cells, convex=self.learner.convex)
 
     @property
     def alpha(self) -> float | None:  # type: ignore[override]
@@ -86,6 +92,7 @@ class LocalTraining(Operator):
             self._step(self._take(self._rows), states["progress"].own)
         self._pull()
         self._exchange.finish()
+        self.context.metrics["learned"] = states["progress"].own.items
 
     def _pull(self) -> None:
         if self._model is None:
@@ -95,7 +102,7 @@ class LocalTraining(Operator):
 
     def _step(self, items: pa.RecordBatch, progress: Progress) -> None:
         self._pull()
-        learned = self.learner.learn(self._model, items, progress.items)
+        learned = self._learn(items, progress.items)
         if learned.skipped and self.on_bad == STOP:
             raise UsageError(
                 f"{learned.skipped} of {items.num_rows} rows have missing, undefined or unknown values.",
@@ -109,6 +116,10 @@ class LocalTraining(Operator):
         cells = self._exchange.push(learned.change, facts)
         self._model[cells.index] = cells.values
         progress.learned(facts.items, Lesson(learned.positives, facts.correct, facts.loss, 0))
+
+    def _learn(self, items: pa.RecordBatch, seen: int) -> Learned:
+        """What a step of items teaches at the model as it is here."""
+        return self.learner.learn(self._model, items, seen)
 
     def _take(self, rows: int) -> pa.RecordBatch:
         """The first rows of those that wait."""
@@ -159,13 +170,19 @@ class GlobalModel(Operator):
         if merged is None:
             return None
         cells = merged.changes()
+        moved = float(np.abs(cells.values - states["model"].values[cells.index]).sum())
         states["model"].put_at(cells.index, cells.values)
         merges = merged.merges()
         items = sum(one.facts.items for one in merges)
+        # Times are told beside the rows, not in them: a replay must send what was sent before.
         self.context.metrics |= {
             "merges": len(merges),
             "l1": merges[-1].norm if merges else 0.0,
+            "batch_l1": moved,
             "log_loss": sum(one.facts.loss for one in merges) / items if items else None,
+            "length": float(np.linalg.norm(states["model"].values)),
+            "began": merged.began(),
+            "curve": [[one.at, one.norm, one.facts.items, one.facts.loss] for one in merges],
         }
         return curve(merges, self.context.batch)
 
@@ -211,13 +228,15 @@ def train(  # noqa: PLR0913 - the settings of a model and of its pipeline
     model_tolerance: Any = None,
     wait_seconds: float = WAIT_SECONDS,
     on_bad: str = SKIP,
+    servers: str = DRIVER,
     local: str = LOCAL,
     name: str = GLOBAL,
 ) -> Any:
     """Has so many workers train the learner's model together; gives the stream of the operator that has it.
 
     ``iteration``: items of a worker's step; ``shards``: workers that have a part of the model each. ``tolerance`` is
-    that of the workers, ``model_tolerance`` that of the model (by default the same).
+    that of the workers, ``model_tolerance`` that of the model (by default the same). ``servers``: whether model servers
+    are beside the "driver", or on hosts of "executors".
     """
     operator = LocalTraining(
         learner,
@@ -226,6 +245,7 @@ def train(  # noqa: PLR0913 - the settings of a model and of its pipeline
         consistency=consistency or BSP(),
         wait_seconds=wait_seconds,
         on_bad=on_bad,
+        servers=servers,
     )
     trained = stream.apply(operator, name=local, workers=workers, tolerance=tolerance)
     model = GlobalModel(operator.learner, shards=shards)

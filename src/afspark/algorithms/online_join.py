@@ -60,6 +60,7 @@ class OnlineJoin(Operator):
 
     key: ClassVar[tuple[str, ...]] = ("hash",)
     alpha = 1.0
+    rescalable = True
 
     def __init__(
         self,
@@ -256,6 +257,12 @@ class OnlineJoin(Operator):
             samples=(int(counts.sum()), int(right.sum())),
             lost=(_lost(shares, left), _lost(shares, "right")),
         )
+
+    def keys_of(self, state: str, cells: pa.RecordBatch) -> pa.RecordBatch | None:
+        if state == SKIPPED:
+            return None
+        keys = cells.column("key")
+        return pa.record_batch({"hash": keys if state != "values" else pa.array(_unpack(pa.chunked_array([keys]))[0])})
 
     def fingerprint(self) -> dict[str, Any]:
         names = ("on", "rates", "value", "number", "seed", "matches")

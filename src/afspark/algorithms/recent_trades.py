@@ -60,6 +60,9 @@ class Aggregator(Operator):
         sent = {name: trades.column(name) for name in ("key", "time", "ticker")}
         return pa.record_batch({**sent, "total": pa.array(total), "volume": pa.array(volume)})
 
+    def keys_of(self, state: str, cells: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.record_batch({"ticker": pc.utf8_slice_codeunits(cells.column("key").cast(pa.string()), 1)})
+
     def results(self, shares: Sequence[Share]) -> pa.Table:
         """The recent trades: ``ticker``, ``place`` (0: the newest), ``price``, ``volume``."""
         cells = sums_by_key(shares, "price", "volume")

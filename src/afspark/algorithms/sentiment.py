@@ -43,6 +43,7 @@ class Sentiment(Operator):
     """
 
     alpha = 1.0
+    rescalable = True
 
     def __init__(self, *, column: str = "text", by: str | None = None, lexicon: Lexicon | None = None) -> None:
         if by in (KEYWORD, "texts", "score", "mean"):
@@ -97,12 +98,19 @@ class Sentiment(Operator):
 
     def results(self, shares: Sequence[Share]) -> pa.Table:
         sums = sums_by_key(shares, "texts", "score")
-        # Keys of the state are bytes; a count that failures took altogether leaves no row.
+        # A count that failures took altogether leaves no row.
         sums = sums.filter(pc.greater(sums.column("texts"), 0))
-        parts = pc.split_pattern(sums.column("key").cast(pa.string()), _JOINT, max_splits=1)
-        columns = {name: pc.list_element(parts, place) for place, name in enumerate(self.key)}
+        columns = self._key_columns(sums.column("key"))
         texts, score = sums.column("texts"), sums.column("score")
         return pa.table(columns | {"texts": texts, "score": score, "mean": pc.divide(score, texts)})
+
+    def keys_of(self, state: str, cells: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.record_batch(self._key_columns(cells.column("key")))
+
+    def _key_columns(self, keys: Any) -> dict[str, Any]:
+        """The columns of the key, from the keys of the state, which are bytes."""
+        parts = pc.split_pattern(keys.cast(pa.string()), _JOINT, max_splits=1)
+        return {name: pc.list_element(parts, place) for place, name in enumerate(self.key)}
 
     def fingerprint(self) -> dict[str, Any]:
         settings = {"column": self.column, "by": self.by, "lexicon": self.lexicon.fingerprint()}

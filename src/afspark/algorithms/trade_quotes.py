@@ -41,6 +41,7 @@ class TradeQuote(Operator):
     """
 
     sends_by_state = False
+    rescalable = True
     alpha = 1.0
 
     def __init__(self, *, on_bad: str = "skip") -> None:

@@ -11,6 +11,7 @@ from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.recovery.upstream import upstream_losses
 from afspark.coordinator.snapshots import described
 from afspark.coordinator.told_bounds import in_force, told
+from afspark.errors import UsageError
 from afspark.store import LedgerEntry
 from afspark.store.control_log import ControlLog
 from afspark.store.epochs import newest_record
@@ -39,6 +40,34 @@ class Accounts:
         """
         return upstream_losses(self._engine.operator(operator)) if self._engine.runs else []
 
+    def convergence(self, operator: str | None = None, *, norm: float | None = None) -> dict[str, Any]:
+        """How the model of an operator converges that others train, since the driver was started.
+
+        ``merges``, ``items``, ``log_loss`` (mean of all items, each predicted before it was learned from), ``l1`` of
+        the last change, ``seconds`` since the first batch was begun; ``regret`` beside ``regret_bound`` and whether
+        that ``held`` (None: theorem 1 says nothing of the learner); ``curve``: of every merge seconds, norm, items and
+        sum of losses; ``batches``: of every batch seconds and the norm of what it has changed as a whole, which can be
+        compared between consistencies, where a merge is a round or one worker's step.
+        With ``norm`` also ``seconds_to_norm``: how long until changes were no larger, and stayed so; None if they are
+        not. UsageError if nobody trains a model for this operator.
+        """
+        found = self._engine.operator(operator).convergence
+        if found is None:
+            raise UsageError(
+                "No model is trained there.", remedy="Name the operator that has the model, such as 'global'."
+            )
+        shown = {**found.to_json(), "curve": found.curve(), "batches": found.by_batch()}
+        return shown if norm is None else {**shown, "seconds_to_norm": found.seconds_to(norm)}
+
+    def exchanges(self) -> dict[str, Any]:
+        """When workers that train a model pushed and pulled in the last batch, by operator that trains.
+
+        ``pushes``: worker, process, step, and when it was taken; ``pulls``: worker, process, step, when it was asked
+        for and answered, and the version. Of the server of the first shard, in seconds since 1970; operators whose
+        server is gone are left out.
+        """
+        return self._engine._stages.model_events()
+
     def tolerance(self) -> list[dict[str, Any]]:
         """Thresholds θ, l and γ in force per worker, and why."""
         return [entry for run in self._engine.runs if not run.node.internal for entry in in_force(run)]
@@ -59,7 +88,7 @@ class Accounts:
         internal = {node.name for node in self._engine.pipeline.nodes if node.internal}
         return [
             {
-                "operator": entry.loss.operator,
+                "operator": self._title(entry.loss.operator),
                 "internal": entry.loss.operator in internal,
                 "worker": entry.loss.worker,
                 "batch": entry.loss.batch,
@@ -113,9 +142,11 @@ class Accounts:
         ``from`` and ``to`` which scheme, the ``candidates`` with estimate and cost, and the ``reason`` in words.
         """
         if self._engine.runs:
-            return self._engine.control.decisions()
-        # A driver that has not looked for its workers yet knows of none.
-        return [one.to_json() for one in decisions_of(ControlLog(self._engine.store).read()[0])]
+            found = self._engine.control.decisions()
+        else:
+            # A driver that has not looked for its workers yet knows of none.
+            found = [one.to_json() for one in decisions_of(ControlLog(self._engine.store).read()[0])]
+        return [{**one, "operator": self._title(one["operator"])} for one in found]
 
     def snapshots(self) -> list[dict[str, Any]]:
         """The newest snapshots, oldest first, over all drivers of the query; empty if none had `BarrierSnapshot`.
@@ -138,14 +169,20 @@ class Accounts:
         """
         pipeline = self._engine.pipeline
         return [
-            {**asdict(loss), "operator": reader.name, "items": loss.items}
+            {**asdict(loss), "operator": reader.title, "items": loss.items}
             for loss in self._engine.item_losses.entries()
             for reader in pipeline.readers(pipeline.node(loss.operator))
         ]
 
     def bad_items(self, operator: str | None = None) -> list[dict[str, Any]]:
         """Items that operators could not take and that are kept in quarantine, oldest first; default: of all."""
-        return [asdict(item) for item in self._engine.quarantine.items(operator)]
+        ids = {title: name for name, title in self._engine.pipeline.titles.items()}
+        found = self._engine.quarantine.items(None if operator is None else ids.get(operator, operator))
+        return [{**asdict(item), "operator": self._title(item.operator)} for item in found]
+
+    def _title(self, operator: str) -> str:
+        """What the user calls the operator of that id."""
+        return self._engine.pipeline.titles.get(operator, operator)
 
 
 def _steps(entry: LedgerEntry, which: str) -> dict[str, float | None] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -22,7 +23,12 @@ def assemble(
     """The pipeline of all operators that the sinks reach. ``sinks``: operators with their output modes, or None;
     ``rewrites``: those that come after the usual ones.
     """
-    pipeline = rewritten(composed(sinks), (*REWRITES, *rewrites))
+    every = (*REWRITES, *rewrites)
+    # Checked as the user has named it, whatever its checkpoint calls the operators.
+    pipeline = rewritten(composed(sinks), every)
+    by_id = composed(sinks, by_id=True)
+    if any(node.title != node.name for node in by_id.nodes):
+        pipeline = rewritten(by_id, every)
     readers = dict.fromkeys(pipeline.sources, 1)
     for node in pipeline.nodes:
         for edge in node.inputs:
@@ -32,19 +38,26 @@ def assemble(
     return replace(pipeline, sources={**pipeline.sources, **divided})
 
 
-def composed(sinks: Sequence[tuple[StatefulStream, str | None]]) -> Graph:
-    """The graph as the user has composed it: a node for every operator, and one for every stateless step."""
+def composed(sinks: Sequence[tuple[StatefulStream, str | None]], *, by_id: bool = False) -> Graph:
+    """The graph as the user has composed it: a node for every operator, and one for every stateless step.
+
+    ``by_id``: nodes are named as a checkpoint knows them; otherwise by the names that the user has given.
+    """
     found: dict[int, StatefulStream] = {}
     for stateful, _ in sinks:
         _collect(stateful, found)
     modes = {stateful.name: mode for stateful, mode in sinks}
     sources = _sources(found.values())
     names = {key: f"source{number}" if number > 1 else SOURCE for number, key in enumerate(sources, start=1)}
-    taken = {stateful.name for stateful in found.values()} | set(names.values())
+    known = {key: one.id or one.name if by_id else one.name for key, one in found.items()}
+    _refuse_shared_ids(known.values() if by_id else ())
+    ids = {one.name: known[key] for key, one in found.items()}
+    taken = {*known.values(), *names.values()}
     nodes: list[Node] = []
-    for stateful in found.values():
-        steps, inputs = _inputs(stateful, names, taken)
-        nodes += [*steps, _node(stateful, modes.get(stateful.name), inputs)]
+    for key, stateful in found.items():
+        steps, inputs = _inputs(stateful, known[key], names | known, taken)
+        feeds_back = tuple(ids.get(target, target) for target in stateful.feeds_back)
+        nodes += [*steps, _node(stateful, known[key], modes.get(stateful.name), inputs, feeds_back)]
     return Graph(sources={names[key]: source for key, source in sources.items()}, nodes=tuple(nodes))
 
 
@@ -68,14 +81,27 @@ def _sources(operators: Iterable[StatefulStream]) -> dict[int, Source | StreamFr
     }
 
 
-def _inputs(stateful: StatefulStream, names: dict[int, str], taken: set[str]) -> tuple[list[Node], tuple[Edge, ...]]:
-    """Nodes for the stateless steps in front of an operator, and the edges that lead to it."""
+def _refuse_shared_ids(ids: Iterable[str]) -> None:
+    twins = [one for one, count in Counter(ids).items() if count > 1]
+    if twins:
+        raise UsageError(
+            f"Two operators have the id {twins[0]!r}.",
+            remedy="Give each its own: apply(..., id=...); without one it is the name.",
+        )
+
+
+def _inputs(
+    stateful: StatefulStream, known: str, names: dict[int, str], taken: set[str]
+) -> tuple[list[Node], tuple[Edge, ...]]:
+    """Nodes for the stateless steps in front of an operator, and the edges that lead to it. ``known``: its name in the
+    graph; ``names``: those of sources and senders.
+    """
     steps: list[Node] = []
     edges = []
     for inflow in stateful.inputs.inflows:
-        origin = names[id(inflow.source)] if inflow.sender is None else inflow.sender.name
+        origin = names[id(inflow.source if inflow.sender is None else inflow.sender)]
         for transform in inflow.transforms:
-            name = unused_name(f"{stateful.name}-map", taken)
+            name = unused_name(f"{known}-map", taken)
             taken.add(name)
             inputs = (Edge(origin),)
             steps.append(
@@ -86,7 +112,9 @@ def _inputs(stateful: StatefulStream, names: dict[int, str], taken: set[str]) ->
     return steps, tuple(edges)
 
 
-def _node(stateful: StatefulStream, mode: str | None, inputs: tuple[Edge, ...]) -> Node:
+def _node(
+    stateful: StatefulStream, name: str, mode: str | None, inputs: tuple[Edge, ...], feeds_back: tuple[str, ...]
+) -> Node:
     operator = stateful.operator
     emits = mode == "update"
     if emits and stateful.window is not None:
@@ -99,7 +127,8 @@ def _node(stateful: StatefulStream, mode: str | None, inputs: tuple[Edge, ...]) 
         from_operators = any(inflow.sender is not None for inflow in stateful.inputs.inflows)
         keyed = emits or (from_operators and bool(operator.key))
     return Node(
-        name=stateful.name,
+        name=name,
+        alias=stateful.name,
         operator=operator,
         inputs=inputs,
         workers=stateful.workers,
@@ -107,7 +136,7 @@ def _node(stateful: StatefulStream, mode: str | None, inputs: tuple[Edge, ...]) 
         keyed=keyed,
         window=stateful.window,
         weight=stateful.weight,
-        feeds_back=stateful.feeds_back,
+        feeds_back=feeds_back,
         emits=emits,
         appends=mode == "append" and stateful.window is None,
         on_bad=stateful.on_bad,

@@ -36,6 +36,7 @@ from afspark.store import (
     open_store,
 )
 from afspark.store.control_log import ControlLog
+from afspark.store.divided_store import whole_checkpoint
 from afspark.store.epochs import History, read_history
 from afspark.store.identity import require_identity
 from afspark.store.itemlosses import ItemLosses
@@ -135,6 +136,7 @@ class Inspection:
     bad_items: tuple[BadItem, ...] = ()
 
     def operator(self, name: str) -> OperatorInspection:
+        """What was found of one operator; `UsageError` if there is none of that name."""
         for operator in self.operators:
             if operator.name == name:
                 return operator
@@ -195,7 +197,7 @@ def inspect(
         sources=identity.settings.get("sources", {}),
         batch=record.batch if record else None,
         epoch=record.epoch if record else None,
-        spark_batch=newest_of(checkpoint, "commits"),
+        spark_batch=newest_of(whole_checkpoint(checkpoint), "commits"),
         ended=record is not None and _has_ended(record),
         items=record.items if record else 0,
         bytes=record.bytes if record else 0,
@@ -262,7 +264,8 @@ def _operator(
     found = record.operators.get(name) if record else None
     told = found or OperatorRecord()
     known = {worker.worker: worker for worker in told.workers}
-    numbers = {*range(int(settings.get("workers", 0))), *known}
+    # Those that the checkpoint began with may have been others in number.
+    numbers = set(known) or set(range(int(settings.get("workers", 0))))
     return OperatorInspection(
         name=name,
         settings=settings,

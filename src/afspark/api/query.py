@@ -18,14 +18,20 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from afspark.api.accounts import Accounts
 from afspark.api.frame_results import FrameResults, with_bounds
+from afspark.api.raised import plain
 from afspark.api.result_shares import current_shares
 from afspark.api.savepoints import answer_requests, held_record, save
+from afspark.api.stop_signals import stopped_by_signals
+from afspark.api.told_batch import ToldBatch
 from afspark.cluster.liveness import Patience
+from afspark.cluster.spark.foreign_errors import own_error
+from afspark.cluster.spark.input_rows import tell_input_rows
 from afspark.cluster.spark.spark_cluster import SparkCluster
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.batch_progress import BatchProgress, Totals
 from afspark.coordinator.last_snapshot import committed_by_spark, take_last_snapshot
 from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.spark_copies import SparkCopies
 from afspark.errors import AfsparkError, AnotherDriver, StoreError, UsageError
 from afspark.model.operator import Share
 from afspark.numbers import Batch
@@ -44,6 +50,8 @@ _GLANCE_SECONDS = 0.05
 _COMMIT_SECONDS = 10.0
 #: How long a savepoint waits for the first commit record of a query.
 _FIRST_RECORD_SECONDS = 60.0
+#: How long the end of a batch waits until the query is known here.
+_ATTACHED_SECONDS = 5.0
 #: A query that is seen so often without anything to do is idle.
 _IDLE_GLANCES = 10
 
@@ -63,42 +71,61 @@ class Outlet:
 class Query(Accounts):
     """One run of a pipeline. Made by ``writeStream.start()``."""
 
-    def __init__(self, cluster: SparkCluster, engine: Coordinator, outlets: Sequence[Outlet] = ()) -> None:
-        self._cluster, self._engine, self._outlets = cluster, engine, outlets
+    def __init__(
+        self,
+        cluster: SparkCluster,
+        engine: Coordinator,
+        outlets: Sequence[Outlet] = (),
+        copies: SparkCopies | None = None,
+    ) -> None:
+        self._cluster, self._engine, self._outlets, self._copies = cluster, engine, outlets, copies
         self._results = FrameResults(cluster)
         self._query: StreamingQuery | None = None
         self._batch_lock = threading.Lock()
         self._batch_thread: int | None = None
         self._stopping = False
+        self._flushes = True
         #: a batch was not run because the query was stopping, which Spark takes for a failure
         self._refused = False
         self._failure: BaseException | None = None
         self._watching: threading.Thread | None = None
-        self._recent: deque[BatchProgress] = deque(maxlen=RECENT)
+        self._recent: deque[ToldBatch] = deque(maxlen=RECENT)
         self.totals = Totals()
+        self._attached = threading.Event()
+        #: what it reads and writes, for people
+        self._places = ("", "")
+        self._saved = False
 
     # --- Spark's habits -------------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:
-        """Stable over restarts from the same checkpoint."""
-        return self._engine.identity.query_id
+        """A UUID, stable over restarts from the same checkpoint, which ``spark.streams.get`` knows while it runs."""
+        return str(self._spark_query.id)
+
+    @property
+    def runId(self) -> str:
+        """Another UUID with every start."""
+        return str(self._spark_query.runId)
 
     @property
     def name(self) -> str | None:
+        """What `queryName` has called it; None without that."""
         return self._spark_query.name
 
     @property
     def isActive(self) -> bool:
+        """Whether it runs, as Spark says."""
         return self._spark_query.isActive
 
     @property
     def status(self) -> dict[str, Any]:
+        """What Spark's query is doing: `message`, `isDataAvailable`, `isTriggerActive`."""
         return dict(self._spark_query.status)
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
-        """The last committed batch: items, bytes, backups, recoveries, thresholds per worker."""
+        """The last committed batch: the keys of Spark's progress, and items, bytes, backups, recoveries, thresholds."""
         return self._recent[-1].to_json() if self._recent else None
 
     @property
@@ -113,32 +140,53 @@ class Query(Accounts):
         return self._spark_query
 
     def awaitTermination(self, timeout: float | None = None) -> bool:
-        """Waits until the query ends; raises what made it fail. With a timeout: whether it has ended."""
+        """Waits until the query ends; raises what made it fail. With a timeout: whether it has ended.
+
+        Ctrl-C and SIGTERM meanwhile stop the query as `stop` does, and then end the program, unless it has set a
+        handler of its own.
+        """
+        with stopped_by_signals(self.stop):
+            return self._awaited(timeout)
+
+    def _awaited(self, timeout: float | None) -> bool:
+        failed: StreamingQueryException | None = None
         try:
             ended = self._spark_query.awaitTermination(timeout)  # type: ignore[arg-type]
-        except StreamingQueryException:
+        except StreamingQueryException as error:
+            # Raised below: what a user's sink has raised does not come from this.
+            failed = error
+        if failed is not None:
             self._await_end()
             self.raise_failure()
             if self._stopping:
                 return True
-            raise
+            raise plain(failed)
         if timeout is None or ended:
             self._await_end()
             self.raise_failure()
         return True if timeout is None else bool(ended)
 
     def processAllAvailable(self) -> None:
-        """Waits until everything that is in the source now has been processed."""
-        try:
-            self._spark_query.processAllAvailable()
-        except StreamingQueryException:
-            self.raise_failure()
-            raise
+        """Waits until everything that is in the source now has been processed; signals as in `awaitTermination`."""
+        failed: StreamingQueryException | None = None
+        with stopped_by_signals(self.stop):
+            try:
+                self._spark_query.processAllAvailable()
+            except StreamingQueryException as error:
+                failed = error
+            if failed is not None:
+                self.raise_failure()
+                raise plain(failed)
 
-    def stop(self) -> None:
-        """Lets the batch at work end, then stops. The state stays resident and is found by the next start."""
+    def stop(self, *, flush: bool = True) -> None:
+        """Lets the batch at work end, makes durable what is not, and stops.
+
+        A start on the same hosts finds the state resident; one on other hosts has lost nothing, and no failure is
+        counted, except under `Nothing`. What takes longer than ``flushSeconds`` is given up: a warning says so, and
+        what is lost then counts as after a failure. ``flush=False`` does without, for whoever wants out at once.
+        """
         self._refuse_inside_a_batch()
-        self._stopping = True
+        self._stopping, self._flushes = True, self._flushes and flush
         with self._at_rest():
             self._await_commit()
             self._spark_query.stop()
@@ -161,9 +209,15 @@ class Query(Accounts):
         """What made the query fail; a batch that Spark began while the query was stopped is no failure."""
         if self._failure is not None or self._refused:
             return self._failure
-        return self._spark_query.exception()
+        found = self._spark_query.exception()
+        return None if found is None else own_error(found) or found
 
     # --- ours -----------------------------------------------------------------------------------------------
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether it has ended without a failure, and all that its workers had is durable."""
+        return self._saved
 
     @property
     def resumed(self) -> bool:
@@ -248,13 +302,17 @@ class Query(Accounts):
             )
 
     def raise_failure(self) -> None:
+        """Raises what made the query fail, if anything has."""
         if self._failure is not None:
-            raise self._failure
+            raise plain(self._failure)
 
     # --- inside foreachBatch --------------------------------------------------------------------------------
 
-    def attach(self, query: StreamingQuery) -> None:
+    def attach(self, query: StreamingQuery, sources: str = "", sinks: str = "") -> None:
+        """Begins to follow the Spark query underneath; for `StreamWriter.start`."""
+        self._places = (sources, sinks)
         self._query = query
+        self._attached.set()
         self._watching = threading.Thread(target=self._watch, name="afspark-watch", daemon=True)
         self._watching.start()
 
@@ -273,6 +331,7 @@ class Query(Accounts):
             while not self._spark_query.awaitTermination(max(1.0, self._engine.lease.interval)):  # type: ignore[arg-type]
                 self._stop_if_superseded()
                 self._record_while_idle()
+                self._keep_commit()
                 self._answer_requests()
             orderly = self._failure is None
         except StreamingQueryException:
@@ -283,10 +342,11 @@ class Query(Accounts):
 
     def _close(self, *, orderly: bool) -> None:
         """Lets go of everything; a query that has failed, in a batch or in Spark, takes no last snapshot."""
+        self._keep_commit()
         try:
-            if orderly and (self._engine.runs or self._engine.resumed):
+            if orderly and self._flushes and (self._engine.runs or self._engine.resumed):
                 with self._at_rest():
-                    take_last_snapshot(self._engine)
+                    self._saved = take_last_snapshot(self._engine)
         finally:
             self._engine.close()
 
@@ -359,6 +419,12 @@ class Query(Accounts):
             # Not while the lock is held: Spark waits for its batch, which waits for the lock.
             self._spark_query.stop()
 
+    def _keep_commit(self) -> None:
+        """Copies the commit of the last batch; if that cannot be done, the next start runs the batch again."""
+        if self._copies is not None:
+            with suppress(StoreError):
+                self._copies.keep_commit()
+
     def _answer_requests(self) -> None:
         try:
             answer_requests(self._engine.store, self.savepoint)
@@ -373,6 +439,9 @@ class Query(Accounts):
         self._batch_thread = threading.get_ident()
         try:
             self._refuse_if_stopping()
+            if self._copies is not None:
+                # Before anything is done with it: a start on another host must know the same batch.
+                self._copies.keep(Batch(batch))
             self._note(self._engine.run(Batch(batch), frame, self._hand_on))
         except Exception as error:
             self._failure = self._failure or (None if self._stopping else error)
@@ -382,8 +451,18 @@ class Query(Accounts):
             self._batch_lock.release()
 
     def _note(self, progress: BatchProgress) -> None:
-        self._recent.append(progress)
+        before = self._recent[-1].ended if self._recent else None
+        self._recent.append(ToldBatch(progress, time.time(), before, self._names, *self._places))
         self.totals.add(progress)
+
+    def _names(self) -> dict[str, Any]:
+        return {"id": self.id, "runId": self.runId, "name": self.name}
+
+    def tell_spark(self) -> None:
+        """Has Spark count the rows of the batch that has just ended, where workers have read them themselves."""
+        # The first batch may end before whoever has started the query was handed Spark's.
+        if self._attached.wait(_ATTACHED_SECONDS) and not self._engine.pipeline.frames:
+            tell_input_rows(self._spark_query, self._recent[-1].progress.items)
 
     def _refuse_if_stopping(self) -> None:
         if self._stopping:

@@ -16,6 +16,7 @@ from afspark.coordinator.savepoint_copying import make_savepoint
 from afspark.errors import AfsparkError, AnotherDriver, CheckpointError, UsageError
 from afspark.sources.file_source import absolute
 from afspark.store import CommitRecord, RecordLog, Store, open_store
+from afspark.store.divided_store import whole_checkpoint
 from afspark.store.epochs import read_history
 from afspark.store.identity import require_identity
 from afspark.store.lease import Lease
@@ -70,6 +71,7 @@ def savepoint_of(checkpoint: str | Path, name_or_path: str | os.PathLike[str]) -
                 return place, read_savepoint(open_store(place))
         finally:
             requests.withdraw(request)
+    folder = whole_checkpoint(folder)
     record = refuse_what_cannot_be_saved(identity, _newest(folder), folder.path)
     return place, make_savepoint(folder, open_store(place), record, identity)
 

@@ -15,11 +15,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from afspark.api.arguments import check_function, check_operator, check_settings, check_tolerance, check_window
 from afspark.cluster.spark.frame_facts import frame_facts
+from afspark.cluster.spark.script_errors import show_errors_briefly
 from afspark.cluster.spark.session import check_session
 from afspark.errors import UsageError
 from afspark.graph.stream_frame import StreamFrame, why_not_replayable
-from afspark.model.onbad import SKIP, OnBad, check_on_bad
+from afspark.model.onbad import SKIP, STOP, OnBad, check_on_bad
 from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Window
 from afspark.policies import MiniBatch, Tolerance
@@ -43,6 +45,7 @@ from afspark.sources import (
     Visits,
     ZipfWords,
 )
+from afspark.sources.file_source import InputAwaited
 
 if TYPE_CHECKING:
     from afspark.api.writer import StreamWriter
@@ -54,13 +57,16 @@ class StreamReader:
 
     spark: SparkSession
 
-    def text(self, path: str, *, blocks: bool = False) -> Stream:
-        """Lines of all text files below ``path`` (column ``value``); ``blocks``: whole blocks of lines a row."""
-        return self.source(TextFiles(path, blocks=blocks))
+    def text(self, path: str, *, blocks: bool = False, on_bad: str = SKIP) -> Stream:
+        """Lines of all text files below ``path`` (column ``value``); ``blocks``: whole blocks of lines a row.
 
-    def parquet(self, path: str, columns: tuple[str, ...] | None = None) -> Stream:
-        """Rows of all Parquet files below ``path``."""
-        return self.source(ParquetFiles(path, columns=columns))
+        ``on_bad="stop"``: a line that is not UTF-8 is an error, and not read with U+FFFD in it.
+        """
+        return self.source(TextFiles(path, blocks=blocks, on_bad=on_bad))
+
+    def parquet(self, path: str, columns: tuple[str, ...] | None = None, *, on_bad: str = STOP) -> Stream:
+        """Rows of all Parquet files below ``path``; ``on_bad="skip"``: a column that a file lacks is null there."""
+        return self.source(ParquetFiles(path, columns=columns, on_bad=on_bad))
 
     def words(self, size: int, seed: int = 0) -> Stream:
         """``size`` bytes of generated text whose words follow Zipf's law; costs no disk."""
@@ -121,6 +127,8 @@ class StreamReader:
 
     def source(self, source: Source) -> Stream:
         """Any source that plans chunks."""
+        if not isinstance(source, Source):
+            raise UsageError(f"{shown(source)} is no source.", remedy="Make one, such as TextFiles('logs/').")
         return Stream(self.spark, (Inflow(source),))
 
     def frame(self, frame: DataFrame, *, replayable: bool | None = None) -> Stream:
@@ -130,6 +138,8 @@ class StreamReader:
         Spark's plan decides that, for sources that are known; ``replayable=True`` says that its sources give the rows
         between two offsets again at any time, ``False`` that they do not.
         """
+        if not isinstance(frame, DataFrame):
+            raise UsageError(f"{shown(frame)} is no DataFrame.", remedy="Give one that spark.readStream has made.")
         if not frame.isStreaming:
             raise UsageError("This DataFrame does not stream.", remedy="Make it with spark.readStream.")
         why = "its reader says so"
@@ -143,6 +153,7 @@ class StreamReader:
 def read_stream(spark: SparkSession) -> StreamReader:
     """The beginning of every pipeline."""
     check_session(spark)
+    show_errors_briefly()
     return StreamReader(spark)
 
 
@@ -161,7 +172,10 @@ class Inflow:
             return None
         if isinstance(self.source, StreamFrame):
             return to_arrow_schema(self.source.frame.schema)
-        return self.source.schema()
+        try:
+            return self.source.schema()
+        except InputAwaited:
+            return None
 
 
 class Items(ABC):
@@ -173,16 +187,16 @@ class Items(ABC):
 
     def map(self, transform: Transform) -> Stream:
         """Adds a transform, which workers run while they read: a RecordBatch in, a RecordBatch or None out."""
-        if not callable(transform):
-            raise UsageError(
-                f"{shown(transform)} is no transform.", remedy="Give map a function: a RecordBatch in, one or None out."
-            )
+        check_function(transform, "map", "Give it a function: a RecordBatch in, one or None out.")
         stream = self.stream()
         inflows = (replace(one, transforms=(*one.transforms, transform)) for one in stream.inflows)
         return replace(stream, inflows=tuple(inflows))
 
     def union(self, *others: Items) -> Stream:
         """Items of several streams for one operator, which tells them apart by ``context.input``."""
+        for other in others:
+            if not isinstance(other, Items):
+                raise UsageError(f"{shown(other)} is no stream.", remedy="Give union streams and operators.")
         streams = [one.stream() for one in (self, *others)]
         return replace(streams[0], inflows=tuple(inflow for stream in streams for inflow in stream.inflows))
 
@@ -191,6 +205,7 @@ class Items(ABC):
         operator: Operator,
         *,
         name: str | None = None,
+        id: str | None = None,
         workers: int = 2,
         tolerance: Tolerance | None = None,
         keyed: bool | None = None,
@@ -202,6 +217,10 @@ class Items(ABC):
     ) -> StatefulStream:
         """Adds an operator with resident state.
 
+        ``name`` is what it is called (default: its class's name in lower case), ``id`` what its checkpoint knows it by
+        (default: the name). Give the id that it had when you change the name, or the class it came from, and it keeps
+        its state.
+
         ``keyed=None`` lets the pipeline decide: rows that change with every batch and items of other operators
         need each key in one place; all else runs on local shares without any exchange. ``weight`` is the
         operator's part of the error budget (default: equal parts). ``feeds_back`` names the operators upstream
@@ -212,13 +231,14 @@ class Items(ABC):
         operator's own choice, or that of the source: pushed items are skipped, others stop the query. The query stops
         all the same once a worker has found more than ``bad_limit`` of them in a batch one by one.
         """
-        if not isinstance(operator, Operator):
-            raise UsageError(
-                f"{shown(operator)} is no operator.",
-                remedy="Make one of a class derived from Operator: apply(Count()).",
-            )
-        if not isinstance(window, Window | None):
-            raise UsageError(f"{shown(window)} is no window.", remedy="Make one, such as Hopping(60, column='time').")
+        check_operator(operator)
+        if tolerance is not None:
+            check_tolerance(tolerance)
+        if window is not None:
+            check_window(window)
+        check_settings(
+            name=name, id=id, workers=workers, keyed=keyed, weight=weight, feeds_back=feeds_back, bad_limit=bad_limit
+        )
         inputs = self.stream()
         for inflow in inputs.inflows:
             schema = inflow.schema()
@@ -229,8 +249,9 @@ class Items(ABC):
             inputs=inputs,
             operator=operator,
             name=name or type(operator).__name__.lower(),
+            id=id,
             workers=workers,
-            tolerance=tolerance or MiniBatch(),
+            tolerance=MiniBatch() if tolerance is None else tolerance,
             keyed=keyed,
             window=window,
             weight=weight,
@@ -258,6 +279,8 @@ class StatefulStream(Items):
     inputs: Stream
     operator: Operator
     name: str
+    #: what its checkpoint knows it by; None: its name
+    id: str | None = None
     workers: int = 2
     tolerance: Tolerance = field(default_factory=MiniBatch)
     keyed: bool | None = None
@@ -269,6 +292,7 @@ class StatefulStream(Items):
 
     @property
     def spark(self) -> SparkSession | None:
+        """The session that it runs in; None in a test without one."""
         return self.inputs.spark
 
     def stream(self) -> Stream:
@@ -277,6 +301,7 @@ class StatefulStream(Items):
 
     @property
     def writeStream(self) -> StreamWriter:
+        """How results leave the pipeline; its ``start`` runs it."""
         from afspark.api.writer import StreamWriter
 
         return StreamWriter(self)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
-import tempfile
+import logging
+import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,47 +15,45 @@ from urllib.parse import urlparse
 
 from pyspark.sql import DataFrame, SparkSession
 
+from afspark.api.arguments import check_function
 from afspark.api.assembly import assemble
+from afspark.api.planned_start import end_if_planned
 from afspark.api.query import Deliver, Outlet, Query
+from afspark.api.sinks import Sink, row_by_row
+from afspark.api.spark_part import spark_part
 from afspark.api.stream import StatefulStream
+from afspark.api.temporary_checkpoint import is_temporary, new_temporary, remove_at_exit
+from afspark.api.writer_options import check_options, for_sink, own_name, run_settings, text_of, throttle_of
 from afspark.cluster.liveness import Patience
 from afspark.cluster.spark.anchors import registered_slots
 from afspark.cluster.spark.offset_source import FORMAT, OffsetSource
 from afspark.cluster.spark.past_frames import SparkPastFrames
 from afspark.cluster.spark.session import LOCAL_FILE_MANAGER, check_session
+from afspark.cluster.spark.source_formats import register_source
 from afspark.cluster.spark.spark_cluster import SparkCluster
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.placement import check_slots
 from afspark.coordinator.receivers.receivers import recorded_lanes
+from afspark.coordinator.rescaling.rescaling import rescaled
 from afspark.coordinator.run_options import DEFAULT_BATCH_BYTES, RunOptions
 from afspark.coordinator.savepoint_copying import start_from_savepoint
 from afspark.errors import UsageError
 from afspark.graph.pipeline import Pipeline
 from afspark.graph.rewrites import Rewrite
 from afspark.graph.stream_frame import StreamFrame
+from afspark.policies.parameters import shown
 from afspark.protocol.fault_plan import FaultPlan
 from afspark.sources import Source
-from afspark.store import Throttle, claim, open_store
+from afspark.sources.file_source import InputAwaited
+from afspark.store import claim, open_store
+from afspark.store.address_schemes import joined
+from afspark.store.checkpoint_place import settle_place
 from afspark.store.naming import FOLDER, source_folder
 
+logger = logging.getLogger(__name__)
+
 MODES = ("update", "complete", "append")
-OWN_OPTIONS = {
-    "checkpointLocation",
-    "batchBytes",
-    "segments",
-    "hostGraceSeconds",
-    "silentSeconds",
-    "leaseSeconds",
-    "storeWaitSeconds",
-    "bounds",
-    "storeLatencySeconds",
-    "storeBytesPerSecond",
-    "quarantineBytes",
-    "maxReplaySeconds",
-    "maxKeptBytes",
-    "savepoint",
-}
-_OWN_BY_LOWER = {name.lower(): name for name in OWN_OPTIONS}
+TRIGGERS = {"availableNow", "once", "processingTime"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,9 @@ class StreamWriter:
     deliver: Deliver | None = None
     sink: str | None = None
     path: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
+    table: str | None = None
+    columns: tuple[str, ...] = ()
+    given: Mapping[str, str] = field(default_factory=dict)
     triggers: Mapping[str, Any] = field(default_factory=dict)
     query_name: str | None = None
     faults: FaultPlan = field(default_factory=FaultPlan)
@@ -78,17 +78,35 @@ class StreamWriter:
         """``update``: the rows each batch changed; ``complete``: all results after each batch; ``append``: the
         windows each batch closed, or without windows the items it sent.
         """
-        if mode not in MODES:
+        if not _is_text(mode) or mode.lower() not in MODES:
             raise UsageError(f"Output mode {mode!r} is not known.", remedy="Use 'update', 'complete' or 'append'.")
-        return replace(self, mode=mode)
+        return replace(self, mode=mode.lower())
 
     def foreachBatch(self, deliver: Callable[[DataFrame, int], None]) -> StreamWriter:
         """Calls ``deliver(frame, batch)`` after each batch. Called again with the same batch after a crash."""
+        check_function(deliver, "foreachBatch", "Give it a function of a DataFrame and the number of its batch.")
         return replace(self, deliver=deliver)
 
+    def foreach(self, taker: Any) -> StreamWriter:
+        """Hands every row, where it is, to a function, or to an object with ``process(row)`` and maybe
+        ``open(partition, batch)`` and ``close(error)``, as in Spark.
+        """
+        return replace(self, deliver=row_by_row(taker))
+
     def format(self, sink: str) -> StreamWriter:
-        """A Spark batch sink (``parquet``, ``noop``, ``console`` …), written in append mode for each batch."""
+        """``console``, ``memory`` (a table named by ``queryName``), or a batch sink of Spark's (``parquet``,
+        ``noop`` …), to which every batch is appended.
+        """
+        if not _is_text(sink):
+            raise UsageError(f"A format is a name, not {sink!r}.", remedy="Write format('parquet').")
         return replace(self, sink=sink)
+
+    def partitionBy(self, *columns: str | Sequence[str]) -> StreamWriter:
+        """Files and tables have a folder for each value of these columns."""
+        names = [name for one in columns for name in ([one] if isinstance(one, str) else one)]
+        if not names or not all(isinstance(name, str) for name in names):
+            raise UsageError(f"partitionBy is given {columns!r}.", remedy="Name columns: partitionBy('day').")
+        return replace(self, columns=tuple(names))
 
     def option(self, key: str, value: object) -> StreamWriter:
         """Capitals in names do not matter, as with Spark's own options.
@@ -96,20 +114,37 @@ class StreamWriter:
         ``checkpointLocation``, ``batchBytes``, ``segments``, ``hostGraceSeconds``, ``silentSeconds`` (how long an
         executor may owe an answer before its host counts as away), ``leaseSeconds`` (how long a driver on another
         machine may be silent before it counts as dead), ``storeWaitSeconds`` (how long the checkpoint's place may be
-        gone, or hang, before the query stops), ``bounds`` (a column with the bound realised so far),
+        gone, or hang, before the query stops), ``flushSeconds`` (how long a stop may take to make durable what is not),
+        ``bounds`` (a column with the bound realised so far),
         ``quarantineBytes`` (of bad items, for each operator), ``maxReplaySeconds`` (of processing that a lost worker
         may have to repeat; 0: every batch waits for the store), ``maxKeptBytes`` (that a worker keeps for others until
         a durable commit record covers them), ``savepoint`` (where a savepoint is from which the query starts; its
-        checkpoint has to be empty), or one for the sink.
+        checkpoint has to be empty), ``discardState`` (operators, separated by commas, whose state may be given up if a
+        changed pipeline cannot keep it), or one for the sink.
         """
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        return replace(self, options={**self.options, _OWN_BY_LOWER.get(key.lower(), key): text})
+        return replace(self, given={**self.given, own_name(key): text_of(value)})
+
+    def options(self, **options: object) -> StreamWriter:
+        """Several options at once."""
+        writer = self
+        for key, value in options.items():
+            writer = writer.option(key, value)
+        return writer
 
     def trigger(self, **trigger: Any) -> StreamWriter:
-        """Spark's triggers: ``availableNow=True`` or ``processingTime='10 seconds'``."""
+        """Spark's triggers: ``availableNow=True``, ``once=True`` or ``processingTime='10 seconds'``."""
+        if len(trigger) != 1 or not trigger.keys() <= TRIGGERS:
+            given = ", ".join(f"{name}={value!r}" for name, value in trigger.items())
+            raise UsageError(
+                f"There is no trigger({given}).",
+                remedy="Write trigger(availableNow=True) or trigger(processingTime='10 seconds').",
+            )
         return replace(self, triggers=trigger)
 
     def queryName(self, name: str) -> StreamWriter:
+        """How Spark lists the query, and the table of the memory sink."""
+        if not _is_text(name):
+            raise UsageError(f"The name of a query is a text, not {name!r}.", remedy="Write queryName('counts').")
         return replace(self, query_name=name)
 
     def rewritten(self, rewrites: tuple[Rewrite, ...]) -> StreamWriter:
@@ -122,7 +157,15 @@ class StreamWriter:
 
     def also(self, other: StreamWriter) -> StreamWriter:
         """A second sink in the same query. Checkpoint, trigger and other run options are those of the first."""
+        if not isinstance(other, StreamWriter):
+            raise UsageError(f"{shown(other)} is no sink.", remedy="Write also(other.writeStream.format(…)).")
         return replace(self, others=(*self.others, other))
+
+    def toTable(self, name: str, *, takeover: bool = False) -> Query:
+        """Starts a query whose rows are appended to a table, which is made with the first of them."""
+        if not _is_text(name):
+            raise UsageError(f"The name of a table is a text, not {name!r}.", remedy="Write toTable('counts').")
+        return replace(self, table=name).start(takeover=takeover)
 
     def start(self, path: str | None = None, *, takeover: bool = False) -> Query:
         """Checks everything that can be checked, then starts.
@@ -130,17 +173,18 @@ class StreamWriter:
         `AnotherDriver` if one that lives runs on this checkpoint; with ``takeover`` that one has to stop instead.
         """
         first = replace(self, path=path or self.path)
+        end_if_planned(first)
         spark = first.stateful.spark
         if spark is None:
             raise UsageError("A pipeline of a test has no Spark session.", remedy="Return it to afspark.testing.run.")
         check_session(spark)
         writers = [first, *first.others]
         kept = int(spark.conf.get("spark.sql.streaming.minBatchesToRetain", "100") or 100)
-        options = replace(first._run_options(), takeover=takeover, offsets_kept=kept)
+        options = replace(first._run_options(spark), takeover=takeover, offsets_kept=kept)
         pipeline = first.check(options.batch_bytes)
         for source in pipeline.sources.values():
             if isinstance(source, Source):
-                source.validate()
+                _validate(source)
         workers = max(node.workers for node in pipeline.nodes)
         receivers = sum(
             min(source.receivers, source.lanes) for source in pipeline.pushed.values() if source.where == "executors"
@@ -148,27 +192,37 @@ class StreamWriter:
         check_slots(registered_slots(spark.sparkContext, workers + receivers), workers, receivers)
         checkpoint = open_store(options.checkpoint)
         checkpoint.check_writable()
-        if "savepoint" in first.options:
-            start_from_savepoint(open_store(first.options["savepoint"]), checkpoint, pipeline)
-        identity = claim(checkpoint.below(FOLDER), pipeline.fingerprint(), pipeline.settings())
+        if "savepoint" in first.given:
+            start_from_savepoint(open_store(first.given["savepoint"]), checkpoint, pipeline, options.discard_state)
+        identity = claim(checkpoint.below(FOLDER), pipeline.fingerprint(), pipeline.settings(), options.discard_state)
+        temporary = is_temporary(options.checkpoint)
+        identity = settle_place(checkpoint, options.checkpoint, identity, temporary=temporary)
         outlets = [outlet for writer in writers if (outlet := writer._outlet()) is not None]
         standby = any(node.tolerance.has_secondaries for node in pipeline.nodes)
         elsewhere = any(node.tolerance.recovers_elsewhere for node in pipeline.nodes)
         patience = Patience.of(standby=standby, elsewhere=elsewhere, silent=options.silent_seconds)
         cluster = SparkCluster(spark, patience)
-        past = next((SparkPastFrames(one.frame, checkpoint) for one in pipeline.frames.values()), None)
-        engine = Coordinator(cluster, pipeline, options, identity, checkpoint, past)
+        place, copies = spark_part(spark, pipeline, checkpoint, options.checkpoint)
+        whole = checkpoint if copies is None else copies.checkpoint
+        past = next((SparkPastFrames(one.frame, whole) for one in pipeline.frames.values()), None)
+        pipeline = rescaled(cluster, pipeline, options, identity, whole, past)
+        engine = Coordinator(cluster, pipeline, options, identity, whole, past)
         engine.check_hosts()
-        query = Query(cluster, engine, outlets)
+        query = Query(cluster, engine, outlets, copies)
         with ExitStack() as undo:
             # First of all, so that no older driver commits a batch after Spark has looked for the last one.
             engine.take_lease()
             undo.callback(engine.lease.release)
+            if copies is not None:
+                copies.take_up(engine.checkpoint, lambda: engine.log.epoch)
             engine.check_unrecorded()
             engine.receivers.open(recorded_lanes(engine.store))
             undo.callback(engine.receivers.close)
-            query.attach(first._spark_query(spark, pipeline, options, query))
+            started = first._spark_query(spark, pipeline, options, query, place)
+            query.attach(started, _described(pipeline), ", ".join(one._sink().told for one in writers if one._outlet()))
             undo.pop_all()
+        if temporary:
+            remove_at_exit(query, options.segments, identity.query_id)
         return query
 
     def check(self, batch_bytes: int = DEFAULT_BATCH_BYTES) -> Pipeline:
@@ -176,89 +230,63 @@ class StreamWriter:
         writers = [self, *self.others]
         _refuse_twins([writer.stateful.name for writer in writers])
         for writer in writers:
-            writer._check_options()
-        sinks = [(writer.stateful, writer._sink_mode()) for writer in writers]
+            sink = writer._sink()
+            check_options(writer.given, sink.takes_options)
+            sink.check()
+        sinks = [(writer.stateful, writer.mode if writer._sink().delivery() else None) for writer in writers]
         return assemble(sinks, batch_bytes=batch_bytes, rewrites=self.rewrites)
 
-    def _check_options(self) -> None:
-        """Only a sink made by ``format`` takes options that are not the query's own."""
-        unknown = sorted(self.options.keys() - OWN_OPTIONS)
-        if unknown and (self.sink is None or self.deliver is not None):
-            raise UsageError(
-                f"Nobody takes the option {unknown[0]!r}.",
-                remedy=f"Options of a query are {', '.join(sorted(OWN_OPTIONS))}.",
-                option=unknown[0],
-            )
-        if self.options.get("bounds", "false").lower() not in ("true", "false"):
-            raise UsageError(f"Option 'bounds' is {self.options['bounds']!r}, not True or False.", option="bounds")
-
-    def _sink_mode(self) -> str | None:
-        """The mode, if anything takes what comes out."""
-        return self.mode if self.deliver is not None or self.sink is not None else None
+    def _sink(self) -> Sink:
+        return Sink(
+            mode=self.mode,
+            format=self.sink,
+            path=self.path,
+            table=self.table,
+            columns=self.columns,
+            deliver=self.deliver,
+            query_name=self.query_name,
+            options=for_sink(self.given),
+        )
 
     def _outlet(self) -> Outlet | None:
-        deliver = self._delivery()
+        deliver = self._sink().delivery()
         if deliver is None:
             return None
-        bounds = self.options.get("bounds", "false").lower() == "true"
+        bounds = self.given.get("bounds", "false").lower() == "true"
         return Outlet(self.stateful.name, self.mode, deliver, bounds)
 
-    def _run_options(self) -> RunOptions:
-        own = {
-            "batch_bytes": ("batchBytes", int),
-            "segments": ("segments", str),
-            "host_grace_seconds": ("hostGraceSeconds", float),
-            "silent_seconds": ("silentSeconds", float),
-            "lease_seconds": ("leaseSeconds", float),
-            "store_wait_seconds": ("storeWaitSeconds", float),
-            "quarantine_bytes": ("quarantineBytes", int),
-            "max_replay_seconds": ("maxReplaySeconds", float),
-            "max_kept_bytes": ("maxKeptBytes", int),
-        }
-        given = {name: self._number(key, kind) for name, (key, kind) in own.items() if key in self.options}
-        checkpoint = self.options.get("checkpointLocation") or tempfile.mkdtemp(prefix="afspark-checkpoint-")
-        if not urlparse(checkpoint).scheme:
-            checkpoint = str(Path(checkpoint).absolute())
-        return RunOptions(checkpoint=checkpoint, faults=self.faults, throttle=self._throttle(), **given)
+    def _run_options(self, spark: SparkSession | None = None) -> RunOptions:
+        settings = run_settings(self.given)
+        return RunOptions(
+            checkpoint=self._checkpoint(spark), faults=self.faults, throttle=throttle_of(self.given), **settings
+        )
 
-    def _throttle(self) -> Throttle | None:
-        """``storeLatencySeconds`` and ``storeBytesPerSecond`` make the backup store slower, for experiments."""
-        if not {"storeLatencySeconds", "storeBytesPerSecond"} & self.options.keys():
-            return None
-        latency = self._number("storeLatencySeconds", float) if "storeLatencySeconds" in self.options else 0.0
-        rate = self._number("storeBytesPerSecond", float) if "storeBytesPerSecond" in self.options else math.inf
-        return Throttle(latency_seconds=latency, bytes_per_second=rate)
+    def _checkpoint(self, spark: SparkSession | None) -> str:
+        """The folder given, one below Spark's setting for all queries, or a temporary one."""
+        checkpoint = self.given.get("checkpointLocation")
+        common = spark.conf.get("spark.sql.streaming.checkpointLocation", None) if spark is not None else None
+        if not checkpoint and common:
+            checkpoint = joined(common, self.query_name or str(uuid.uuid4()))
+        checkpoint = checkpoint or new_temporary()
+        return checkpoint if urlparse(checkpoint).scheme else str(Path(checkpoint).absolute())
 
-    def _number(self, key: str, kind: Callable[[str], Any]) -> Any:
-        try:
-            return kind(self.options[key])
-        except ValueError:
-            raise UsageError(
-                f"Option {key!r} is {self.options[key]!r}, not a number.",
-                remedy="Give one without a unit: 10, not '10s'.",
-                option=key,
-            ) from None
-
-    def _delivery(self) -> Deliver | None:
-        if self.deliver is not None or self.sink is None:
-            return self.deliver
-        options = {key: value for key, value in self.options.items() if key not in OWN_OPTIONS}
-        sink, path = self.sink, self.path
-
-        def save(frame: DataFrame, batch: int) -> None:
-            frame.write.format(sink).mode("append").options(**options).save(path)
-
-        return save
-
-    def _spark_query(self, spark: SparkSession, pipeline: Pipeline, options: RunOptions, query: Query) -> Any:
-        local = urlparse(options.checkpoint).scheme in ("", "file")
+    def _spark_query(
+        self, spark: SparkSession, pipeline: Pipeline, options: RunOptions, query: Query, place: str
+    ) -> Any:
+        """Starts Spark's query, whose part of the checkpoint is in ``place``."""
+        local = urlparse(place).scheme in ("", "file")
         key, manager = LOCAL_FILE_MANAGER
         before = spark.conf.get(key, None)
         if local and before is None:
             spark.conf.set(key, manager)
+
+        def run_batch(frame: DataFrame, batch: int) -> None:
+            query.run_batch(frame, batch)
+            query.tell_spark()
+
         try:
-            writer = _frame(spark, pipeline, options).writeStream.foreachBatch(query.run_batch)
-            writer = writer.option("checkpointLocation", options.checkpoint).trigger(
+            writer = _frame(spark, pipeline, options).writeStream.foreachBatch(run_batch)
+            writer = writer.option("checkpointLocation", place).trigger(
                 **(self.triggers or {"processingTime": "0 seconds"})
             )
             return (writer.queryName(self.query_name) if self.query_name else writer).start()
@@ -273,7 +301,7 @@ def _frame(spark: SparkSession, pipeline: Pipeline, options: RunOptions) -> Data
     for name, source in pipeline.sources.items():
         if isinstance(source, StreamFrame):
             return source.frame
-        spark.dataSource.register(OffsetSource)
+        register_source(spark, OffsetSource)
         frames.append(
             spark.readStream.format(FORMAT)
             .option("source", json.dumps(source.to_json()))
@@ -288,6 +316,27 @@ def _frame(spark: SparkSession, pipeline: Pipeline, options: RunOptions) -> Data
     for frame in frames[1:]:
         whole = whole.union(frame)
     return whole
+
+
+def _validate(source: Source) -> None:
+    """UsageError if the source cannot be read; a place without files is a stream that has not begun."""
+    try:
+        source.validate()
+    except InputAwaited as awaited:
+        logger.warning("%s The query waits for the first one.", awaited.message)
+
+
+def _described(pipeline: Pipeline) -> str:
+    """What a query reads, for people."""
+    given = [
+        f"{source.kind}[{getattr(source, 'path', '')}]" if isinstance(source, Source) else "DataFrame"
+        for source in pipeline.sources.values()
+    ]
+    return ", ".join(given)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
 def _refuse_twins(names: list[str]) -> None:

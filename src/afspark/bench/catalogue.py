@@ -14,8 +14,10 @@ from afspark.errors import UsageError
 NAMES = (
     "schemes",
     "slow-store",
+    "object-store",
     "pushed",
     "native",
+    "cold-start",
     "snapshot-cost",
     "snapshot-intervals",
     "snapshot-parallelism",
@@ -26,6 +28,8 @@ NAMES = (
     "detection",
     "controller",
     "training-cost",
+    "learning-failures",
+    "learning-thresholds",
     "consistency",
     "thresholds",
     "heavy-hitters",
@@ -37,6 +41,7 @@ NAMES = (
     "profile",
     "state",
     "upkeep",
+    "rescaling",
 )
 """In the order of the page. Each is a module of ``experiments`` with ``TITLE``, ``measure`` and ``page``, and
 ``draw`` if there is something to see."""
@@ -50,7 +55,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "5": ("regression",),
     "table5": ("schemes", "pushed"),
     "snapshots": ("snapshot-cost", "snapshot-intervals", "snapshot-parallelism", "snapshot-recovery"),
-    "learning": ("training-cost", "consistency"),
+    "learning": ("training-cost", "learning-failures", "learning-thresholds", "consistency"),
     "replicas": ("replica-recovery", "replica-costs", "replica-intervals", "detection"),
 }
 """The numbers that AF-Stream's papers give their experiments, and those of Carbone et al. together."""

@@ -8,11 +8,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from afspark.bench.interleave import Contest, Measure
+from afspark.bench.interleave import Contest, Measure, numbers_of
 
 Contenders = Mapping[str, Measure]
+T = TypeVar("T")
+
+RUN_TRIES = 3
+_LATE = "failed to connect back"
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class KeptRounds:
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
         self._path, self._settings = path, dict(settings)
-        self._found: dict[OneRun, dict[str, float]] = {}
+        self._found: dict[OneRun, dict[str, Any]] = {}
         for line in path.read_text().splitlines() if path is not None and path.exists() else ():
             try:
                 kept = json.loads(line)
@@ -41,11 +45,11 @@ class KeptRounds:
     def __len__(self) -> int:
         return len(self._found)
 
-    def figures(self, run: OneRun) -> dict[str, float] | None:
+    def figures(self, run: OneRun) -> dict[str, Any] | None:
         """What a run has measured; None if it is still to be done."""
         return self._found.get(run)
 
-    def keep(self, run: OneRun, figures: dict[str, float]) -> None:
+    def keep(self, run: OneRun, figures: dict[str, Any]) -> None:
         """Notes a run that is done."""
         self._found[run] = figures
         if self._path is not None:
@@ -102,14 +106,14 @@ def run_contests(
         _say(f"{len(order) - len(open_runs)} of {len(order)} runs were measured before; going on with the others")
     if open_runs:
         _say(f"warming up, then {len(open_runs)} runs")
-        warm_up()
+        _tried(warm_up)
     left = TimeLeft(open_runs)
     for run in open_runs:
         started = time.perf_counter()
-        figures = contests[run.contest][run.contender]()
+        figures = _tried(contests[run.contest][run.contender])
         kept.keep(run, figures)
         left.done(run, time.perf_counter() - started)
-        shown = ", ".join(f"{name} {value:,.3g}" for name, value in figures.items())
+        shown = ", ".join(f"{name} {value:,.3g}" for name, value in numbers_of(figures).items())
         _say(
             f"round {run.round}/{rounds}  {run.contest}: {run.contender}  {shown}  ({left.seconds() / 60:.0f} min left)"
         )
@@ -119,7 +123,19 @@ def run_contests(
     }
 
 
-def _of_rounds(kept: KeptRounds, contest: str, name: str, rounds: int) -> list[dict[str, float]]:
+def _tried(run: Callable[[], T]) -> T:
+    """What a run gives; it is done again if Spark could not start a Python process in time, as on a busy machine."""
+    for _ in range(RUN_TRIES - 1):
+        try:
+            return run()
+        except Exception as error:
+            if _LATE not in f"{error} {error.__cause__}":
+                raise
+            _say("a Python process did not start in time: once more")
+    return run()
+
+
+def _of_rounds(kept: KeptRounds, contest: str, name: str, rounds: int) -> list[dict[str, Any]]:
     found = [kept.figures(OneRun(contest, name, number)) for number in range(1, rounds + 1)]
     return [figures for figures in found if figures is not None]
 

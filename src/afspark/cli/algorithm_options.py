@@ -131,6 +131,10 @@ class RegressionOptions(CommandOptions):
     consistency: str | None = None
     #: items of a worker's step
     iteration: int | None = None
+    #: where model servers are
+    servers: str = "driver"
+    #: where a picture of how the model converges goes
+    plot: str | None = None
     items: float = DEFAULT_ITEMS
 
 
@@ -195,6 +199,16 @@ def _check_training(options: RegressionOptions) -> None:
             raise UsageError(
                 "--iteration says how many items a step has in which workers train together.",
                 remedy="Add --consistency bsp, or leave it out: models are merged once a batch.",
+            )
+        if options.servers != RegressionOptions.servers:
+            raise UsageError(
+                "--servers says where the servers of a model are that workers train together.",
+                remedy="Add --consistency bsp, or leave it out.",
+            )
+        if options.plot is not None:
+            raise UsageError(
+                "--plot shows how a model converges that workers train together.",
+                remedy="Add --consistency bsp, or leave it out.",
             )
         return
     consistency_of(options.consistency)

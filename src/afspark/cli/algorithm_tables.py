@@ -30,6 +30,7 @@ from afspark.cli.algorithm_options import (
     check_regression,
 )
 from afspark.cli.option_table import ON_BAD, SEED, SPARK, TALK, Command, Group, Option
+from afspark.model.training import PLACES
 
 RUN_EXAMPLES = """\
 examples:
@@ -113,7 +114,9 @@ def common(algorithm: str) -> tuple[Group, ...]:
                     "N",
                     values.amount,
                 ),
-                Option("--checkpoint", "where backups go and a later run goes on (default: temporary)", "DIR"),
+                Option(
+                    "--checkpoint", "folder or URI where backups go and a later run goes on (default: temporary)", "DIR"
+                ),
                 Option("--savepoint", "start from this savepoint; needs a new, empty --checkpoint", "DIR"),
                 Option("--takeover", "go on with a checkpoint that another run uses; that one has to stop"),
                 Option(
@@ -345,6 +348,13 @@ _REGRESSION = Command(
                     "N",
                     values.count,
                 ),
+                Option(
+                    "--servers",
+                    "where model servers are with --consistency: driver (beside it, default) or executors",
+                    "PLACE",
+                    PLACES,
+                ),
+                Option("--plot", "draw how the model converges with --consistency", "FILE.png"),
             ),
         ),
         *common(REGRESSION),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import sys
 import time
@@ -12,11 +11,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import TracebackType
 from typing import Any, Self
 
 from py4j.protocol import Py4JError
-from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -25,10 +23,11 @@ from rich.progress import Progress as RichProgress
 
 from afspark.algorithms import bargain_discovery
 from afspark.cli.assess_options import BARGAIN, AssessOptions
-from afspark.cli.foreign_errors import is_sparks, what_spark_says
 from afspark.cli.places import RunFolders, make_folder
 from afspark.cli.spark import check_conf, spark_session
-from afspark.errors import AfsparkError, UsageError, first_line
+from afspark.cli.user_files import function_of, load_module
+from afspark.cluster.spark.foreign_errors import is_sparks, what_spark_says
+from afspark.errors import AfsparkError, first_line
 from afspark.lab.scores import parse_score
 from afspark.lab.study import DEFAULT_OFFSETS, Study
 from afspark.lab.study_inputs import StudyInput
@@ -36,7 +35,6 @@ from afspark.lab.study_result import StudyResult
 from afspark.report.lab_report import PAGE_NAME, write_report
 from afspark.sources import MarketEvents
 
-FUNCTION = "pipeline"
 EVENTS = 5_000_000
 _LINE_SECONDS = 5.0
 _WORK = "campaign"
@@ -160,19 +158,13 @@ def _bargains(stream: Any) -> Any:
 def file_study(options: AssessOptions) -> dict[str, Any]:
     """A study of the pipeline in a file of the user's."""
     path, _, name = options.pipeline.partition(":")
-    module = load_module(Path(path))
-    builder = getattr(module, name or FUNCTION, None)
+    module = load_module(Path(path), f"Give one, or {BARGAIN!r}.")
+    builder = function_of(module, path, name)
     functions = {
         key: value
         for key, value in vars(module).items()
         if callable(value) and not isinstance(value, type) and not key.startswith("_") and value is not builder
     }
-    if not callable(builder):
-        own = [key for key, value in functions.items() if getattr(value, "__module__", "") == module.__name__]
-        raise UsageError(
-            f"{path} has no function {name or FUNCTION!r}.",
-            remedy=f"Name one behind a colon: {path}:NAME; it has {', '.join(own) or 'none'}.",
-        )
     assert options.score is not None
     scores = [parse_score(one, functions) for one in (options.score, *options.other_score)]
     return {
@@ -190,22 +182,6 @@ def file_study(options: AssessOptions) -> dict[str, Any]:
         "jitter": options.jitter or 0,
         "name": Path(path).stem,
     }
-
-
-def load_module(path: Path) -> ModuleType:
-    """The user's file as a module, which travels to workers as it is."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise UsageError(f"There is no Python file {str(path)!r}.", remedy=f"Give one, or {BARGAIN!r}.", path=str(path))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.parent.absolute()))
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise UsageError(f"{path} cannot be imported: {type(error).__name__}: {first_line(error)}.") from error
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    return module
 
 
 # --- what is shown ------------------------------------------------------------------------------------------

@@ -71,6 +71,7 @@ class TaskOutcome:
             seconds=self.seconds,
             batches=totals.batches,
             backups=dict(totals.backups),
+            requests=dict(totals.requests),
             state=last["state"],
             main_state=assignment.task.main_state,
             ledger=query.ledger(),

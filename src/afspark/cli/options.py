@@ -54,6 +54,18 @@ class SavepointOptions:
     debug: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """What ``afspark plan`` was asked to compare."""
+
+    checkpoint: str
+    pipeline: str
+    discard_state: tuple[str, ...] = ()
+    json: str | None = None
+    quiet: bool = False
+    debug: bool = False
+
+
 _DEMO = Command(
     name="demo",
     help="see what approximate fault tolerance saves, in about two minutes",
@@ -124,10 +136,47 @@ _SAVEPOINT = Command(
     ),
 )
 
-_RUN = (*ALGORITHMS, *APPLICATIONS)
-_COMMANDS = (_DEMO, _INSPECT, _SAVEPOINT, SEND, BENCH, ASSESS)
+_PLAN = Command(
+    name="plan",
+    help="what a changed pipeline would make of a checkpoint",
+    description="Compares a pipeline, field by field, with the one that a checkpoint or savepoint was last started "
+    "with: what is kept, what starts anew, what is refused and why. No query is started, and nothing is changed.",
+    epilog="PIPELINE is a program of yours, which is run until it would start its query, or a file with a function\n"
+    "pipeline(stream) that returns an operator or its writeStream; another function is named behind a\n"
+    "colon: words.py:build. A function is given a stream for each source of the checkpoint.\n\n"
+    "exit status:\n"
+    "  0: the pipeline would start; 1: it would be refused; 2: no checkpoint, no pipeline, or wrong options\n\n"
+    "examples:\n"
+    "  afspark plan checkpoint/ words.py\n"
+    "  afspark plan checkpoint/ words.py --discard-state counts --json plan.json",
+    options=PlanOptions,
+    groups=(
+        Group(
+            "",
+            (
+                Option("checkpoint", "folder or URI of a query or savepoint", "CHECKPOINT"),
+                Option("pipeline", "a Python file", "PIPELINE"),
+                Option("--discard-state", "an operator whose state may be given up", "NAME", repeated=True),
+                Option("--json", "write everything as JSON", "FILE"),
+                *TALK,
+            ),
+        ),
+    ),
+)
 
-Options = CommandOptions | DemoOptions | InspectOptions | SavepointOptions | SendOptions | BenchOptions | AssessOptions
+_RUN = (*ALGORITHMS, *APPLICATIONS)
+_COMMANDS = (_DEMO, _INSPECT, _SAVEPOINT, _PLAN, SEND, BENCH, ASSESS)
+
+Options = (
+    CommandOptions
+    | DemoOptions
+    | InspectOptions
+    | SavepointOptions
+    | PlanOptions
+    | SendOptions
+    | BenchOptions
+    | AssessOptions
+)
 
 
 def parse(argv: list[str] | None) -> Options:

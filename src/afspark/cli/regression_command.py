@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from afspark.algorithms import Features, LocalRegression, LogisticLearner, logistic_regression, train
-from afspark.algorithms.logistic_regression import LOCAL
+from afspark.algorithms.logistic_regression import GLOBAL, LOCAL
 from afspark.api.query import Query
 from afspark.api.stream import StatefulStream, Stream
 from afspark.cli.algorithm_options import (
@@ -22,11 +23,16 @@ from afspark.cli.algorithm_options import (
     REGRESSION,
     RegressionOptions,
 )
+from afspark.cli.places import check_file
 from afspark.cli.planning import MemoryLog, Plan
 from afspark.cli.tasks import Judgement, Task
+from afspark.errors import UsageError
 from afspark.model.consistency import Consistency, consistency_of
 from afspark.model.onbad import SKIP
+from afspark.model.training import DRIVER
 from afspark.policies import Tolerance
+from afspark.report.convergence_plot import save_convergence
+from afspark.report.document import RunReport
 from afspark.report.regression_text import relearn
 from afspark.sources import Chunk, Clicks, CsvFiles, Higgs, LibsvmFiles, ParquetFiles, Source
 
@@ -43,9 +49,18 @@ class RegressionTask(Task):
         operator: LocalRegression,
         consistency: Consistency | None = None,
         iteration: int = DEFAULT_ITERATION,
+        plot: str | None = None,
+        servers: str = DRIVER,
     ) -> None:
-        self.source, self.operator = source, operator
-        self.consistency, self.iteration = consistency, iteration
+        self.source, self.operator, self.servers = source, operator, servers
+        self.consistency, self.iteration, self.plot = consistency, iteration, plot
+
+    def check(self) -> None:
+        if self.plot is not None:
+            check_file(self.plot, "--plot")
+            if Path(self.plot).suffix != ".png":
+                raise UsageError(f"--plot {self.plot!r} is no picture.", remedy="Name a file that ends with .png.")
+        super().check()
 
     def apply(self, stream: Stream, *, workers: int, tolerance: Tolerance) -> StatefulStream:
         operator = self.operator
@@ -58,6 +73,7 @@ class RegressionTask(Task):
                 workers=workers,
                 tolerance=tolerance,
                 on_bad=operator.on_bad or SKIP,
+                servers=self.servers,
             )
             return trained
         applied: StatefulStream = logistic_regression(
@@ -70,6 +86,16 @@ class RegressionTask(Task):
             tolerance=tolerance,
         )
         return applied
+
+    def told(self, query: Query) -> dict[str, Any]:
+        if self.consistency is None:
+            return {}
+        return {"convergence": {**query.convergence(GLOBAL), "exchange": query.exchanges().get(LOCAL)}}
+
+    def draw(self, report: RunReport) -> None:
+        if self.plot is not None and report.convergence is not None and report.convergence["merges"]:
+            title = f"{report.convergence['items']:,} items, {self.consistency}, steps of {self.iteration:,}"
+            save_convergence(Path(self.plot), report.convergence, report.convergence["exchange"], title=title)
 
     def learned(self, query: Query) -> dict[str, Any]:
         """The row that the local workers' counts come to."""
@@ -125,7 +151,8 @@ def regression_task(options: RegressionOptions) -> RegressionTask:
     )
     operator = LocalRegression(features, rate=options.rate, merge_every=options.merge_every, on_bad=options.on_bad)
     consistency = None if options.consistency is None else consistency_of(options.consistency)
-    return RegressionTask(_source(options), operator, consistency, options.iteration or DEFAULT_ITERATION)
+    iteration = options.iteration or DEFAULT_ITERATION
+    return RegressionTask(_source(options), operator, consistency, iteration, options.plot, options.servers)
 
 
 def _source(options: RegressionOptions) -> Source:

@@ -21,10 +21,12 @@ from afspark.cli.places import RunFolders, check_checkpoint, check_file, check_o
 from afspark.cli.planning import plan
 from afspark.cli.progressbar import display_for
 from afspark.cli.spark import check_conf, spark_session
+from afspark.cli.stored_frames import is_remote, put_frame
 from afspark.cli.tasks import task_of, tolerance_of
 from afspark.protocol.fault_plan import FaultPlan
 from afspark.report.document import RunReport, save_json
 from afspark.report.summary import console, summary
+from afspark.store.address_schemes import redact
 
 
 def run(options: CommandOptions) -> int:
@@ -63,6 +65,7 @@ def run(options: CommandOptions) -> int:
         report = _run(options, assignment, workspace, hosts)
     if options.json is not None:
         save_json(options.json, report.to_json())
+    task.draw(report)
     if not options.quiet:
         console().print(summary(report))
     return 0
@@ -103,7 +106,9 @@ def _report(spark: SparkSession, options: CommandOptions, assignment: Assignment
     try:
         extras: dict[str, Any] = {"results": results.count(), "top": task.top(results, options.top)}
         extras |= {"learned": task.learned(outcome.query), **task.told(outcome.query)}
-        if options.output is not None:
+        if options.output is not None and is_remote(options.output):
+            put_frame(results, options.output)
+        elif options.output is not None:
             results.write.mode("overwrite").parquet(options.output)
         if options.verify:
             _say(options, "Counting exactly …")
@@ -116,15 +121,22 @@ def _report(spark: SparkSession, options: CommandOptions, assignment: Assignment
             }
     finally:
         results.unpersist()
-    settings = asdict(options) | {
-        "theta": assignment.tolerance.to_json().get("theta"),
-        "batch_size": assignment.plan.batch_bytes,
-        "planned_batches": assignment.plan.batches,
-        "master": spark.sparkContext.master,
-        "operator": task.operator.fingerprint(),
-        "source": task.source.to_json(),
-        "sources": [source.to_json() for source in task.sources],
-    }
+    given = asdict(options)
+    # Addresses may hold keys.
+    named = {name: redact(given[name]) for name in ("checkpoint", "savepoint", "output") if given[name]}
+    settings = (
+        given
+        | named
+        | {
+            "theta": assignment.tolerance.to_json().get("theta"),
+            "batch_size": assignment.plan.batch_bytes,
+            "planned_batches": assignment.plan.batches,
+            "master": spark.sparkContext.master,
+            "operator": task.operator.fingerprint(),
+            "source": task.source.to_json(),
+            "sources": [source.to_json() for source in task.sources],
+        }
+    )
     return outcome.report(assignment, settings=settings, **extras)
 
 

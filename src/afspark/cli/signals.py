@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from types import FrameType
 
-Handler = Callable[[int, FrameType | None], None]
+from afspark.api.stop_signals import Handler, heeding
 
 
 class StopSignal(KeyboardInterrupt):
@@ -27,15 +24,6 @@ def stop_at_once(number: int, frame: FrameType | None) -> None:
     raise StopSignal(number)
 
 
-@contextmanager
-def heeding_stops(handler: Handler) -> Iterator[None]:
+def heeding_stops(handler: Handler) -> AbstractContextManager[None]:
     """Ctrl-C and SIGTERM go to ``handler`` in the block; only a main thread can take signals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, one in before.items():
-            signal.signal(number, one)
+    return heeding(handler)

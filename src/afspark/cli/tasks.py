@@ -48,6 +48,7 @@ from afspark.policies import (
 )
 from afspark.policies.replication import SCHEMES
 from afspark.report.accuracy import hitter_errors, word_errors
+from afspark.report.document import RunReport
 from afspark.report.recount import count_words, sum_weights
 from afspark.sources import Chunk, Packets, ParquetFiles, PcapFiles, Source, TextFiles, ZipfWords
 from afspark.sources.generated_packets import MEAN_PAYLOAD
@@ -111,6 +112,9 @@ class Task(ABC):
     def learned(self, query: Query) -> Mapping[str, Any] | None:
         """What a learner has come to."""
         return None
+
+    def draw(self, report: RunReport) -> None:  # noqa: B027 - most have nothing to show
+        """Draws what was asked for."""
 
     @abstractmethod
     def verify(self, results: DataFrame, query: Query, plan: Plan, workers: int) -> Judgement:

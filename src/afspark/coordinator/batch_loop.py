@@ -10,7 +10,7 @@ their state until the next batch, so that a stage can be run again for those tha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -23,14 +23,15 @@ from afspark.coordinator.bad_items_noted import note_bad
 from afspark.coordinator.batch_input import BatchFrame, BatchInput
 from afspark.coordinator.batch_progress import BatchProgress, summarise
 from afspark.coordinator.batch_windows import begin_windows
+from afspark.coordinator.changed_pipeline import PipelineChange, beginning, starting_empty, without
 from afspark.coordinator.commit_pace import CommitPace
 from afspark.coordinator.committer import Committer
 from afspark.coordinator.configuring import operator_config
 from afspark.coordinator.ending import StreamEnding, ending_batch, refuse_if_rewound
 from afspark.coordinator.injected_failures import fail_workers
-from afspark.coordinator.offsets import newest_of, time_of_batch
+from afspark.coordinator.offsets import OffsetLog, newest_of
 from afspark.coordinator.operator_inputs import OperatorInputs
-from afspark.coordinator.operator_run import OperatorRun, link
+from afspark.coordinator.operator_run import OperatorRun, chosen_run, link
 from afspark.coordinator.receivers.receivers import Receivers
 from afspark.coordinator.receivers.retained_items import RetainedItems
 from afspark.coordinator.recovery.coverage import declare_damaged_log, declare_unread_records
@@ -44,12 +45,13 @@ from afspark.coordinator.told_bounds import operator_record
 from afspark.coordinator.unrecorded_batches import (
     first_to_replay,
     passed_over,
+    refuse_change_of_the_past,
     refuse_if_forgotten,
     refuse_if_left_behind,
 )
 from afspark.coordinator.worker_group import WorkerGroup
 from afspark.coordinator.worker_state import Covered
-from afspark.errors import CheckpointError, UsageError
+from afspark.errors import CheckpointError
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.numbers import Batch, Fence
@@ -108,7 +110,7 @@ class Coordinator:
             cluster, pipeline, {name: self.store.below(source_folder(name)) for name in pipeline.sources}
         )
         self.retained = RetainedItems(self.receivers, PositionLog(self.store), self.log, active=bool(pipeline.retained))
-        self.inputs = OperatorInputs(pipeline, self.planners, self.checkpoint, self.receivers)
+        self.inputs = OperatorInputs(pipeline, self.planners, OffsetLog(self.checkpoint), self.receivers)
         self._past_input = PastInput(self.inputs, self.ledger, past_frames)
         self._secondaries = Secondaries(cluster, self.inputs)
         self._stages = StageRunner(cluster, self.inputs, self._secondaries)
@@ -134,6 +136,7 @@ class Coordinator:
         self.told = False
         self._committed: Batch | None = None
         self._ending = StreamEnding(self.checkpoint, self.store)
+        self.change = PipelineChange.of(identity, pipeline, options.discard_state)
 
     # --- for a pipeline of one operator ---------------------------------------------------------------------
 
@@ -143,20 +146,11 @@ class Coordinator:
 
     def run_of(self, name: str | None = None) -> OperatorRun:
         """The run of a node; without a name that of the last one."""
-        return self._chosen(self.runs, name)
+        return chosen_run(self.runs, name, self.pipeline)
 
     def operator(self, name: str | None = None) -> OperatorRun:
         """The run of an operator that the user has written; without a name that of the last one."""
-        return self._chosen([run for run in self.runs if not run.node.internal], name)
-
-    def _chosen(self, runs: Sequence[OperatorRun], name: str | None) -> OperatorRun:
-        found = [run for run in runs if name in (None, run.name)]
-        if not found:
-            raise UsageError(
-                f"There is no operator {name!r} at work.",
-                remedy=f"The pipeline has {', '.join(node.name for node in self.pipeline.operators)}.",
-            )
-        return found[-1]
+        return chosen_run([run for run in self.runs if not run.node.internal], name, self.pipeline)
 
     # --- batches --------------------------------------------------------------------------------------------
 
@@ -166,6 +160,7 @@ class Coordinator:
         ``deliver`` may be called again for the same batch: after a crash, and if a worker that kept rows of the
         batch was lost before they were read.
         """
+        self.inputs.planned.begin(batch)
         first = not self.runs
         if self.ended or self._ending.is_intended:
             raise CheckpointError(
@@ -173,7 +168,7 @@ class Coordinator:
             )
         self._ready(batch)
         given = BatchInput(self.inputs.slices(batch, first=first), None if frame is None else BatchFrame(lambda: frame))
-        return self._run(batch, time_of_batch(self.checkpoint, batch), given, deliver)
+        return self._run(batch, self.inputs.planned.time(batch), given, deliver)
 
     def end(self, deliver: Callable[[Batch], None]) -> list[BatchProgress]:
         """Ends the stream: closes all windows, from the source to the sinks, then tells every operator.
@@ -203,8 +198,7 @@ class Coordinator:
 
         Also serves a query that has nothing new to process since its driver was started.
         """
-        batch = self._next_batch()
-        self._ready(batch)
+        self._ready(batch := self._next_batch())
         for run in self.runs:
             # A loss found now concerns what the last batch left behind, not what it had found.
             run.begin_batch(0.0)
@@ -258,6 +252,7 @@ class Coordinator:
         self.commits.pace.ended(batch, committing - started, kept)
         self._commit(batch, ending=ending)
         self.commits.finish()
+        self.inputs.planned.put_back()
         self._secondaries.forget(self.commits.records.covered.batch)
         self._let_go(batch)
         watch.lap("record", committing)
@@ -275,6 +270,7 @@ class Coordinator:
             seconds=watch.start() - started,
             parts=watch.seconds,
             receivers=self.receivers.watch(watch.start() - started),
+            requests=self.store.taken_requests(),
         )
         kept = self.pipeline.keeps_records
         return replace(progress, durable=self.commits.durability(batch, self.items)) if kept else progress
@@ -294,7 +290,7 @@ class Coordinator:
         Workers that have applied it answer what they answered then.
         """
         given = self._past_input.of(batch, self.runs)
-        begin_windows(self.runs, self.inputs, time_of_batch(self.checkpoint, batch))
+        begin_windows(self.runs, self.inputs, self.inputs.planned.time(batch))
         self._stages.replay.remember(batch, given, self.runs)
         for run in self.runs:
             run.group.past = True
@@ -357,6 +353,7 @@ class Coordinator:
         """
         refuse_if_forgotten(self.checkpoint, self.pipeline, self.options.offsets_kept)
         refuse_if_left_behind(self.checkpoint, self.pipeline)
+        refuse_change_of_the_past(self.checkpoint, self.change)
 
     def close(self) -> None:
         """Ends the receivers and the lease: no batch follows, or another driver will run it."""
@@ -381,7 +378,11 @@ class Coordinator:
     def _open(self, batch: Batch) -> None:
         refuse_if_rewound(self.store, batch)
         self.check_hosts()
+        refuse_change_of_the_past(self.checkpoint, self.change)
         record = self.log.open_epoch(batch - 1)
+        identity = self.change.applied_to(self.identity, self.log.epoch_number)
+        empty = starting_empty(identity, record)
+        record, empty = without(record, empty), beginning(identity, empty, self.log)
         first = first_to_replay(self.inputs, self.log, batch, record, self._make_run)
         missing = passed_over(self.pipeline, self.log, first, record)
         # What cannot be replayed is missing from the state that a lost worker is given, and was declared so.
@@ -396,7 +397,7 @@ class Coordinator:
         for run in runs:
             run.restore(operators.get(run.name))
             run.begin_batch(0.0)
-            run.group.gather(first, record, missing, newest=batch)
+            run.group.gather(first, record, missing, newest=batch, anew=run.name in empty)
             declare_unread_records(self.ledger, run, batch, missing)
         self.items, self.bytes = (record.items, record.bytes) if record else (0, 0)
         self.told = record is not None and record.end is StreamEnd.TOLD
@@ -404,6 +405,10 @@ class Coordinator:
             self.commits.recall(record, first, done)
         self.runs = self.commits.runs = runs
         link(runs, self.pipeline)
+        kept = [run for run in runs if run.name not in empty]
+        take_back = partial(self._stages.take_back_everywhere, kept, batch)
+        self.identity = self.change.make(self.store, self.identity, identity, take_back)
+        self.change = self.change.done
         self.control.open(runs, self.log.epoch)
         for run in runs:
             # A batch that runs again finds its own once more.
@@ -419,20 +424,16 @@ class Coordinator:
 
     def _make_run(self, node: Node) -> OperatorRun:
         config = operator_config(
-            node,
-            self.pipeline,
-            self.options,
-            self.identity,
-            store=self.store,
-            epoch=self.log.epoch,
+            node, self.pipeline, self.options, self.identity, store=self.store, epoch=self.log.epoch
         )
+        budget, fence = ErrorBudget.of(self.pipeline, node), Fence(self.log.epoch_number << FENCE_BITS)
         group = WorkerGroup(
             self.cluster,
             config,
-            ErrorBudget.of(self.pipeline, node),
+            budget,
             self.ledger,
             host_grace_seconds=self.options.host_grace_seconds,
-            fence=Fence(self.log.epoch_number << FENCE_BITS),
+            fence=fence,
             neighbours=self.receivers.homes(),
         )
         group.replays = self.pipeline.replayable

@@ -12,6 +12,7 @@ from afspark.numbers import Batch
 from afspark.protocol.reports import TaskReport
 from afspark.store import LedgerEntry
 from afspark.store.quarantine import Count, sum_counts
+from afspark.store.request_counts import added
 
 if TYPE_CHECKING:
     from afspark.coordinator.operator_run import OperatorRun
@@ -29,6 +30,8 @@ class BatchProgress:
     parts: Mapping[str, float]
     #: objects written, cells and bytes in them
     backups: Mapping[str, int]
+    #: requests of the driver and the workers to the store since the batch before: puts, gets, lists, deletes
+    requests: Mapping[str, int]
     #: recoveries that this batch completed
     recoveries: int
     #: how often the batch was tried
@@ -50,12 +53,16 @@ class BatchProgress:
     #: per worker: operator, whether that is one of the runtime's own, host, thresholds in force, distance from the
     #: last backup, seconds per part of its task, what its operator tells
     workers: Sequence[Mapping[str, Any]]
+    #: by operator that has a model which others train: how it converges (`Convergence.to_json`, without the curve)
+    training: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: per operator with states: resident cells and bytes, rows emitted, late items, what was backed up
+    operators: Sequence[Mapping[str, Any]] = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def summarise(
+def summarise(  # noqa: PLR0913 - one argument for each thing that a batch is told of
     *,
     batch: Batch,
     runs: Sequence[OperatorRun],
@@ -65,8 +72,11 @@ def summarise(
     seconds: float,
     parts: Mapping[str, float],
     receivers: Mapping[str, float],
+    requests: Mapping[str, int],
 ) -> BatchProgress:
-    """The progress of a batch from its reports; ``entrances`` are the operators that read from sources."""
+    """The progress of a batch from its reports; ``entrances`` are the operators that read from sources, ``requests``
+    those of the driver.
+    """
     reports = [report for run in runs for report in run.reports]
     entering = [report for run in entrances for report in run.reports]
     written = [backup for report in reports for backup in report.backups]
@@ -81,24 +91,43 @@ def summarise(
             "cells": sum(ref.cells for ref in written),
             "bytes": sum(ref.bytes for ref in written),
         },
+        requests=added(requests, *(report.work.requests for report in reports)),
         recoveries=len(recovered),
         tries=tries,
         emitted=sum(report.emitted for report in reports),
         late=sum(report.panes.late for report in reports if report.panes),
         unplaced=sum(report.panes.unplaced for report in reports if report.panes),
-        bad=[{"operator": run.name, **asdict(count)} for run in runs for count in _bad(run)],
+        bad=[{"operator": run.title, **asdict(count)} for run in runs for count in _bad(run)],
         state={
             "cells": sum(report.cells for report in reports),
             "bytes": sum(report.memory for report in reports),
         },
         receivers=receivers,
-        upstream={run.name: lost for run in runs if not run.node.internal and (lost := upstream_losses(run))},
+        upstream={run.title: lost for run in runs if not run.node.internal and (lost := upstream_losses(run))},
         workers=[entry for run in runs if not run.node.internal for entry in _workers(run)],
+        training={run.title: run.convergence.to_json() for run in runs if run.convergence is not None},
+        operators=[_operator(run) for run in runs if not run.node.internal and run.node.operator.states()],
     )
 
 
 def _bad(run: OperatorRun) -> tuple[Count, ...]:
     return sum_counts(count for one in run.left_out for count in one.counts)
+
+
+def _operator(run: OperatorRun) -> dict[str, Any]:
+    written = [backup for report in run.reports for backup in report.backups]
+    return {
+        "operator": run.title,
+        "workers": run.node.workers,
+        "cells": sum(report.cells for report in run.reports),
+        "bytes": sum(report.memory for report in run.reports),
+        "emits": run.node.emits,
+        "emitted": sum(report.emitted for report in run.reports),
+        "late": sum(report.panes.late for report in run.reports if report.panes),
+        "seconds": sum(report.work.seconds for report in run.reports),
+        "backup_cells": sum(ref.cells for ref in written),
+        "backup_bytes": sum(ref.bytes for ref in written),
+    }
 
 
 def _workers(run: OperatorRun) -> list[dict[str, Any]]:
@@ -108,7 +137,7 @@ def _workers(run: OperatorRun) -> list[dict[str, Any]]:
 def _worker(run: OperatorRun, report: TaskReport) -> dict[str, Any]:
     member = run.group.member(report.worker)
     return {
-        "operator": run.name,
+        "operator": run.title,
         "worker": report.worker,
         "host": report.host,
         "incarnation": member.incarnation,
@@ -133,6 +162,7 @@ class Totals:
     bad: int = 0
     backups: dict[str, int] = field(default_factory=lambda: {"count": 0, "cells": 0, "bytes": 0})
     receivers: dict[str, float] = field(default_factory=dict)
+    requests: dict[str, int] = field(default_factory=added)
 
     def add(self, progress: BatchProgress) -> None:
         self.batches += 1
@@ -143,6 +173,7 @@ class Totals:
         self.late += progress.late
         self.unplaced += progress.unplaced
         self.bad += sum(one["items"] for one in progress.bad)
+        self.requests = added(self.requests, progress.requests)
         for name in self.backups:
             self.backups[name] += progress.backups[name]
         for name, value in progress.receivers.items():

@@ -9,15 +9,17 @@ from dataclasses import replace
 from afspark.cluster.cluster import Cluster
 from afspark.coordinator.commit_pace import CommitPace
 from afspark.coordinator.durability import Durability, durability
+from afspark.coordinator.flushing import flushed, is_backed_up, is_flushed, protected
 from afspark.coordinator.operator_run import OperatorRun
-from afspark.coordinator.record_writer import RecordWriter
+from afspark.coordinator.record_writer import RecordWriter, refuse_if_incomplete
 from afspark.coordinator.snapshots import APPLIED_BEFORE, UNDER_WAY, Snapshots
 from afspark.coordinator.stage_runner import StageRunner
+from afspark.coordinator.told_bounds import with_told
 from afspark.coordinator.worker_state import Covered
 from afspark.errors import AfsparkError
 from afspark.numbers import Batch
 from afspark.protocol.reports import TaskReport
-from afspark.store import CommitRecord, ObjectRef, RecordLog, WorkerRecord
+from afspark.store import CommitRecord, RecordLog, StreamEnd
 from afspark.store.effect_log import BatchEffects, EffectLog
 from afspark.task.backup_writes import BackgroundWrite
 
@@ -42,6 +44,8 @@ class Committer:
         self._batch = Batch(-1)
         #: its record, if it was no barrier: the backups in it do not hold the whole state
         self._uncovered: CommitRecord | None = None
+        #: what an earlier driver's last batch has come to, if no record says so
+        self._taken_up: CommitRecord | None = None
         self._heed_policies()
 
     def recall(self, record: CommitRecord | None, first: Batch, done: Mapping[Batch, BatchEffects]) -> None:
@@ -52,7 +56,15 @@ class Committer:
 
     def taken_up(self, record: CommitRecord) -> None:
         """All workers have the batch of ``record`` now, which an earlier driver has run and no durable one covers."""
+        self._taken_up = record
         self._batch, self._uncovered = record.batch, None if self._is_untold else record
+
+    @property
+    def newest_found(self) -> CommitRecord | None:
+        """The end of the last batch of an earlier driver, before this one runs any: as its record says, or as workers
+        have reported it.
+        """
+        return self._taken_up or self.records.covered.record
 
     @property
     def _is_untold(self) -> bool:
@@ -156,24 +168,67 @@ class Committer:
         self.records.stop()
         self.cover(self.records.covered)
 
-    def cover_at_rest(self, seconds: float) -> None:
-        """Takes a snapshot between two batches if the last one was no barrier, when Spark has committed it.
+    def flush(self, seconds: float) -> None:
+        """Makes all durable that workers have after the last batch, when Spark has committed it and none follows: then
+        nothing is lost with them.
 
-        In so many seconds at most for the backups of an operator. Not after a loss: those who were lost are replayed.
+        In so many seconds at most, once the records that were offered are durable. Not after a loss of which somebody
+        has yet to hear: those who were lost are recovered by the next start.
         """
+        give_up = self._cluster.clock.monotonic() + seconds
         self._settle()
-        record = self._uncovered
+        record = self._uncovered or self._unflushed
         if record is None or any(record.ledger_heads != tuple(run.group.ledger.heads) for run in self.runs):
             return
-        now = self._cluster.clock.time()
-        reports = self._stages.back_up_at_rest(self.runs, record.batch, seconds)
+        now, operators = self._cluster.clock.time(), protected(self.runs)
+        reports: dict[str, list[TaskReport]] = {}
+        if self._uncovered is not None or not is_backed_up(record, operators):
+            left = max(0.0, give_up - self._cluster.clock.monotonic())
+            reports = self._stages.back_up_at_rest(self.runs, record.batch, left)
         pending = frozenset(name for one in reports.values() for report in one for name in report.pending)
-        record = with_rest_backups(record, reports)
-        self.snapshots.due(record.batch, now)
-        self.snapshots.captured(record, now)
+        record = flushed(replace(record, epoch=self._log.epoch), operators, reports)
+        if self._uncovered is not None:
+            self.snapshots.due(record.batch, now)
+            self.snapshots.captured(record, now)
         self.records.write(record, pending)
         self._uncovered = None
         self.cover(self.records.covered)
+
+    def at_rest(self, seconds: float) -> CommitRecord | None:
+        """Makes all durable that workers have after the last batch that Spark has committed, in so many seconds, and
+        takes back what they have applied since; the record that says so, which is not written. For a driver that has
+        found the workers and runs no batch; None if nobody has run any.
+        """
+        self._settle()
+        found = self.newest_found
+        if found is None:
+            return None
+        self._stages.take_back(self.runs, Batch(found.batch + 1))
+        reports = self._stages.back_up_at_rest(self.runs, found.batch, seconds)
+        operators = {
+            run.name: with_told(
+                run,
+                replace(
+                    found.operators[run.name],
+                    workers=tuple(one.record(run.group.budget_of(one.worker)) for one in run.group.members),
+                ),
+            )
+            for run in self.runs
+        }
+        heads = tuple(self.runs[0].group.ledger.heads)
+        record = replace(found, epoch=self._log.epoch, operators=operators, ledger_heads=heads)
+        record = flushed(record, protected(self.runs), reports)
+        refuse_if_incomplete(record, {name for one in reports.values() for report in one for name in report.pending})
+        return record
+
+    @property
+    def _unflushed(self) -> CommitRecord | None:
+        """The durable record of the last batch, if something may be lost with those who have applied it."""
+        covered = self.records.covered
+        record = covered.record if covered.is_whole and self._batch in (Batch(-1), covered.batch) else None
+        if record is None or self._is_untold or record.end is not StreamEnd.OPEN:
+            return None
+        return None if is_flushed(record, protected(self.runs)) else record
 
     def close(self) -> None:
         """Makes what was offered durable, if tasks can still run; the rest is replayed at the next start."""
@@ -213,21 +268,3 @@ class Committer:
         # What was offered is withdrawn if somebody turns out to be lost.
         self.records.hear(self._stages.revive(self.runs, Batch(self._batch + 1), complete=True))
         self.records.finish()
-
-
-def with_rest_backups(record: CommitRecord, reports: Mapping[str, Sequence[TaskReport]]) -> CommitRecord:
-    """The record of a batch that was no barrier, with what workers have backed up at rest."""
-    made = {(name, report.worker): report.backups for name, found in reports.items() for report in found}
-    return replace(
-        record,
-        operators={
-            name: replace(operator, workers=tuple(_backed_up(one, made[name, one.worker]) for one in operator.workers))
-            for name, operator in record.operators.items()
-        },
-    )
-
-
-def _backed_up(worker: WorkerRecord, backups: tuple[ObjectRef, ...]) -> WorkerRecord:
-    # Feedback that waited in no backup is in this one.
-    hole = worker.hole and not any(backup.full for backup in backups)
-    return replace(worker, at_rest=backups, waiting=0, hole=hole) if backups else worker

@@ -36,6 +36,7 @@ def operator_config(
         window=node.window,
         keyed=node.keyed,
         successors=tuple(one.addressee for one in pipeline.nodes if node.name in {edge.origin for edge in one.inputs}),
+        titles=pipeline.titles,
         input_names=pipeline.input_names(node),
         input_order=pipeline.input_order(node),
         appends=node.appends,
@@ -44,6 +45,11 @@ def operator_config(
         retained=any(edge.origin in pipeline.retained for edge in node.inputs),
         exact=node.tolerance.exact,
         losable_items=pipeline.losable_items(node),
-        bad=BadRules(choices=pipeline.on_bad(node), limit=node.bad_limit, most_bytes=options.quarantine_bytes),
+        bad=BadRules(
+            choices=pipeline.on_bad(node),
+            limit=node.bad_limit,
+            most_bytes=options.quarantine_bytes,
+            spares_null_keys=pipeline.spares_null_keys(node),
+        ),
         pristine=cloudpickle.dumps(node.operator),  # type: ignore[no-untyped-call]
     )

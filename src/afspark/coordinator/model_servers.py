@@ -7,21 +7,26 @@ batch back and begin it anew in another attempt.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
-from afspark.cluster.cluster import Cluster
+from afspark.cluster.cluster import Cluster, StageFailed
+from afspark.coordinator.hosted_server import HostedServer
 from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.placement import spread
 from afspark.errors import UsageError, WorkerFailed
 from afspark.exchange.driver_calls import ServerCalls
 from afspark.exchange.exchange_messages import Begin, ExchangeFailed, Opened
 from afspark.exchange.exchange_ticket import ExchangeTicket, RoundKey
+from afspark.exchange.server_memory import CELL_BYTES, free_bytes, shards_for
 from afspark.exchange.server_process import ServerProcess
 from afspark.graph.pipeline import Pipeline
-from afspark.model.training import Training
+from afspark.model.training import EXECUTORS, Training
 from afspark.numbers import Batch
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.requests import TaskRequest
@@ -35,7 +40,7 @@ class _Trained:
     training: Training
     shards: int
     secret: str = field(default_factory=lambda: secrets.token_hex(16))
-    servers: list[ServerProcess] = field(default_factory=list)
+    servers: list[ServerProcess | HostedServer] = field(default_factory=list)
     batch: Batch | None = None
     attempt: int = 0
     base: str = ""
@@ -47,10 +52,11 @@ class ModelServers:
     def __init__(self, cluster: Cluster, pipeline: Pipeline) -> None:
         self._cluster = cluster
         self._trained: dict[str, _Trained] = {}
+        self._last_events: dict[str, Any] = {}
         for node in pipeline.nodes:
             training = node.operator.training
             if training is not None:
-                self._trained[node.name] = _Trained(training, pipeline.node(training.model).workers)
+                self._trained[node.name] = _Trained(training, pipeline.called(training.model).workers)
 
     @property
     def active(self) -> bool:
@@ -68,6 +74,27 @@ class ModelServers:
                     remedy=f"Use a master with more slots, such as local[{workers}], or fewer workers.",
                     workers=workers,
                     slots=slots,
+                )
+
+    def check_sizes(self) -> None:
+        """UsageError if a model does not fit into its servers."""
+        for name, trained in self._trained.items():
+            cells = trained.training.cells
+            needed = shards_for(cells)
+            if trained.shards < needed:
+                raise UsageError(
+                    f"The model that {name!r} trains has {cells:,} cells, too many for {trained.shards} shards.",
+                    remedy=f"Use shards={needed} or more, or a smaller model.",
+                    cells=cells,
+                    shards=trained.shards,
+                )
+            free = free_bytes()
+            if free is not None and cells * CELL_BYTES > free:
+                raise UsageError(
+                    f"The model that {name!r} trains has {cells:,} cells, for which its servers need"
+                    f" {cells * CELL_BYTES / 1e9:.1f} GB; {free / 1e9:.1f} GB are free.",
+                    remedy="Use a smaller model, such as fewer slots, or a machine with more memory.",
+                    cells=cells,
                 )
 
     def must_take_back(self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch) -> bool:
@@ -107,13 +134,27 @@ class ModelServers:
             if not self._open(trained, run, self._of(trained, runs), batch, restore):
                 return None
         else:
-            trained = next((one for one in self._trained.values() if one.training.model == run.name), None)
+            trained = next((one for one in self._trained.values() if one.training.model == run.title), None)
         if trained is None:
             return list(requests)
         ticket = self._ticket(trained, runs, batch)
         return [replace(request, exchange=ticket) for request in requests]
 
+    def events(self) -> dict[str, Any]:
+        """By operator that trains: ``pushes`` and ``pulls`` of the newest rounds at the server of its first shard.
+        After the end, what there was then.
+        """
+        found = dict(self._last_events)
+        for name, trained in self._trained.items():
+            if trained.batch is None or not trained.servers:
+                continue
+            with contextlib.suppress(ExchangeFailed):
+                calls = ServerCalls(trained.servers[0].address, trained.secret)
+                found[name] = calls.events(RoundKey(batch=trained.batch, attempt=trained.attempt))
+        return found
+
     def close(self) -> None:
+        self._last_events = self.events()
         for trained in self._trained.values():
             for server in trained.servers:
                 server.close()
@@ -129,9 +170,9 @@ class ModelServers:
     ) -> bool:
         """Opens the rounds on all servers; False if that has to be tried again."""
         self._refuse_crowded(run)
-        self._start(trained)
         begin = self._begin(trained, run)
         try:
+            self._start(trained)
             for shard, server in enumerate(trained.servers):
                 calls = ServerCalls(server.address, trained.secret)
                 opened = calls.begin(begin)
@@ -141,7 +182,7 @@ class ModelServers:
                     opened = calls.begin(begin)
                 if opened is not Opened.OPEN:
                     return False
-        except ExchangeFailed:
+        except (ExchangeFailed, StageFailed):
             return False
         return True
 
@@ -172,6 +213,7 @@ class ModelServers:
             attempt=trained.attempt,
             base=trained.base,
             workers=[member.worker for member in run.group.members],
+            incarnations=[member.incarnation for member in run.group.members],
             consistency=str(trained.training.consistency),
             iteration=trained.training.iteration,
             seconds=trained.training.wait_seconds,
@@ -186,8 +228,13 @@ class ModelServers:
             for gone in trained.servers[shard : shard + 1]:
                 gone.close()
             size = bounds[shard + 1] - bounds[shard]
-            server = ServerProcess(size, host=self._cluster.driver_host, secret=trained.secret)
-            trained.servers[shard : shard + 1] = [server]
+            trained.servers[shard : shard + 1] = [self._server(trained, shard, size)]
+
+    def _server(self, trained: _Trained, shard: int, size: int) -> ServerProcess | HostedServer:
+        if trained.training.servers == EXECUTORS:
+            host = spread(range(trained.shards), self._cluster.slots_by_host())[shard]
+            return HostedServer(self._cluster, host, size, secret=trained.secret)
+        return ServerProcess(size, host=self._cluster.driver_host, secret=trained.secret)
 
     def _load(self, trained: _Trained, model: OperatorRun, shard: int, restore: Callable[[OperatorRun], bool]) -> bool:
         """Gives a server the model as the global operator has it; False if that has none."""
@@ -207,7 +254,7 @@ class ModelServers:
             ),
         )
         home = {0: model.homes[shard]}
-        return all(self._cluster.run_on(home, task)) or (restore(model) and all(self._cluster.run_on(home, task)))
+        return all(self._cluster.try_on(home, task)) or (restore(model) and all(self._cluster.try_on(home, task)))
 
     def _ticket(self, trained: _Trained, runs: Sequence[OperatorRun], batch: Batch) -> ExchangeTicket:
         return ExchangeTicket(
@@ -220,7 +267,7 @@ class ModelServers:
 
     def _of(self, trained: _Trained, runs: Sequence[OperatorRun]) -> OperatorRun:
         """The operator that has the model."""
-        return next(one for one in runs if one.name == trained.training.model)
+        return next(one for one in runs if one.title == trained.training.model)
 
 
 def _version(model: OperatorRun, batch: Batch) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from afspark.coordinator.batch_input import BatchInput, Slice
-from afspark.coordinator.offsets import chunks_of_batch
+from afspark.coordinator.offsets import OffsetLog
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.receivers.receivers import Receivers
 from afspark.graph.node import Edge, Node
@@ -15,7 +15,6 @@ from afspark.graph.pipeline import Pipeline
 from afspark.numbers import Batch
 from afspark.protocol.ports import ALL, items_for
 from afspark.sources import Chunk, Planner, Source
-from afspark.store import Store
 from afspark.task.stage_inputs import DirectInput, FrameInput, LaneInput, OutputInput, SourceInput, StageInput
 
 logger = logging.getLogger(__name__)
@@ -27,7 +26,7 @@ class OperatorInputs:
 
     pipeline: Pipeline
     planners: Mapping[str, Planner]
-    checkpoint: Store
+    planned: OffsetLog
     receivers: Receivers
 
     def slices(self, batch: Batch, *, first: bool) -> dict[str, Slice]:
@@ -91,7 +90,7 @@ class OperatorInputs:
 
     def _chunks(self, name: str, batch: Batch) -> Sequence[Chunk]:
         position = list(self.pipeline.sources).index(name)
-        return chunks_of_batch(self.checkpoint, self.planners[name], batch, position)
+        return self.planned.chunks(self.planners[name], batch, position)
 
     def _slice(self, name: str, batch: Batch, first: bool) -> Slice:
         planner, chunks = self.planners[name], self._chunks(name, batch)

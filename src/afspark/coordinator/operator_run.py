@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 
 from afspark.control import InForce, Protection
 from afspark.coordinator.bad_items_noted import BadTally
+from afspark.coordinator.convergence import Convergence
 from afspark.coordinator.replicas.scheme_change import recall_schemes, recorded_schemes, refuse_change, tolerance_for
 from afspark.coordinator.replicas.unit_scheme import Evidence
 from afspark.coordinator.worker_group import WorkerGroup
+from afspark.errors import UsageError
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.graph.reach import reached_from, targets_of
@@ -23,7 +25,7 @@ from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import TaskReport
 from afspark.resident.residents import Residents
-from afspark.store import LedgerEntry, OperatorCounters, OperatorRecord
+from afspark.store import LedgerEntry, OperatorCounters, OperatorRecord, Rescaled
 from afspark.store.quarantine import BadBatch, sum_counts
 from afspark.task.stage_inputs import UserCode
 
@@ -52,10 +54,19 @@ class OperatorRun:
     bad_so_far: BadTally = field(default_factory=BadTally)
     #: how long its last stage took, as the driver saw it
     stage_seconds: float = 0.0
+    #: of an operator that has a model which others train: how that converges
+    convergence: Convergence | None = None
+    #: how many workers it had before; None: always as many
+    rescaled: Rescaled | None = None
 
     @property
     def name(self) -> str:
         return self.node.name
+
+    @property
+    def title(self) -> str:
+        """What the user calls the operator."""
+        return self.node.title
 
     @property
     def config(self) -> OperatorConfig:
@@ -189,6 +200,18 @@ class OperatorRun:
         """Takes over what the batch has changed, after it was committed."""
         self.counters = self._counted()
         self.window_progress = self._progress_after() or self.window_progress
+        if self.convergence is not None:
+            self._converge(self.convergence)
+
+    def _converge(self, convergence: Convergence) -> None:
+        """Takes up what the batch has made of the model that others train."""
+        trainers = [one for one in self.senders if one.node.operator.training is not None]
+        names = {self.name, *(one.name for one in trainers)}
+        convergence.take_up(
+            [report.metrics for report in self.reports],
+            failures=sum(entry.loss.operator in names for entry in self.group.ledger.entries()),
+            learned=sum(report.metrics.get("learned", 0) for one in trainers for report in one.reports),
+        )
 
     def _progress_after(self) -> WindowProgress | None:
         """The windows with the batch at work; None without windows."""
@@ -245,6 +268,7 @@ class OperatorRun:
             lost_by_receivers=dict(self.receivers),
             missing_items=dict(self._missing_by_lane()),
             schemes=recorded_schemes(self.group.secondaries),
+            rescaled=self.rescaled,
         )
 
     def recount(self, found: OperatorRecord | None) -> None:
@@ -268,8 +292,19 @@ class OperatorRun:
         if found is not None:
             self.window_progress = found.window_progress or self.window_progress
             self.hear_of_receivers(found.lost_by_receivers)
-            self.counters = found.counters
+            self.counters, self.rescaled = found.counters, found.rescaled
             recall_schemes(self.group.secondaries, found.schemes, self.group.cluster.clock.time())
+
+
+def chosen_run(runs: Sequence[OperatorRun], name: str | None, pipeline: Pipeline) -> OperatorRun:
+    """The run of the operator that the user calls so, without a name the last one; UsageError if there is none."""
+    found = [run for run in runs if name in (None, run.title)]
+    if not found:
+        raise UsageError(
+            f"There is no operator {name!r} at work.",
+            remedy=f"The pipeline has {', '.join(node.title for node in pipeline.operators)}.",
+        )
+    return found[-1]
 
 
 def link(runs: Sequence[OperatorRun], pipeline: Pipeline) -> None:
@@ -279,3 +314,9 @@ def link(runs: Sequence[OperatorRun], pipeline: Pipeline) -> None:
         run.is_pushed = bool(pipeline.pushed)
         run.entrances = [by_name[node.name] for node in pipeline.entrances(run.node)]
         run.senders = [by_name[one.name] for one in pipeline.operators if run.name in reached_from(targets, one.name)]
+    for run in runs:
+        training = run.node.operator.training
+        if training is not None:
+            model = next(one for one in runs if one.title == training.model)
+            theta = float(model.group.budget.tolerance.to_json().get("theta") or 0.0)
+            model.convergence = Convergence(training, workers=run.node.workers, theta=theta, name=model.name)

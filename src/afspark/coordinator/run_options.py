@@ -13,6 +13,7 @@ from afspark.store.lease import LEASE_SECONDS
 from afspark.store.outage import WAIT_SECONDS
 
 DEFAULT_BATCH_BYTES = 40_000_000
+FLUSH_SECONDS = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,8 @@ class RunOptions:
     lease_seconds: float = LEASE_SECONDS
     #: how long the backup store may be away before the query gives up
     store_wait_seconds: float = WAIT_SECONDS
+    #: how long a query that is stopped may take to make durable what is not
+    flush_seconds: float = FLUSH_SECONDS
     #: how much processing time a lost worker may have to repeat: commit records may be behind the batches by that
     max_replay_seconds: float = 10.0
     #: how much a worker may keep for others of batches that no durable commit record covers
@@ -46,6 +49,8 @@ class RunOptions:
     offsets_kept: int = 100
     #: how many bytes of bad items are kept, for each operator
     quarantine_bytes: int = QUARANTINE_BYTES
+    #: operators whose state may be given up where a changed pipeline cannot keep it, by id or name
+    discard_state: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         least_0 = {
@@ -53,6 +58,7 @@ class RunOptions:
             "silentSeconds": self.silent_seconds or 0.0,
             "leaseSeconds": self.lease_seconds,
             "storeWaitSeconds": self.store_wait_seconds,
+            "flushSeconds": self.flush_seconds,
             "maxReplaySeconds": self.max_replay_seconds,
             "maxKeptBytes": self.max_kept_bytes,
             "quarantineBytes": self.quarantine_bytes,

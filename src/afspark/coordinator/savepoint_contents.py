@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from afspark.coordinator.changed_pipeline import starting_empty
 from afspark.coordinator.offsets import newest_of
 from afspark.errors import CheckpointError, ObjectMissing, UsageError
 from afspark.numbers import Batch
@@ -24,6 +25,7 @@ from afspark.store import (
     WorkerRecord,
     chain_to_restore,
 )
+from afspark.store.claims import TURNS
 from afspark.store.control_log import CONTROL
 from afspark.store.drivers import Driver, Notice
 from afspark.store.effect_log import EFFECTS
@@ -36,6 +38,7 @@ from afspark.store.naming import (
     LEDGER,
     OBJECTS,
     ORIGIN,
+    PLACE,
     REQUESTS,
     SAVEPOINT,
     EpochId,
@@ -45,10 +48,15 @@ from afspark.store.naming import (
 )
 from afspark.store.quarantine import QUARANTINE
 from afspark.store.reading import read_sealed
+from afspark.store.spark_files import PLANNED, STATE
 
-SPARK_STATE = "state"
+SPARK_STATE = STATE
 _ENDING = "ending"
-_LEFT_OUT = {IDENTITY, SAVEPOINT, ORIGIN, REQUESTS, EPOCHS, OBJECTS, LEDGER, EFFECTS, CONTROL, _ENDING}
+_TURNS = f"{EPOCHS}{TURNS}"
+_LEFT_OUT = {
+    *(IDENTITY, PLACE, SAVEPOINT, ORIGIN, REQUESTS, EPOCHS, OBJECTS, LEDGER, EFFECTS, CONTROL, PLANNED),
+    *(_ENDING, _TURNS),
+}
 """What is made anew, is chosen object by object, or says nothing of the barrier."""
 _BY_BATCH = {ITEM_LOSSES, QUARANTINE}
 """What is in objects whose names begin with the batch."""
@@ -82,6 +90,12 @@ def refuse_what_cannot_be_saved(identity: QueryIdentity, record: CommitRecord | 
     if record.end is not StreamEnd.OPEN:
         raise UsageError(
             f"The stream in {path} has been ended: nothing can follow.", remedy="Start a new query.", path=path
+        )
+    if starting_empty(identity, record):
+        raise UsageError(
+            f"The pipeline in {path} was changed, and no commit record was written since.",
+            remedy="Try again after the next batch.",
+            path=path,
         )
     return record
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -16,7 +16,7 @@ from afspark.errors import AfsparkError, CheckpointError, ObjectMissing, UsageEr
 from afspark.graph.pipeline import Pipeline
 from afspark.store import CommitRecord, QueryIdentity, Store, checksum_of, seal, unseal
 from afspark.store.base import without_probes
-from afspark.store.identity import has_identity, put_identity
+from afspark.store.identity import changes_between, has_identity, put_identity, refuse_changes
 from afspark.store.naming import FOLDER, ORIGIN
 from afspark.store.savepoint import (
     FOLDER_OF_NAMED,
@@ -29,7 +29,6 @@ from afspark.store.savepoint import (
     read_saved,
     read_savepoint,
 )
-from afspark.store.settings_compared import SAME_PIPELINE, what_differs
 
 _COPIES = 4
 """How many objects are copied at once, and in memory."""
@@ -69,23 +68,23 @@ def make_savepoint(checkpoint: Store, place: Store, record: CommitRecord, identi
         raise
 
 
-def start_from_savepoint(place: Store, checkpoint: Store, pipeline: Pipeline) -> Savepoint:
+def start_from_savepoint(
+    place: Store, checkpoint: Store, pipeline: Pipeline, discard: Collection[str] = ()
+) -> Savepoint:
     """Fills an empty ``checkpoint`` with what the savepoint in ``place`` holds; it belongs to a query of its own.
 
     `UsageError` if there is no savepoint or the checkpoint is not empty; `CheckpointError` if the savepoint cannot be
-    used or belongs to another pipeline. One that died on the way may be tried again.
+    used, or belongs to a pipeline whose state this one cannot keep and may not ``discard``. One that died on the way
+    may be tried again.
     """
     savepoint = read_savepoint(place)
-    if savepoint.fingerprint != pipeline.fingerprint():
-        differs = what_differs(savepoint.settings, pipeline.settings())
-        raise CheckpointError(
-            f"The savepoint in {place.path} belongs to another pipeline{': ' if differs else ''}{differs}.",
-            remedy=SAME_PIPELINE,
-            path=place.path,
-            differs=differs,
-            expected=pipeline.fingerprint(),
-            found=savepoint.fingerprint,
-        )
+    refuse_changes(
+        f"The savepoint in {place.path}",
+        place.path,
+        changes_between(savepoint.settings, pipeline.settings(), discard),
+        expected=pipeline.fingerprint(),
+        found=savepoint.fingerprint,
+    )
     refuse_unless_empty(checkpoint, savepoint)
     origin = {"kind": ORIGIN, "path": place.path, "token": savepoint.token, "batch": savepoint.batch}
     checkpoint.put(_ORIGIN, seal(origin, {}))

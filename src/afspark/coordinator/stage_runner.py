@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from afspark.cluster.cluster import Cluster, StageFailed
 from afspark.coordinator.batch_input import BatchInput
@@ -16,6 +16,7 @@ from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.recovery.queued_span import QueuedSpan, SpanReports
 from afspark.coordinator.recovery.replay import Replay
 from afspark.coordinator.recovery.replay_check import origin_of, others_applied
+from afspark.coordinator.recovery.verdicts import reasons
 from afspark.errors import WorkerFailed
 from afspark.numbers import Batch
 from afspark.protocol.replicas import ReplicaId
@@ -60,6 +61,11 @@ class StageRunner:
     def check_slots(self) -> None:
         """UsageError if workers that have to be at work at the same time could not be."""
         self._servers.check_slots(self._inputs.pipeline)
+        self._servers.check_sizes()
+
+    def model_events(self) -> dict[str, Any]:
+        """When workers pushed and pulled in the last batch, by operator that trains; empty if a server is gone."""
+        return self._servers.events()
 
     def begin_past(self, runs: Sequence[OperatorRun], first: Batch) -> None:
         """Before batches from ``first`` on are run again: those who train a model do so together, or not at all."""
@@ -130,6 +136,11 @@ class StageRunner:
             found[run.name] = list(reports.values())
         return found
 
+    def take_back(self, runs: Sequence[OperatorRun], batch: Batch) -> None:
+        """Has workers that have applied ``batch``, which Spark has not committed, take it back."""
+        for run in runs:
+            self._roll_back(run, batch)
+
     def _look_after(self, run: OperatorRun, batch: Batch) -> list[TaskReport] | None:
         """One try to give every worker of an operator a state, wherever it stands; None if one has none yet."""
         run.group.recoveries.timings.begin(batch)
@@ -178,6 +189,11 @@ class StageRunner:
         for one in runs:
             if one.name in concerned:
                 self._roll_back(one, batch)
+
+    def take_back_everywhere(self, runs: Sequence[OperatorRun], batch: Batch) -> None:
+        """Has these operators take back ``batch``, which they may have applied for a driver with another pipeline."""
+        for run in runs:
+            self._roll_back(run, batch)
 
     def _equipped(
         self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, *, past: bool
@@ -315,9 +331,12 @@ class StageRunner:
         return found
 
     def _gave_up(self, batch: Batch) -> WorkerFailed:
-        details = sorted({report.detail for report in self._last.values() if report.detail})
+        why = (
+            "; ".join(one.rstrip(".") for one in reasons(self._last.values()))
+            or "each time a stage failed or a worker was lost"
+        )
         return WorkerFailed(
-            f"Batch {batch} could not be applied in {BATCH_TRIES} tries{': ' if details else '.'}{' '.join(details)}",
-            remedy="See the executors' logs.",
+            f"Batch {batch} could not be applied in {BATCH_TRIES} tries: {why}.",
+            remedy="See the executors' logs, then start the query again.",
             batch=batch,
         )

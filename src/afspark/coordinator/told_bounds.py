@@ -54,7 +54,12 @@ def told(run: OperatorRun, window: int | None = None) -> dict[str, float]:
 
 def operator_record(run: OperatorRun) -> OperatorRecord:
     """The operator as a commit record keeps it, with what users are told, for whoever looks into the checkpoint."""
-    return replace(run.record(), bounds=told(run), lost_items=run.lost_items(), upstream=tuple(upstream_losses(run)))
+    return with_told(run, run.record())
+
+
+def with_told(run: OperatorRun, record: OperatorRecord) -> OperatorRecord:
+    """A record of the operator with what users are told."""
+    return replace(record, bounds=told(run), lost_items=run.lost_items(), upstream=tuple(upstream_losses(run)))
 
 
 def with_items(bounds: dict[str, float], items: int, alpha: float | None) -> dict[str, float]:
@@ -83,7 +88,7 @@ def in_force(run: OperatorRun) -> list[dict[str, Any]]:
     for member in run.group.members:
         budget = run.group.budget_of(member.worker)
         entry: dict[str, Any] = {
-            "operator": run.name,
+            "operator": run.title,
             "worker": member.worker,
             "host": member.home,
             "incarnation": member.incarnation,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from afspark.coordinator.changed_pipeline import PipelineChange
 from afspark.coordinator.ending import is_intended
 from afspark.coordinator.offsets import has_offsets, newest_of
 from afspark.coordinator.operator_inputs import OperatorInputs
 from afspark.coordinator.operator_run import OperatorRun
-from afspark.errors import UsageError
+from afspark.errors import CheckpointError, UsageError
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
 from afspark.numbers import Batch
@@ -18,6 +19,8 @@ from afspark.store.epochs import read_history
 from afspark.store.naming import FOLDER
 
 LOG = logging.getLogger("afspark")
+
+END_IN_ORDER = "Start the query once more as it was, and let it end in an orderly way: that writes the record."
 
 
 def unrecorded(checkpoint: Store, pipeline: Pipeline) -> range:
@@ -41,6 +44,9 @@ def refuse_if_forgotten(checkpoint: Store, pipeline: Pipeline, offsets_kept: int
         return
     # The first one begins where the one before it has ended.
     needed = behind.stop - max(behind.start - 1, 0)
+    if (newest_of(checkpoint, "offsets") or 0) >= behind.stop:
+        # Workers may have applied the next one for the driver before, as no barrier: then it has no record either.
+        needed += 1
     if offsets_kept < needed:
         raise UsageError(
             f"Batches {behind.start} to {behind.stop - 1} are in no commit record yet, and Spark would forget what "
@@ -67,10 +73,37 @@ def refuse_if_left_behind(checkpoint: Store, pipeline: Pipeline) -> None:
     bare = [node.name for node in pipeline.nodes if not node.tolerance.needs_records]
     why = f"{bare[0]!r} under Nothing() has no state to be replayed upon" if bare else "its input cannot be read again"
     raise UsageError(
-        f"Batches {recorded + 1} to {committed} are in no commit record yet and have to be replayed, and {why}.",
-        remedy="Start the query once more as it was, and let it end in an orderly way: that writes the record.",
+        f"{left_to_replay_text(range(recorded + 1, committed + 1))} and {why}.",
+        remedy=END_IN_ORDER,
         batch=recorded + 1,
     )
+
+
+def refuse_change_of_the_past(checkpoint: Store, change: PipelineChange) -> None:
+    """`CheckpointError` if batches would be replayed through another graph of operators than the one that they took."""
+    behind = left_to_replay(checkpoint) if change.is_structural else range(0)
+    if behind:
+        raise CheckpointError(
+            f"{left_to_replay_text(behind)} and the pipeline has changed: {change.structural_text}.",
+            remedy=END_IN_ORDER,
+            batch=behind.start,
+        )
+
+
+def left_to_replay(checkpoint: Store) -> range:
+    """The batches that Spark has committed and that the next start has to replay, whatever its pipeline is."""
+    store = checkpoint.below(FOLDER)
+    committed = newest_of(checkpoint, "commits")
+    if committed is None or is_intended(store):
+        return range(0)
+    records = read_history(store, committed).records
+    newest = max(records, default=-1)
+    return range(newest + 1, committed + 1) if records and records[newest][1].replays else range(0)
+
+
+def left_to_replay_text(behind: range) -> str:
+    """The beginning of a sentence about batches that have to be replayed."""
+    return f"Batches {behind.start} to {behind.stop - 1} are in no commit record yet and have to be replayed,"
 
 
 def first_to_replay(
@@ -87,7 +120,7 @@ def first_to_replay(
     """
     pipeline = inputs.pipeline
     first = Batch(0 if record is None else record.batch + 1)
-    if first >= batch or not pipeline.replayable or not has_offsets(inputs.checkpoint, first, batch):
+    if first >= batch or not pipeline.replayable or not has_offsets(inputs.planned.checkpoint, first, batch):
         return batch
     if log.damaged:
         unread = ", ".join(damage.name for damage in log.damaged)

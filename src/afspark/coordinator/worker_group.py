@@ -9,7 +9,7 @@ from functools import partial
 
 from afspark.cluster.cluster import Cluster
 from afspark.coordinator.placement import spread
-from afspark.coordinator.recovery.discovery import RecordedWorkers, find_survivors, restore_workers
+from afspark.coordinator.recovery.discovery import RecordedWorkers, own_survivors, restore_workers
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.recovery.gaps import AppliedBatches, without_replay
 from afspark.coordinator.recovery.recoveries import Recoveries
@@ -20,7 +20,7 @@ from afspark.coordinator.replicas.unit_scheme import Evidence
 from afspark.coordinator.worker_state import Covered, DurableState, WorkerState
 from afspark.errors import CheckpointError, WorkerFailed
 from afspark.numbers import Batch, Fence
-from afspark.policies import Tolerance
+from afspark.policies import BackupPlan, Tolerance
 from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.losses import LossEvidence
@@ -101,16 +101,18 @@ class WorkerGroup:
     def homes(self) -> dict[int, str]:
         return {member.worker: member.home for member in self.members}
 
-    def gather(self, batch: Batch, record: CommitRecord | None, damaged: Sequence[str], newest: Batch) -> None:
+    def gather(
+        self, batch: Batch, record: CommitRecord | None, damaged: Sequence[str], newest: Batch, *, anew: bool = False
+    ) -> None:
         """Finds the workers again, or makes new ones, so that ``batch`` can run next. They may have come to ``newest``.
 
         ``damaged`` names what was passed over to reach ``record``: what is recovered from an older record than
-        the last one is not covered by any bound, and the ledger says so.
+        the last one is not covered by any bound, and the ledger says so. ``anew``: they start with empty states.
         """
-        recorded = self._recorded(record)
-        slots, survivors = self._survivors(recorded)
-        self.secondaries.adopt(survivors, batch)
-        primaries = [survivor for survivor in survivors if not survivor.secondary]
+        recorded = RecordedWorkers(anew=True) if anew else RecordedWorkers.of(record, self.config.operator_name)
+        slots, survivors = self._survivors(recorded, newest)
+        self.secondaries.adopt([] if anew else survivors, batch)
+        primaries = [survivor for survivor in survivors if anew or not survivor.secondary]
         members, undeclared = self._restored(batch, newest, recorded, slots, primaries)
         if damaged:
             # Backups between the record found and the last one are unknown: no chain may go on with a hole in it.
@@ -119,11 +121,8 @@ class WorkerGroup:
         behind = any(one.version < newest - 1 for one in primaries)
         self.lacks_batches = behind or any(member.hint is not Hint.RESUME for member in members)
         self.recoveries.take_up(self._members, damaged)
-        homeless = {one.worker for one in recorded.workers if not one.host}
         for worker in undeclared:
-            saved = worker in homeless
-            why = "the query was started from a savepoint" if saved else "its segment was gone when the driver started"
-            self._declare(self.member(worker), batch, why)
+            self._declare(self.member(worker), batch, recorded.end_of(worker))
 
     def outlives_records(self, first: Batch, batch: Batch, record: CommitRecord | None) -> bool:
         """Whether every worker has its state for ``batch``, nobody was lost since ``first``, and some cannot say what
@@ -131,23 +130,20 @@ class WorkerGroup:
         """
         if any(loss.batch >= first for loss in self.recoveries.losses):
             return False
-        recorded = self._recorded(record)
-        slots, survivors = self._survivors(recorded)
+        recorded = RecordedWorkers.of(record, self.config.operator_name)
+        slots, survivors = self._survivors(recorded, batch)
         primaries = [survivor for survivor in survivors if not survivor.secondary]
         members, _ = self._restored(batch, batch, recorded, slots, primaries)
         given_up = any(survivor.version >= first and survivor.kept_from >= first for survivor in primaries)
         return given_up and all(member.hint is Hint.RESUME for member in members)
 
-    def _recorded(self, record: CommitRecord | None) -> RecordedWorkers:
-        found = record.operators.get(self.config.operator_name) if record else None
-        return RecordedWorkers(record.batch, found.workers) if record and found else RecordedWorkers()
-
-    def _survivors(self, recorded: RecordedWorkers) -> tuple[dict[str, int], list[Survivor]]:
-        """The slots of all hosts, and the operator's states there."""
+    def _survivors(self, recorded: RecordedWorkers, batch: Batch) -> tuple[dict[str, int], list[Survivor]]:
+        """The slots of all hosts, and the operator's states there; ``batch`` is to run next."""
         # Those of a savepoint live nowhere.
         slots = self._with_hosts({one.host for one in recorded.workers if one.host})
-        survivors = find_survivors(self.cluster, sorted(slots), self.config)
-        return slots, [survivor for survivor in survivors if survivor.operator == self.config.operator_name]
+        # Before the first batch is committed there is nothing that could be lost, nor is there of what is given up.
+        backed_up = bool(recorded.workers) or recorded.anew or batch <= 0
+        return slots, own_survivors(self.cluster, sorted(slots), self.config, backed_up=backed_up)
 
     def _restored(
         self,
@@ -267,7 +263,9 @@ class WorkerGroup:
         """Whether a lost worker is given back what it had: under its policy, and under that of the durable record."""
         record = self.covered.record
         found = record.operators.get(self.config.operator_name) if record else None
-        return self.config.exact and (found is None or all(one.is_whole for one in found.workers))
+        # Where newer records could not be read, it is given less than it had.
+        known = self.covered.is_whole
+        return self.config.exact and known and (found is None or all(one.is_whole for one in found.workers))
 
     def remember(self, batch: Batch) -> None:
         """Notes what ``batch``, which begins, means for windows and punctuation: it may be replayed."""
@@ -334,8 +332,16 @@ class WorkerGroup:
         ]
 
     def requests_at_rest(self, batch: Batch) -> list[TaskRequest]:
-        """Requests for workers that have applied ``batch``, as if its end were a barrier."""
-        return [replace(request, covered=self._covered(batch)) for request in self.last_requests(batch)]
+        """Requests for workers that have applied ``batch`` to back up all that no backup holds."""
+        covered = self._covered(batch)
+        return [
+            replace(request, covered=covered, backup=self._flush_plan(member, batch))
+            for member, request in zip(self.members, self.last_requests(batch), strict=True)
+        ]
+
+    def _flush_plan(self, member: WorkerState, batch: Batch) -> BackupPlan:
+        budget = self.budget_of(member.worker)
+        return budget.flush_plan(batch, full=member.restart_chain or budget.compaction.due(member.chain))
 
     def take_back(self, batch: Batch) -> list[TaskRequest]:
         """Requests that undo ``batch``. The fence rises before and after: no late task may mix the two."""

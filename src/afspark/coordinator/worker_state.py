@@ -89,7 +89,11 @@ class Covered:
         """What a worker that is lost now is given back."""
         if self.record is None:
             return DurableState(self.batch)
-        found = next(one for one in self.record.operators[operator].workers if one.worker == worker)
+        known = self.record.operators.get(operator)
+        if known is None:
+            # It has started with an empty state since.
+            return DurableState(self.batch)
+        found = next(one for one in known.workers if one.worker == worker)
         chain, previous = chain_to_restore(found)
         return DurableState(self.batch, found.incarnation, chain, previous, found.waiting, found.theta, found.hole)
 
@@ -112,6 +116,8 @@ class WorkerState:
     previous: tuple[ObjectRef, ...] = ()
     #: feedback items of the last batch that are in no backup
     waiting: int = 0
+    #: the query was stopped after all that it had was durable: until it has completed a batch, nothing is lost with it
+    saved: bool = False
     #: its operator was not told yet that it was lost
     recovering: bool = False
     #: feedback items that the failure before this incarnation took
@@ -168,7 +174,8 @@ class WorkerState:
     ) -> TaskRequest:
         """What its primary is asked to do in a batch. ``past``: it is replayed, and the operator is told afterwards."""
         batch_time, replica = batch_time or BatchTime(), self.primary
-        fresh = not past and (self.recovering or (self.incarnation > 0 and self.completed == 0))
+        new = self.incarnation > 0 and self.completed == 0 and not self.saved
+        fresh = not past and (self.recovering or new)
         return TaskRequest(
             worker=self.worker,
             replica=replica.index,
@@ -228,6 +235,7 @@ class WorkerState:
             self.older_theta,
             self.restart_chain,
         )
+        saved = self.saved and trace is None
         held = self.completed if durable.incarnation == self.incarnation else 0
         # One that was promoted has completed nothing, and yet a gap takes what it was left.
         if counts_as_failure(completed=held, steps=trace is not None or durable.gap_batches > 0):
@@ -250,7 +258,8 @@ class WorkerState:
             # An incarnation that completed nothing was not told yet what the one before it had lost.
             lost_items=durable.waiting if self.completed or durable.gap_batches else self.lost_items,
             waiting=0,
-            recovering=True,
+            saved=saved,
+            recovering=not saved,
             promoting=False,
             completing=None,
             checkpointed=durable.version,
@@ -317,6 +326,7 @@ class WorkerState:
         return replace(
             self,
             completed=self.completed + 1,
+            saved=False,
             recovering=False,
             version=self.version + 1,
             hint=Hint.RESUME,
@@ -347,4 +357,5 @@ class WorkerState:
             counted_failures=self.counted_failures,
             waiting=self.waiting,
             hole=self.restart_chain,
+            untold=self.lost_items if self.recovering else None,
         )

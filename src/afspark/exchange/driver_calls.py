@@ -15,10 +15,13 @@ from afspark.exchange.exchange_messages import (
     ABANDON,
     BEGIN,
     CELLS,
+    END,
     EVENTS,
+    PING,
     RESULT,
     Begin,
     ExchangeFailed,
+    Leave,
     Opened,
     first_line,
     open_cells,
@@ -61,13 +64,21 @@ class ServerCalls:
             (row,) = self._client.do_get(ticket, self._options()).read_all().to_batches()
         return open_cells(row)
 
-    def abandon(self, key: RoundKey, why: str) -> None:
-        """The rounds cannot be completed: nobody needs to wait any longer."""
-        self._act(ABANDON, {**asdict(key), "why": why})
+    def abandon(self, leave: Leave) -> None:
+        """The rounds cannot be completed without a worker: nobody needs to wait any longer."""
+        self._act(ABANDON, asdict(leave))
 
     def events(self, key: RoundKey) -> dict[str, Any]:
-        """When models were pulled in a batch, by whom."""
+        """When steps were pushed and models pulled in a batch, by whom."""
         return self._act(EVENTS, asdict(key))
+
+    def ping(self) -> None:
+        """It is there, if this comes back."""
+        self._act(PING, {})
+
+    def end(self) -> None:
+        """It is not needed any more."""
+        self._act(END, {})
 
     def close(self) -> None:
         self._client.close()

@@ -16,7 +16,7 @@ from afspark.model.kernels.plain_arrays import Array
 from afspark.model.training import Cells
 
 #: Names of the actions.
-BEGIN, ABANDON, RESULT, EVENTS = "begin", "abandon", "result", "events"
+BEGIN, ABANDON, RESULT, EVENTS, PING, END = "begin", "abandon", "result", "events", "ping", "end"
 
 #: Cells on their way: one row. Without ``index`` the values are those of all cells of the shard.
 CELLS = pa.schema([("index", pa.list_(pa.uint32())), ("value", pa.list_(pa.float64()))])
@@ -52,6 +52,8 @@ class Begin(RoundKey, _Message):
 
     base: str
     workers: list[int]
+    #: of each of them; those before are lost
+    incarnations: list[int]
     consistency: str
     iteration: int
     #: how long anybody waits for others
@@ -66,6 +68,15 @@ class CheckIn(RoundKey, _Message):
     incarnation: int
     process: int
     secret: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leave(RoundKey, _Message):
+    """A worker cannot go on, and nobody needs to wait for it."""
+
+    worker: int
+    incarnation: int
+    why: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from afspark.exchange.driver_calls import ServerCalls
 from afspark.exchange.exchange_messages import ExchangeFailed
 from afspark.exchange.exchange_ticket import ExchangeTicket
@@ -20,10 +22,17 @@ class MergedShard:
 
     def merges(self) -> list[Merge]:
         """All merges of the batch. The server calls the model by its new name from now on."""
+        return [Merge(norm=norm, facts=StepFacts(**facts), at=at) for norm, facts, at in self._result()["merges"]]
+
+    def began(self) -> float:
+        """When the rounds were opened."""
+        return float(self._result()["began"])
+
+    def _result(self) -> dict[str, Any]:
         found = self._calls.result(self._ticket.key, becomes=self._ticket.becomes)
         if found.get("open"):
             raise ExchangeFailed("Workers are still training.", remedy="The batch is begun again by itself.")
-        return [Merge(norm=norm, facts=StepFacts(**facts)) for norm, facts in found["merges"]]
+        return found
 
     def close(self) -> None:
         self._calls.close()

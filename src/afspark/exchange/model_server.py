@@ -24,11 +24,14 @@ from afspark.exchange.exchange_messages import (
     ABANDON,
     BEGIN,
     CELLS,
+    END,
     EVENTS,
+    PING,
     RESULT,
     Answered,
     Begin,
     CheckIn,
+    Leave,
     Opened,
     Said,
     open_cells,
@@ -58,10 +61,31 @@ class _Batch:
     begun: Begin
     rounds: Rounds
     changed: threading.Condition = field(default_factory=threading.Condition)
+    began: float = field(default_factory=time.time)
+    #: when each version after the first was made
+    merged_at: list[float] = field(default_factory=list)
+    #: (worker, process, step, taken): when steps were pushed
+    pushes: list[tuple[int, int, int, float]] = field(default_factory=list)
     #: (worker, process, step, asked, answered, version): when models were pulled
     pulls: list[tuple[int, int, int, float, float, int]] = field(default_factory=list)
     #: why it cannot go on
     refused: str = ""
+
+    def note_merges(self) -> None:
+        """Gives versions that are new their time."""
+        self.merged_at += [time.time()] * (self.rounds.versions.newest - len(self.merged_at))
+
+    def admit(self, check_in: CheckIn) -> None:
+        try:
+            self.rounds.check_in(check_in.worker, check_in.incarnation)
+        except ValueError as error:
+            raise _Refused(str(error)) from None
+
+    def hear(self, begun: Begin) -> None:
+        """Workers that were lost since are others now."""
+        with self.changed:
+            for worker, incarnation in zip(begun.workers, begun.incarnations, strict=True):
+                self.rounds.admit(worker, incarnation)
 
     def abandon(self, why: str) -> None:
         with self.changed:
@@ -79,29 +103,55 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
         self._batches: dict[int, _Batch] = {}
         #: models by the name of their version
         self._models: dict[str, Array] = {}
-        self._actions = {BEGIN: self._begin, ABANDON: self._abandon, RESULT: self._result, EVENTS: self._events}
+        self._calls, self._called = 0, time.monotonic()
+        self._actions = {
+            BEGIN: self._begin,
+            ABANDON: self._abandon,
+            RESULT: self._result,
+            EVENTS: self._events,
+            PING: lambda _: {},
+            END: self._end,
+        }
 
     @property
     def address(self) -> str:
         return f"grpc://{self._host}:{self.port}"
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long nobody has called; a worker calls as long as its batch."""
+        with self._lock:
+            return 0.0 if self._calls else time.monotonic() - self._called
+
+    @contextlib.contextmanager
+    def _called_by(self, secret: str) -> Iterator[None]:
+        if not hmac.compare_digest(secret, self._secret):
+            raise flight.FlightUnauthenticatedError("This model server serves the workers of one query.")
+        with self._lock:
+            self._calls += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._calls, self._called = self._calls - 1, time.monotonic()
 
     # --- workers --------------------------------------------------------------------------------------------
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """One worker in one batch: it is given the model, and for what it has learned in each step a newer one."""
         check_in = CheckIn.from_bytes(descriptor.command)
-        self._admit(check_in.secret)
-        writer.begin(CELLS)
-        with self._telling_refusals(writer):
+        with self._called_by(check_in.secret), self._telling_refusals(writer):
+            writer.begin(CELLS)
             batch = self._batch(check_in)
             with batch.changed:
-                batch.rounds.check_in(check_in.worker)
+                batch.admit(check_in)
                 batch.changed.notify_all()
             held = self._answer(context, writer, batch, check_in, 0, None, "")
             for chunk in reader:
                 said = Said.from_bytes(chunk.app_metadata)
                 with batch.changed:
                     became = self._take(batch, check_in, said, chunk.data)
+                    batch.note_merges()
                     batch.changed.notify_all()
                 if said.steps is not None:
                     writer.write_metadata(Answered(version=held).to_bytes())
@@ -111,14 +161,22 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
     def _take(self, batch: _Batch, check_in: CheckIn, said: Said, row: pa.RecordBatch | None) -> str:
         try:
             if said.steps is not None:
-                batch.rounds.finish(check_in.worker, said.steps)
+                batch.rounds.finish(check_in.worker, said.steps, check_in.incarnation)
                 return ""
             assert row is not None
             cells = open_cells(row)
             self._check(cells)
             facts = StepFacts(items=said.items, correct=said.correct, loss=said.loss)
             digest = _digest(cells, facts)
-            push = Push(worker=check_in.worker, step=said.step, facts=facts, cells=cells, digest=digest)
+            batch.pushes.append((check_in.worker, check_in.process, said.step, time.time()))
+            push = Push(
+                worker=check_in.worker,
+                step=said.step,
+                facts=facts,
+                cells=cells,
+                digest=digest,
+                incarnation=check_in.incarnation,
+            )
             return batch.rounds.push(push)
         except ValueError as error:
             raise _Refused(str(error)) from None
@@ -174,29 +232,29 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """A model, as the global operator has it."""
         told = json.loads(descriptor.command)
-        self._admit(told["secret"])
-        model = np.zeros(self.size)
-        for chunk in reader:
-            cells = open_cells(chunk.data)
-            self._check(cells)
-            model[cells.index] = cells.values
+        with self._called_by(told["secret"]):
+            model = np.zeros(self.size)
+            for chunk in reader:
+                cells = open_cells(chunk.data)
+                self._check(cells)
+                model[cells.index] = cells.values
         with self._lock:
             self._models[told["base"]] = model
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         """What a batch has changed."""
         told = json.loads(ticket.ticket)
-        self._admit(told.pop("secret"))
-        batch = self._batch(RoundKey(**told))
-        with batch.changed:
-            versions = batch.rounds.versions
-            row = pack_cells(versions.changes(0, versions.newest), self.size)
+        with self._called_by(told.pop("secret")):
+            batch = self._batch(RoundKey(**told))
+            with batch.changed:
+                versions = batch.rounds.versions
+                row = pack_cells(versions.changes(0, versions.newest), self.size)
         return flight.RecordBatchStream(pa.Table.from_batches([row]))
 
     def do_action(self, context: Any, action: Any) -> list[Any]:
         told = json.loads(action.body.to_pybytes())
-        self._admit(told.pop("secret"))
-        answer = self._actions[action.type](told)
+        with self._called_by(told.pop("secret")):
+            answer = self._actions[action.type](told)
         return [flight.Result(pa.py_buffer(json.dumps(answer).encode()))]
 
     def _begin(self, told: dict[str, Any]) -> dict[str, Any]:
@@ -204,6 +262,7 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
         with self._lock:
             found = self._batches.get(begun.batch)
             if found is not None and found.begun.attempt == begun.attempt:
+                found.hear(begun)
                 return {"is": Opened.ABANDONED if found.refused else Opened.OPEN}
             if not begun.base:
                 self._models[begun.base] = np.zeros(self.size)
@@ -214,13 +273,19 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
             consistency = consistency_of(begun.consistency)
             rounds = Rounds(self._models[begun.base], begun.workers, consistency, begun.iteration)
             # Rounds of earlier batches are over: what came of them is in the state of the global operator.
-            self._batches = {begun.batch: _Batch(begun, rounds)}
+            opened = _Batch(begun, rounds)
+            opened.hear(begun)
+            self._batches = {begun.batch: opened}
         return {"is": Opened.OPEN}
 
     def _abandon(self, told: dict[str, Any]) -> dict[str, Any]:
-        why = told.pop("why")
-        with contextlib.suppress(_Refused):
-            self._batch(RoundKey(**told)).abandon(why)
+        leave = Leave(**told)
+        # Others do not depend on somebody whose place another one has taken.
+        with contextlib.suppress(_Refused, ValueError):
+            batch = self._batch(leave)
+            with batch.changed:
+                batch.rounds.admit(leave.worker, leave.incarnation)
+            batch.abandon(leave.why)
         return {}
 
     def _result(self, told: dict[str, Any]) -> dict[str, Any]:
@@ -232,7 +297,8 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
             if not rounds.is_over:
                 return {"open": True}
             model = rounds.versions.model.copy()
-            answer = {"merges": [[one.norm, asdict(one.facts)] for one in rounds.merges()]}
+            merges = zip(rounds.merges(), batch.merged_at, strict=True)
+            answer = {"began": batch.began, "merges": [[one.norm, asdict(one.facts), at] for one, at in merges]}
         with self._lock:
             self._models = {batch.begun.base: self._models[batch.begun.base], becomes: model}
         return answer
@@ -240,11 +306,12 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
     def _events(self, told: dict[str, Any]) -> dict[str, Any]:
         batch = self._batch(RoundKey(**told))
         with batch.changed:
-            return {"pulls": [list(one) for one in batch.pulls]}
+            return {"pulls": [list(one) for one in batch.pulls], "pushes": [list(one) for one in batch.pushes]}
 
-    def _admit(self, secret: str) -> None:
-        if not hmac.compare_digest(secret, self._secret):
-            raise flight.FlightUnauthenticatedError("This model server serves the workers of one query.")
+    def _end(self, told: dict[str, Any]) -> dict[str, Any]:
+        # Not here: it waits for this call.
+        threading.Thread(target=self.shutdown, daemon=True).start()
+        return {}
 
 
 def _digest(cells: Cells, facts: StepFacts) -> str:

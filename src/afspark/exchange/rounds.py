@@ -37,6 +37,8 @@ class Push:
     cells: Cells
     #: of everything that it says
     digest: str
+    #: of the worker
+    incarnation: int = 0
 
 
 @dataclass
@@ -45,6 +47,8 @@ class _Member:
 
     pushes: list[Push] = field(default_factory=list)
     merged: int = 0
+    #: the latest that is known of
+    incarnation: int = 0
     #: how many steps it makes; None while that is not known
     steps: int | None = None
 
@@ -68,11 +72,20 @@ class Rounds:
         #: what went into each version after the first
         self.merged: list[list[Push]] = []
 
-    def check_in(self, worker: int) -> None:
+    def check_in(self, worker: int, incarnation: int = 0) -> None:
+        self.admit(worker, incarnation)
         self._present.add(worker)
+
+    def admit(self, worker: int, incarnation: int) -> None:
+        """ValueError if a later incarnation of the worker is known: nothing that the lost one says counts any more."""
+        member = self._members[worker]
+        if incarnation < member.incarnation:
+            raise ValueError(f"incarnation {incarnation} of worker {worker} is lost, {member.incarnation} is at work")
+        member.incarnation = incarnation
 
     def push(self, push: Push) -> PushOutcome:
         """Takes what a worker has learned in its next step, and merges what can be merged."""
+        self.admit(push.worker, push.incarnation)
         member = self._members[push.worker]
         if push.step < len(member.pushes):
             same = member.pushes[push.step].digest == push.digest
@@ -88,8 +101,9 @@ class Rounds:
             self._merge([push], self.iteration * len(self._members))
         return PushOutcome.TAKEN
 
-    def finish(self, worker: int, steps: int) -> None:
+    def finish(self, worker: int, steps: int, incarnation: int = 0) -> None:
         """A worker has no further items after so many steps."""
+        self.admit(worker, incarnation)
         member = self._members[worker]
         if member.steps is None:
             if steps != len(member.pushes):

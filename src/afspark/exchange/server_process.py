@@ -1,4 +1,6 @@
-"""A model server as a process of its own, which ends with the one that has started it."""
+"""A model server as a process of its own: one that ends with the process that has started it, or, where that is a task,
+when nobody has called for a while.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +10,32 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from typing import TYPE_CHECKING
 
 from afspark.errors import WorkerFailed
 
+if TYPE_CHECKING:
+    from afspark.exchange.model_server import ModelServer
+
 _STOP_SECONDS = 5.0
+#: How long a server that no process belongs to waits for calls. Whoever finds it gone starts another one.
+LEASE_SECONDS = 600.0
+_LOOK_SECONDS = 5.0
 
 
 class ServerProcess:
     """Runs a model server for one shard of ``size`` cells on this machine, reached at ``host``."""
 
     def __init__(self, size: int, *, host: str, secret: str) -> None:
-        # The secret goes by the environment: others can read the command line.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "afspark.exchange.server_process", str(size), host],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "AFSPARK_MODEL_SECRET": secret},
-            text=True,
+            _command(size, host), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment(secret), text=True
         )
-        assert self._process.stdout is not None
-        self.address = self._process.stdout.readline().strip()
-        if not self.address:
+        try:
+            self.address = _announced(self._process)
+        except WorkerFailed:
             self.close()
-            raise WorkerFailed("A model server could not be started.", remedy="See what it wrote before this line.")
+            raise
 
     @property
     def pid(self) -> int:
@@ -53,24 +58,69 @@ class ServerProcess:
         self._process.stdout.close()
 
 
+def start_alone(size: int, *, host: str, secret: str, lease: float = LEASE_SECONDS) -> tuple[str, int]:
+    """Starts a server on this machine that outlives this process; its address and its number. It ends when it is told
+    to, or when nobody has called for ``lease`` seconds.
+    """
+    process = subprocess.Popen(
+        [*_command(size, host), "--lease", str(lease)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env=_environment(secret),
+        text=True,
+        start_new_session=True,
+    )
+    address = _announced(process)
+    assert process.stdout is not None
+    process.stdout.close()
+    return address, process.pid
+
+
+def _command(size: int, host: str) -> list[str]:
+    return [sys.executable, "-m", "afspark.exchange.server_process", str(size), host]
+
+
+def _environment(secret: str) -> dict[str, str]:
+    """The secret goes by the environment: others can read the command line. Modules are found where they are here."""
+    return {**os.environ, "AFSPARK_MODEL_SECRET": secret, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def _announced(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    if not address:
+        raise WorkerFailed("A model server could not be started.", remedy="See what it wrote before this line.")
+    return address
+
+
 def main(argv: list[str] | None = None) -> None:
-    """Serves until standard input ends."""
+    """Serves until standard input ends, or nobody has called for so long."""
     from afspark.exchange.model_server import ModelServer
 
     parser = argparse.ArgumentParser(prog="python -m afspark.exchange.server_process")
     parser.add_argument("size", type=int)
     parser.add_argument("host")
+    parser.add_argument("--lease", type=float)
     told = parser.parse_args(argv)
     server = ModelServer(told.size, host=told.host, secret=os.environ["AFSPARK_MODEL_SECRET"])
     sys.stdout.write(f"{server.address}\n")
     sys.stdout.flush()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if told.lease is None:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+    else:
+        threading.Thread(target=_end_when_idle, args=(server, told.lease), daemon=True).start()
     server.serve()
 
 
 def _end_with_parent() -> None:
     sys.stdin.read()
     os._exit(0)
+
+
+def _end_when_idle(server: ModelServer, lease: float) -> None:
+    while server.idle_seconds < lease:
+        time.sleep(min(lease, _LOOK_SECONDS))
+    server.shutdown()
 
 
 if __name__ == "__main__":

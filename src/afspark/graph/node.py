@@ -31,6 +31,7 @@ class Edge:
 class Node:
     """One operator of a pipeline, with everything that is decided per operator."""
 
+    #: what it is known by, here and in its checkpoint: of an operator of the user's, its id
     name: str
     operator: Operator
     inputs: tuple[Edge, ...] = (Edge(SOURCE),)
@@ -54,6 +55,8 @@ class Node:
     on_bad: OnBad | None = None
     #: how many items of one batch a worker may find bad one by one
     bad_limit: int = BAD_LIMIT
+    #: what the user calls it, if that is not its id
+    alias: str = ""
 
     def __post_init__(self) -> None:
         self._make_plain()
@@ -74,17 +77,17 @@ class Node:
                 self.window.check_state(state, spec)
         refuse_if_unfit(self.operator, self.tolerance)
         if not self.internal:
-            _check_picklable(self.name, self.operator)
+            _check_picklable(self.title, self.operator)
 
     def _make_plain(self) -> None:
         """Numbers of any kind become plain ones, which JSON knows."""
         if not isinstance(self.tolerance, Tolerance):
             raise UsageError(
-                f"The tolerance of {self.name!r} is no policy: {parameters.shown(self.tolerance)}.",
+                f"The tolerance of {self.title!r} is no policy: {parameters.shown(self.tolerance)}.",
                 remedy="Make one, such as MiniBatch() or BarrierSnapshot(interval=1).",
             )
         plain: dict[str, Any] = {
-            "workers": parameters.count("workers", self.workers, f"It is how many workers {self.name!r} has."),
+            "workers": parameters.count("workers", self.workers, f"It is how many workers {self.title!r} has."),
             "bad_limit": parameters.count("bad_limit", self.bad_limit, least=0),
         }
         if self.weight is not None:
@@ -93,18 +96,25 @@ class Node:
             object.__setattr__(self, name, value)
 
     @property
+    def title(self) -> str:
+        """What the user calls it."""
+        return self.alias or self.name
+
+    @property
     def addressee(self) -> str:
         """The operator to which items are sent that this node takes."""
         return self.stands_for or self.name
 
     def settings(self) -> dict[str, Any]:
-        """What the checkpoint is bound to, besides where the items come from."""
+        """What a checkpoint says of it, besides where the items come from."""
         return {
             "operator": self.operator.fingerprint(),
             "workers": self.workers,
             "keyed": self.keyed,
             "window": self.window.to_json() if self.window else None,
             "feeds_back": list(self.feeds_back),
+            "name": self.title,
+            "tolerance": self.tolerance.to_json(),
         }
 
 

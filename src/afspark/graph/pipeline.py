@@ -133,7 +133,7 @@ class Pipeline(Graph):
             training = node.operator.training
             if training is None:
                 continue
-            found = [one for one in self.nodes if one.name == training.model]
+            found = [one for one in self.nodes if one.title == training.model]
             if not found or node.name not in found[0].feeds_back:
                 raise UsageError(
                     f"{node.name!r} trains the model of {training.model!r}, which does not feed back to it.",
@@ -202,6 +202,10 @@ class Pipeline(Graph):
     def node(self, name: str) -> Node:
         return next(node for node in self.nodes if node.name == name)
 
+    def called(self, title: str) -> Node:
+        """The operator that the user calls so."""
+        return next(node for node in self.nodes if node.title == title)
+
     @cached_property
     def ancestors(self) -> dict[str, frozenset[str]]:
         """The operators whose items reach each operator."""
@@ -221,6 +225,11 @@ class Pipeline(Graph):
     def operators(self) -> list[Node]:
         """The operators that the user has written."""
         return [node for node in self.nodes if not node.internal]
+
+    @cached_property
+    def titles(self) -> dict[str, str]:
+        """What the user calls operators whose id is another one, by id."""
+        return {node.name: node.title for node in self.operators if node.title != node.name}
 
     @cached_property
     def _internal(self) -> dict[str, Node]:
@@ -279,6 +288,11 @@ class Pipeline(Graph):
         chosen = node.on_bad or node.operator.on_bad
         return {edge.origin: chosen or self._inherited(edge.origin) for edge in node.inputs}
 
+    def spares_null_keys(self, node: Node) -> bool:
+        """Whether rows without a key are left out: always, unless the user has asked for a stop."""
+        asked = node.on_bad or node.operator.on_bad
+        return asked is None and all(source.on_bad != STOP for source in self.pushed.values())
+
     def _inherited(self, origin: str) -> OnBad:
         """Pushed items cannot be mended and read again, so they are left out unless their source says otherwise."""
         above = {origin, *self.ancestors.get(origin, ())}
@@ -302,8 +316,9 @@ class Pipeline(Graph):
         return max(((not node.internal) + self._depth(node.name) for node in followers), default=0)
 
     def settings(self) -> dict[str, Any]:
-        """What a checkpoint is bound to: other values need another checkpoint."""
+        """What a checkpoint says of the pipeline; `afspark.store.pipeline_changes` says what may change of it."""
         return {
+            "recorded": self.keeps_records,
             "sources": {
                 name: self.planned[name].settings() if name in self.planned else {"kind": "dataframe"}
                 for name in self.sources
@@ -324,7 +339,8 @@ class Pipeline(Graph):
     def input_names(self, node: Node) -> dict[str, str]:
         """What the user calls the inputs of a node that come through internal nodes."""
         inserted = [edge.origin for edge in node.inputs if edge.origin in self._internal]
-        return {origin: self._written_origins(self._internal[origin])[0] for origin in inserted}
+        written = {origin: self._written_origins(self._internal[origin])[0] for origin in inserted}
+        return {origin: self.titles.get(name, name) for origin, name in written.items()}
 
     def input_order(self, node: Node) -> dict[str, int]:
         """The place of each input that comes through nodes which stand for ``node``, as if these were not there.
@@ -345,7 +361,13 @@ class Pipeline(Graph):
         return {edge.origin: rank for rank, (_, edge) in enumerate(ordered)}
 
     def fingerprint(self) -> str:
-        text = json.dumps(self.settings(), sort_keys=True)
+        """A short text for all that its states depend on."""
+        found = self.settings()
+        bound = {
+            name: {field: value for field, value in one.items() if field not in ("name", "tolerance")}
+            for name, one in found["operators"].items()
+        }
+        text = json.dumps({"sources": found["sources"], "operators": bound}, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

@@ -9,7 +9,7 @@ budget, and what its lanes lose is lost to the operators that read from it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +37,7 @@ def add_relays(graph: Graph) -> Graph:
         inputs = []
         for edge in node.inputs:
             if edge.origin in graph.pushed and _needs_relay(node, readers[edge.origin]):
-                name = unused_name(f"relay-{edge.origin}" if edge.origin else "relay", names)
+                name = relay_name(edge.origin, names)
                 workers = max(node.workers, relays[name].workers if name in relays else 0)
                 relays[name] = Node(
                     name=name,
@@ -51,6 +51,11 @@ def add_relays(graph: Graph) -> Graph:
                 inputs.append(edge)
         changed.append(replace(node, inputs=tuple(inputs)))
     return replace(graph, nodes=(*relays.values(), *changed))
+
+
+def relay_name(source: str, taken: Collection[str]) -> str:
+    """What the relay of a source is called."""
+    return unused_name(f"relay-{source}" if source else "relay", taken)
 
 
 def _needs_relay(node: Node, readers: int) -> bool:

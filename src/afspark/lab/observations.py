@@ -30,6 +30,7 @@ class Outage:
     rate: Rate = Rate.GIVEN
 
     def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON."""
         return {"items": self.items, "seconds": self.seconds, "rate": self.rate.value}
 
 

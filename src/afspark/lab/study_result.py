@@ -207,9 +207,11 @@ class StudyResult:
 
     @property
     def targets(self) -> tuple[str, ...]:
+        """Where faults have struck."""
         return tuple(self.observations)
 
     def node(self, name: str) -> AssessedNode:
+        """What was found out about the operator of that name."""
         return next(node for node in self.nodes if node.name == name)
 
     def stands_for(self, target: str) -> tuple[str, ...]:

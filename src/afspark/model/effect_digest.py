@@ -19,7 +19,7 @@ import pyarrow.types as pat
 
 from afspark.errors import UsageError
 from afspark.model.kernels import digest_kernels as kernel
-from afspark.model.kernels.hashing import hash_bytes, hash_columns
+from afspark.model.kernels.hashing import GOLDEN, column_words, hash_bytes, hash_columns
 
 #: What floats may differ by, as a part of the sum of their sizes.
 ROUNDING = 1e-9
@@ -28,6 +28,9 @@ _ALL = 2**64
 
 #: How many rows are hashed at once: what is in between stays in the processor's caches.
 _BLOCK = 2**16
+
+#: So many columns are digested in one pass; every number of columns is compiled for itself.
+_FUSED = 4
 
 
 @dataclass(frozen=True)
@@ -116,10 +119,15 @@ def _columns(schema: pa.Schema) -> _Columns:
 
 
 def _of_block(batch: pa.RecordBatch, columns: _Columns, hashed: np.uint64) -> EffectDigest:
-    hashes = hash_columns(batch, columns.keys) if columns.keys else np.full(batch.num_rows, hashed, np.uint64)
+    words = tuple(column_words(batch, column) for column in columns.keys)
+    if 0 < len(words) <= _FUSED and not columns.numbers:
+        return EffectDigest(batch.num_rows, int(kernel.digest_word_rows(words, hashed)))
+    hashes = np.full(batch.num_rows, GOLDEN)
+    for column in words:
+        kernel.fold_words(hashes, column)
     exact, size, sums = int(kernel.digest_rows(hashes, hashed)), 0.0, []
-    for column in columns.numbers:
-        values = batch.column(column).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    for name in columns.numbers:
+        values = batch.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False)
         total, sizes, odd = kernel.weighted_sum(hashes, np.ascontiguousarray(values))
         sums.append(float(total))
         size += float(sizes)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.model.kernels.plain_arrays import Array
-from afspark.model.training import Cells, StepFacts
+from afspark.model.training import Cells, ConvexLoss, StepFacts
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +35,8 @@ class Learner:
 
     #: how far one item can move the model (Euclidean); None: not known
     reach: float | None = None
+    #: what theorem 1 needs to know of the losses; None: it says nothing of them, and the regret has no bound
+    convex: ConvexLoss | None = None
 
     @property
     def cells(self) -> int:

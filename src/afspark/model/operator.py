@@ -74,9 +74,11 @@ class Combiner:
     items: int = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
+        """Takes one more batch of items."""
         raise NotImplementedError
 
     def finish(self) -> pa.RecordBatch | None:
+        """What the items came to; None if nothing did."""
         raise NotImplementedError
 
 
@@ -106,6 +108,9 @@ class Operator:
     sends_by_state: ClassVar[bool] = True
     #: what happens to items that it raises on; None: as their source has it
     on_bad: OnBad | None = None
+    #: whether its state can be divided among another number of workers: True, or why not. None: as far as afspark
+    #: knows by itself. For local shares True means: they can be added up, and an empty one more changes no result
+    rescalable: bool | str | None = None
     #: the model that its workers train together, if they do
     training: Training | None = None
     #: set before any other method is called for a batch
@@ -164,8 +169,18 @@ class Operator:
         """Results from all workers' shares. Not called for operators with one HashTable, which Spark merges."""
         raise NotImplementedError(f"{type(self).__name__} holds several states and must define results()")
 
+    def keys_of(self, state: str, cells: pa.RecordBatch) -> pa.RecordBatch | None:
+        """The columns of ``key`` for cells of a state, one row for each, so that they go with their key when a keyed
+        operator is given another number of workers; None if the state belongs to no key, and can be added up.
+
+        Not called for tables with ``operator_key``. Without it an operator with other states keeps its workers.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say which keys the cells of {state!r} belong to")
+
     def fingerprint(self) -> dict[str, Any]:
-        """What makes a checkpoint of this operator unusable for another one, as JSON."""
+        """What a checkpoint says of this operator, as JSON: its class, which may get another name, its states, and what
+        else the state depends on; whoever adds to that has a changed value refused.
+        """
         return {
             "operator": type(self).__qualname__,
             "states": {name: spec.to_json() for name, spec in self.states().items()},

@@ -11,6 +11,8 @@ from afspark.errors import UsageError
 from afspark.model.consistency import Consistency
 from afspark.model.kernels.plain_arrays import Array
 
+#: Where model servers are: beside the driver, or on hosts of executors.
+PLACES = DRIVER, EXECUTORS = "driver", "executors"
 #: The largest model: cells are numbered with 32 bits.
 MOST_CELLS = 2**32 - 1
 
@@ -24,10 +26,12 @@ class Cells:
 
     @classmethod
     def whole(cls, model: Array) -> Cells:
+        """All cells of a model."""
         return cls(np.arange(len(model), dtype=np.uint32), model.copy())
 
     @property
     def nbytes(self) -> int:
+        """What they take in memory."""
         return int(self.index.nbytes + self.values.nbytes)
 
 
@@ -42,10 +46,14 @@ class StepFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """A change of the model by what was pushed: its L1 norm, and the facts of the steps behind it together."""
+    """A change of the model by what was pushed: its L1 norm, and the facts of the steps behind it together.
+
+    ``at``: when it was made, in seconds since 1970; nothing may depend on that.
+    """
 
     norm: float
     facts: StepFacts
+    at: float = 0.0
 
 
 class Exchange(Protocol):
@@ -70,6 +78,20 @@ class MergedModel(Protocol):
     def merges(self) -> list[Merge]:
         """All merges of the batch, in their order. The batch is over with it."""
 
+    def began(self) -> float:
+        """When the rounds of the batch were opened, in seconds since 1970."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvexLoss:
+    """Losses of items that theorem 1 is about: convex, with gradients no longer than ``steepest``, and every item moves
+    the model by ``rate``/√t of its own. ``blank_loss``: what any item costs a model of zeros; None: not known.
+    """
+
+    steepest: float
+    rate: float = 1.0
+    blank_loss: float | None = None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
@@ -84,6 +106,10 @@ class Training:
     iteration: int
     #: how long a worker waits for others before the batch is begun anew
     wait_seconds: float = 60.0
+    #: what is known of the losses; None: nothing is promised of the regret
+    convex: ConvexLoss | None = None
+    #: one of `PLACES`
+    servers: str = DRIVER
 
     def __post_init__(self) -> None:
         for name, most in (("iteration", 2**62), ("cells", MOST_CELLS)):
@@ -93,6 +119,10 @@ class Training:
         consistency: object = self.consistency
         if not isinstance(consistency, Consistency) or type(consistency) is Consistency:
             raise UsageError(f"{consistency!r} is no consistency.", remedy="Use BSP(), SSP(steps) or ASP().")
+        if self.servers not in PLACES:
+            raise UsageError(
+                f"Model servers cannot be at {self.servers!r}.", remedy=f"Use {' or '.join(map(repr, PLACES))}."
+            )
         if not 0 < self.wait_seconds < float("inf"):
             raise UsageError(f"wait_seconds must be above 0, not {self.wait_seconds!r}.")
 
@@ -107,5 +137,7 @@ class Training:
         return tuple(min(self.cells, shard * width) for shard in range(shards + 1))
 
     def to_json(self) -> dict[str, Any]:
-        """What a checkpoint is bound to: neither how long a step is nor how far workers may be apart."""
+        """What a checkpoint is bound to: neither how long a step is nor how far workers may be apart, nor where servers
+        are.
+        """
         return {"model": self.model, "cells": self.cells}

@@ -43,4 +43,5 @@ class Costs:
             object.__setattr__(self, name, parameters.finite(name, value, meaning, most=LARGEST_COST))
 
     def to_json(self) -> dict[str, float]:
+        """What records and reports say of it."""
         return asdict(self)

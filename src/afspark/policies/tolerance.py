@@ -93,6 +93,10 @@ class Tolerance:
             theta=need.theta, pane_theta=need.pane_theta, items=need.items, full=need.full, recheck=need.recheck
         )
 
+    def flush_plan(self, need: BackupNeed) -> BackupPlan:
+        """What a worker writes when the query is stopped: all that no backup holds, so that nothing ends with it."""
+        return ThresholdBackup(theta=dict.fromkeys(need.theta, 0.0), full=need.full, recheck=True)
+
     def recovery_plan(self, chain: tuple[ObjectRef, ...], preceded: tuple[ObjectRef, ...]) -> RecoveryPlan:
         """What a worker that has lost its state is given back; ``chain`` are its backups since the last full image."""
         return RestoreChain(chain=chain, preceded=preceded)
@@ -141,6 +145,7 @@ class Tolerance:
         return None
 
     def to_json(self) -> dict[str, Any]:
+        """What records and reports say of it."""
         return {"name": self.name}
 
 
@@ -154,6 +159,9 @@ class Nothing(Tolerance):
 
     def backup_plan(self, need: BackupNeed) -> BackupPlan:
         return NoBackup(items=need.items, full=need.full)
+
+    def flush_plan(self, need: BackupNeed) -> BackupPlan:
+        return NoBackup()
 
     def missing_with(self, missing: float, items: int, alpha: float | None) -> float:
         return missing

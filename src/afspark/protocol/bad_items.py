@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from afspark.model.onbad import STOP, OnBad
+from afspark.model.onbad import SKIP, STOP, OnBad
 from afspark.store.quarantine import Count, sum_counts
 
 #: How many items of one batch a worker may find bad one by one.
@@ -27,8 +27,12 @@ class BadRules:
     #: how many bytes of bad items are kept
     most_bytes: int = QUARANTINE_BYTES
 
-    def choice(self, origin: str) -> OnBad:
-        return self.choices.get(origin, STOP)
+    #: null keys are left out wherever nobody has asked for a stop
+    spares_null_keys: bool = False
+
+    def choice(self, origin: str, *, null_key: bool = False) -> OnBad:
+        """What happens to a bad item of that input; ``null_key``: that is all that is wrong with it."""
+        return SKIP if null_key and self.spares_null_keys else self.choices.get(origin, STOP)
 
 
 @dataclass(frozen=True)

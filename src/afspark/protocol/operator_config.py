@@ -30,6 +30,8 @@ class OperatorConfig:
     window: Window | None = None
     #: items come to the worker that owns their key
     keyed: bool = False
+    #: what the user calls operators whose id is another one, by id
+    titles: Mapping[str, str] = field(default_factory=dict)
     #: what the user calls inputs that come through an internal node
     input_names: Mapping[str, str] = field(default_factory=dict)
     #: the place of each input among all; none: by their names
@@ -51,6 +53,11 @@ class OperatorConfig:
     bad: BadRules = field(default_factory=BadRules)
     #: the operator as it was before it met any item, pickled; b"": whatever it raises is raised
     pristine: bytes = b""
+
+    @property
+    def title(self) -> str:
+        """What the user calls the operator."""
+        return self.titles.get(self.operator_name, self.operator_name)
 
     @property
     def stepped(self) -> bool:

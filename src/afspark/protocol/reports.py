@@ -119,6 +119,11 @@ class TaskReport:
         """Whether its backups hold the state after the batch, as far as the tolerance promises."""
         return bool(self.plan.get("covers", True))
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether its backups hold all of the state after the batch, and of what it has sent back."""
+        return self.covers and self.feedback_durable and not any(self.allowed_drift.values())
+
     def to_json(self) -> dict[str, Any]:
         """Everything a retried task needs to answer the same."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("batch", "error", "trace")}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -25,6 +26,8 @@ class TaskWork:
     #: bytes that reached the store since the worker was asked last, and in how many seconds of writing
     uploaded: int = 0
     upload_seconds: float = 0.0
+    #: requests of the task's process to the store since its last report, by kind
+    requests: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -50,8 +50,12 @@ class RunReport:
     late: int | None = None
     #: of a learner: items, prediction rate, base rate, log loss, rows skipped
     learned: Mapping[str, Any] | None = None
+    #: of workers that train one model: norms, losses, regret and its bound (`Query.convergence`)
+    convergence: Mapping[str, Any] | None = None
     #: a cluster on this machine that was started for the run: hosts, slots, away seconds, failures wanted, and kills
     hosts: Mapping[str, Any] | None = None
+    #: requests to the store, by kind
+    requests: Mapping[str, int] = field(default_factory=dict)
     #: whether batches of an earlier run with the same checkpoint went before
     resumed: bool = False
     cores: int = field(default_factory=lambda: os.cpu_count() or 1)
@@ -77,6 +81,7 @@ class RunReport:
             "batches": self.batches,
             "resumed": self.resumed,
             "backups": {"state": dict(self.backups)},
+            "requests": dict(self.requests),
             "state": dict(self.state),
             "ledger": [self._loss(entry) for entry in self.ledger],
             "bound": {
@@ -90,6 +95,7 @@ class RunReport:
             "skipped": self.skipped,
             "late": self.late,
             "learned": dict(self.learned) if self.learned is not None else None,
+            "convergence": dict(self.convergence) if self.convergence is not None else None,
             "hosts": dict(self.hosts) if self.hosts is not None else None,
             "results": {"count": self.results, "top": [dict(row) for row in self.top]},
             "environment": {
@@ -128,12 +134,13 @@ def plain_json(value: Any) -> Any:
 
 
 def save_json(path: str | Path, document: Any) -> None:
-    """Writes ``document`` to a file that is either complete or as it was before."""
+    """Writes ``document`` to a file that is either complete or as it was before; its folder is made if need be."""
     target = Path(path)
     text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
     if target.exists() and not target.is_file():  # a pipe or a terminal
         target.write_text(text + "\n", encoding="utf-8")
         return
+    target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     draft.write_text(text + "\n", encoding="utf-8")
     draft.replace(target)

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from afspark.report.document import RunReport, plain_json
 from afspark.report.wording import bytes_text, number_text, seconds_text
+from afspark.store.request_counts import described
 
 _SHOWN_LOSSES = 20
 _TITLES = {
@@ -143,6 +144,7 @@ def _facts(report: RunReport) -> Sequence[tuple[str, str]]:
             f"{number_text(backups['count'])} objects, {number_text(backups['cells'])} cells, "
             f"{bytes_text(backups['bytes'])}",
         ),
+        *_requests(report),
         ("error promised", f"at most {number_text(report.promised)}" if report.promised is not None else "nothing"),
         ("… after these failures", f"at most {number_text(report.realised.get(report.main_state, 0.0))}"),
     ]
@@ -159,6 +161,13 @@ def _facts(report: RunReport) -> Sequence[tuple[str, str]]:
         facts.append(("too late for their windows", number_text(report.late)))
     facts += _comparison(report)
     return facts
+
+
+def _requests(report: RunReport) -> Sequence[tuple[str, str]]:
+    if not report.batches or not any(report.requests.values()):
+        return []
+    a_batch = sum(report.requests.values()) / report.batches
+    return [("requests to the store", f"{described(report.requests)}; {a_batch:.1f} a batch")]
 
 
 def _comparison(report: RunReport) -> Sequence[tuple[str, str]]:
@@ -200,9 +209,24 @@ def _learning(report: RunReport) -> Sequence[tuple[str, str]]:
         rates = f"{found['prediction_rate']:.4f} (always the commoner label: {found['base_rate']:.4f})"
         facts += [("predicted rightly", rates), ("log loss", f"{found['log_loss']:.4f}")]
     facts.append(("rows skipped", number_text(found["skipped"])))
+    facts += _converging(report.convergence or {})
     if report.observed is not None:
         distance = f"{report.observed['state']:.3g} from the model of length {accuracy['model_length']:.4g}"
         facts.append(("without failures", f"{accuracy['failure_free_rate']:.4f} predicted rightly; {distance}"))
+    return facts
+
+
+def _converging(found: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    """How a model converges that workers train together."""
+    if not found.get("merges"):
+        return []
+    facts = [
+        ("last change of the model", f"{found['l1']:.3g} (L1), the {found['merges']:,}th in {found['seconds']:.1f} s")
+    ]
+    if found["held"] is not None:
+        verdict = "within" if found["held"] else "ABOVE"
+        bound = found["regret_bound"] / found["items"]
+        facts.append(("regret per item", f"{found['regret_per_item']:.4f}, {verdict} theorem 1's {bound:.4f}"))
     return facts
 
 

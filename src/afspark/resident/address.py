@@ -43,6 +43,15 @@ class SegmentAddress:
             if found.secondary and found.incarnation == incarnation:
                 segment.destroy()
 
+    def drop_others_in_number(self, workers: int) -> None:
+        """Removes the segment if it is of a worker that was one of more or fewer than ``workers``."""
+        segment = self.open()
+        if segment is None:
+            return
+        with segment.lock(LOCK_SECONDS):
+            if segment.found().identity.workers != workers:
+                segment.destroy()
+
     def open(self) -> Segment | None:
         segment = process_cache().get(self.directory)
         if segment is not None and self.checkpoint:

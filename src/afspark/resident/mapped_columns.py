@@ -206,6 +206,11 @@ def require_space(path: str | Path, wanted: int) -> None:
         raise _no_space(path, wanted, free)
 
 
+def fits_now(error: NoSpace) -> bool:
+    """Whether there is room by now for what did not fit."""
+    return "free" in error.fields and _free_bytes(Path(error.path).parent) >= error.wanted
+
+
 def _no_space(path: str | Path, wanted: int, free: int) -> NoSpace:
     return NoSpace(
         f"{wanted} more bytes of resident state do not fit in {path} ({free} bytes are free).",

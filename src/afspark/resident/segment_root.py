@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from afspark.errors import AfsparkError, SegmentBusy, SegmentError
 from afspark.protocol.lifecycle import Absent, Present
@@ -26,6 +26,7 @@ from afspark.resident.header import examine
 from afspark.resident.segment import LOCK_SECONDS, Segment
 from afspark.resident.survivor import Survivor
 from afspark.store import identify, open_store
+from afspark.store.checkpoint_place import is_forsaken
 from afspark.store.naming import FOLDER
 
 BASE_VARIABLE = "AFSPARK_SEGMENTS"
@@ -90,7 +91,8 @@ class SegmentRoot:
         Those whose checkpoint was a folder of this machine and is gone: at every look for ``retention_seconds``, in
         which nobody used them either. A mount may be away for a while, and a query idle for as long as it likes, so
         whatever has its checkpoint is kept; and so is what belongs to a checkpoint elsewhere, which cannot be judged
-        from here. A segment whose lock is held is never touched.
+        from here. Only where nobody has named the checkpoint, an hour after the end of the process that had made it is
+        enough. A segment whose lock is held is never touched.
         """
         moment = time.time() if now is None else now
         removed = []
@@ -118,6 +120,14 @@ class SegmentRoot:
             with suppress(OSError):
                 query.rmdir()
                 query.parent.rmdir()
+
+
+def remove_states(base: str | Path | None, query_id: str) -> None:
+    """Removes what a query that has ended has on this machine, on whatever hosts, unless somebody is using it."""
+    root = Path(base) if base else default_base()
+    for host in _visible_folders(root):
+        with suppress(SegmentError, OSError):
+            SegmentRoot(root, unquote(host.name)).release(query_id, timeout_seconds=0.0)
 
 
 def default_base() -> Path:
@@ -171,11 +181,13 @@ def _remove_if_unwanted(directory: Path, now: float, retention: float) -> bool:
     if segment is None:
         return False
     try:
-        if now - segment.last_used < _IDLE_SECONDS:
+        idle = now - segment.last_used
+        if idle < _ABANDONED_SECONDS:
             return False
-        missed = segment.missed_since(now, gone=_is_gone(segment))
-        if missed is None or now - missed < retention:
-            return False
+        if not _is_forsaken(segment):
+            missed = segment.missed_since(now, gone=_is_gone(segment)) if idle >= _IDLE_SECONDS else None
+            if missed is None or now - missed < retention:
+                return False
         segment.destroy(timeout_seconds=0.0)
     except SegmentError:
         return False  # in use, or removed by another process meanwhile
@@ -193,6 +205,18 @@ def _is_gone(segment: Segment) -> bool:
     except AfsparkError:
         return False  # something is there, whatever it is
     return found is None or found.query_id != segment.identity.query_id
+
+
+def _is_forsaken(segment: Segment) -> bool:
+    """Whether the checkpoint is a temporary folder of this machine, and its driver was killed."""
+    if not segment.meta.checkpoint_seen:
+        return False
+    try:
+        store = open_store(segment.identity.checkpoint).below(FOLDER)
+        found = identify(store)
+        return found is not None and found.query_id == segment.identity.query_id and is_forsaken(store)
+    except AfsparkError:
+        return False
 
 
 def _is_abandoned(path: Path, now: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -21,6 +22,11 @@ class ChunkedFiles(Source):
     chunk_bytes: int
 
     def __post_init__(self) -> None:
+        given: Any = self.path
+        if not isinstance(given, str | os.PathLike) or not os.fspath(given):
+            raise UsageError(
+                f"The path of input is a text, not {given!r}.", remedy="Name a file, a folder or a glob.", path=given
+            )
         object.__setattr__(self, "path", absolute(self.path))
         if self.chunk_bytes < 1:
             raise UsageError(f"chunk_bytes must be positive, not {self.chunk_bytes}.", chunk_bytes=self.chunk_bytes)

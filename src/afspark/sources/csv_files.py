@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,9 @@ from afspark.sources.chunks import ByteRange
 from afspark.sources.file_source import open_file, require_files
 from afspark.sources.libsvm_files import bad_line
 from afspark.sources.source import require_columns
-from afspark.sources.text_files import find_newline, lines_of, read_lines
+from afspark.sources.text_files import find_newline, lines_of, read_lines, refuse_other_encodings
+
+logger = logging.getLogger(__name__)
 
 _NUMBER = r"^[ \t]*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?[ \t]*$"
 _SAMPLE_BYTES = 1 << 16
@@ -33,8 +36,9 @@ class CsvFiles(ChunkedFiles, kind="csv"):
     ``numeric`` and ``categorical`` name the columns that are read, besides the ``label`` (None: there is none); with
     neither, every other column is numeric. Numbers are read as ``float64``, categorical values as text; so is the label
     if ``text_label``.
-    A value that is missing or cannot be parsed is null, and a row with too few or too many values has only nulls, so
-    that a learner counts and skips it; with ``on_bad="stop"`` it is an InputError that names file and row.
+    A value that is missing or cannot be parsed is null, and so is text that is not UTF-8; a row with too few or too
+    many values has only nulls, so that a learner counts and skips it, and a column that a later file lacks is null
+    there. With ``on_bad="stop"`` each of these is an InputError that names file and row.
     """
 
     path: str
@@ -75,7 +79,11 @@ class CsvFiles(ChunkedFiles, kind="csv"):
         path = chunk.path
         text = lines_of(path, chunk.start, chunk.stop, chunk.size)
         header = self._header(path)
-        schema = self._schema(header, path)
+        if self.on_bad == STOP:
+            schema = self._schema(header, path)
+            refuse_other_encodings(text, chunk)
+        else:
+            schema = self._lenient_schema(header, path)
         if chunk.start == 0:
             text = self._body(text)
         if text.size == 0:
@@ -103,6 +111,15 @@ class CsvFiles(ChunkedFiles, kind="csv"):
             line = read_lines(file, path, 0, 1, size).to_pybytes()
         if line.startswith(b"\xef\xbb\xbf"):
             line = line[3:]
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            raise InputError(
+                f"Input file {path!r} is not UTF-8 in line 1, which names its columns.",
+                remedy="Convert it into a new file: iconv -t UTF-8.",
+                path=path,
+                missing=False,
+            ) from None
         names = pv.read_csv(
             pa.BufferReader(line),
             pv.ReadOptions(autogenerate_column_names=True, use_threads=False),
@@ -135,14 +152,25 @@ class CsvFiles(ChunkedFiles, kind="csv"):
             ]
         )
 
+    def _lenient_schema(self, header: list[str], path: str) -> pa.Schema:
+        """The columns that are read, although this file may lack some: a warning says which."""
+        wanted = (*(() if self.label is None else (self.label,)), *self.numeric, *self.categorical)
+        lacking = [name for name in wanted if name not in header]
+        if len(lacking) == len(wanted) or not (self.numeric or self.categorical):
+            return self._schema(header, path)
+        if lacking:
+            logger.warning("%s has no column %r: it is null in all its rows", path, lacking[0])
+        return self._schema([*header, *lacking], path)
+
     def _typed(self, text: pa.Buffer, header: list[str], schema: pa.Schema) -> tuple[pa.Table, list[str]]:
         """The rows, and the lines that have another number of values than the header."""
         types = {field.name: field.type for field in schema}
         try:
             return self._parsed(text, header, types)
         except pa.ArrowInvalid:
-            # Somewhere is a text in place of a number: slower, value by value.
-            plain, odd = self._parsed(text, header, dict.fromkeys(types, pa.string()))
+            # Somewhere is a text in place of a number, or one that is not UTF-8: slower, value by value.
+            given, odd = self._parsed(text, header, dict.fromkeys(types, pa.binary()))
+            plain = pa.table({name: texts_of(given.column(name)) for name in given.column_names})
         columns = [
             numbers_of(plain.column(field.name)) if pa.types.is_floating(field.type) else plain.column(field.name)
             for field in schema
@@ -165,6 +193,7 @@ class CsvFiles(ChunkedFiles, kind="csv"):
             pv.ConvertOptions(
                 column_types=types,
                 include_columns=list(types),
+                include_missing_columns=True,
                 null_values=_MISSING,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
@@ -179,6 +208,21 @@ class CsvFiles(ChunkedFiles, kind="csv"):
             if column.null_count:
                 row = int(np.flatnonzero(column.is_null().to_numpy())[0])
                 raise bad_line(path, f"no usable {name}: {rows.slice(row, 1).to_pylist()[0]}".encode())
+
+
+def texts_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Bytes as texts; null where they are not UTF-8."""
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.chunked_array([pa.array([_text(value) for value in column.to_pylist()], pa.string())])
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def numbers_of(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from afspark.errors import InputError, UsageError, first_line
+from afspark.store.address_schemes import for_arrow
 
 _WILDCARDS = "*?["
 
@@ -46,7 +47,7 @@ class _Place:
         if "://" not in path:
             return _Place(fs.LocalFileSystem(), path, "", "")
         address, mark, options = path.partition("?")
-        system, name = fs.FileSystem.from_uri(path)
+        system, name = fs.FileSystem.from_uri(for_arrow(path))
         bare = address.rstrip("/") if not name.endswith("/") else address
         if not bare.endswith(name):
             raise UsageError(
@@ -85,8 +86,15 @@ def byte_ranges(file: FoundFile, chunk_bytes: int) -> list[dict[str, Any]]:
     return [{"start": start, "stop": stop, "bytes": stop - start} for start, stop in pairwise(cuts)]
 
 
+class InputAwaited(UsageError):
+    """The place of the input is there, and holds no file yet: a stream that has not begun. Fields: ``path``."""
+
+
 def require_files(path: str) -> list[FoundFile]:
-    """Like ``find_files``, but no file is a UsageError with ``path`` that says what to do about it."""
+    """Like ``find_files``, but no file is a UsageError with ``path`` that says what to do about it.
+
+    `InputAwaited` if files may yet come: the folder is there, for a glob the one above it.
+    """
     try:
         found = find_files(path)
     except (OSError, pa.ArrowException, ValueError) as error:
@@ -98,12 +106,21 @@ def require_files(path: str) -> list[FoundFile]:
     if not found:
         wild = any(mark in path for mark in _WILDCARDS)
         why = "matches no file with data" if wild else "holds no file with data" if exists(path) else "does not exist"
-        raise UsageError(
+        kind = InputAwaited if exists(_fixed(path) if wild else path) else UsageError
+        raise kind(
             f"Input {path!r} {why}.",
             remedy="Name a file, a folder with files or a glob (names starting with '.' or '_' are ignored).",
             path=path,
         )
     return found
+
+
+def _fixed(pattern: str) -> str:
+    """The folder that a glob looks into."""
+    place = _Place.of(pattern)
+    parts = place.name.split("/")
+    fixed = next(i for i, part in enumerate(parts) if any(mark in part for mark in _WILDCARDS))
+    return place.path("/".join(parts[:fixed]) or "/")
 
 
 def exists(path: str) -> bool:

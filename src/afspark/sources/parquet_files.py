@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from afspark.errors import InputError, UsageError
+from afspark.model.onbad import STOP, check_on_bad
 from afspark.sources.chunked_files import ChunkedFiles
 from afspark.sources.chunks import FileChunk, RowGroups
 from afspark.sources.file_source import FoundFile, changed, open_file, require_files
@@ -24,7 +25,8 @@ class ParquetFiles(ChunkedFiles, kind="parquet"):
 
     ``columns`` are the only ones read, in that order; None reads all. A chunk is one or several row groups of
     a file, about ``chunk_bytes`` as stored. A file whose footer cannot be read when it is found is planned
-    whole: reading it raises InputError until it is mended, and then gives all its rows.
+    whole: reading it raises InputError until it is mended, and then gives all its rows. A file without one of
+    ``columns`` is an InputError; with ``on_bad="skip"`` the column is null there.
     """
 
     chunk_type: ClassVar[type[FileChunk]] = RowGroups
@@ -32,9 +34,13 @@ class ParquetFiles(ChunkedFiles, kind="parquet"):
     path: str
     columns: tuple[str, ...] | None = None
     chunk_bytes: int = 1 << 20
+    on_bad: str = STOP
+
+    changeable: ClassVar[frozenset[str]] = frozenset({"chunk_bytes", "on_bad"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_on_bad(self.on_bad)
         if self.columns is not None:
             object.__setattr__(self, "columns", tuple(self.columns))
 
@@ -69,22 +75,22 @@ class ParquetFiles(ChunkedFiles, kind="parquet"):
             # One worker has one core, and threads would only reorder the work.
             for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns, use_threads=False):
                 # A file may hold its columns in another order than was asked for.
-                yield batch if columns is None else batch.select(columns)
+                yield batch if self.columns is None else _in_order(batch, self.columns)
 
     def _projection(self, file: pq.ParquetFile, path: str) -> list[str] | None:
         if self.columns is None:
             return None
         present = file.schema_arrow.names
         for name in self.columns:
-            if name not in present:
+            if name not in present and self.on_bad == STOP:
                 raise InputError(
                     f"Input file {path!r} has no column {name!r}.",
-                    remedy=f"It has: {', '.join(present)}.",
+                    remedy=f"It has: {', '.join(present)}. Write it anew, or read nulls there with on_bad='skip'.",
                     path=path,
                     missing=False,
                     column=name,
                 )
-        return list(self.columns)
+        return [name for name in self.columns if name in present]
 
     def _split(self, file: FoundFile) -> list[dict[str, Any]]:
         try:
@@ -94,6 +100,13 @@ class ParquetFiles(ChunkedFiles, kind="parquet"):
             # A file that went away while it was looked at was never part of the stream.
             return [] if error.missing else [{"groups": None, "bytes": file.size}]
         return pack_groups(footer, self.chunk_bytes)
+
+
+def _in_order(batch: pa.RecordBatch, columns: tuple[str, ...]) -> pa.RecordBatch:
+    """The columns that were asked for; those that the file lacks are null."""
+    present = batch.schema.names
+    arrays = [batch.column(name) if name in present else pa.nulls(batch.num_rows) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
 def pack_groups(footer: pq.FileMetaData, chunk_bytes: int) -> list[dict[str, Any]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from afspark.errors import InputError
 from afspark.model.kernels.plain_arrays import Array
+from afspark.model.onbad import SKIP, STOP, check_on_bad
 from afspark.sources.chunked_files import ChunkedFiles
 from afspark.sources.chunks import ByteRange
 from afspark.sources.file_source import changed, open_file, require_files
@@ -18,6 +20,9 @@ from afspark.sources.source import require_columns
 BLOCK_BYTES = 1 << 20
 BLOCKS = pa.schema([pa.field("value", pa.large_binary(), nullable=False)])
 LINES = pa.schema([pa.field("value", pa.string(), nullable=False)])
+
+#: Longer lines do not fit into one array.
+MOST_LINE_BYTES = 2**31 - 1
 
 _NEWLINE, _RETURN = 10, 13
 _OVERHANG = 1 << 16
@@ -29,7 +34,8 @@ class TextFiles(ChunkedFiles, kind="text"):
 
     ``blocks=True`` gives one ``value: large_binary`` per about 1 MiB of whole lines, for operators that split
     text themselves. ``blocks=False`` gives one ``value: string`` per line, without its end (newline, or
-    carriage return and newline); bytes that are not UTF-8 become U+FFFD.
+    carriage return and newline); bytes that are not UTF-8 become U+FFFD, or with ``on_bad="stop"`` an InputError that
+    names file and line. A line of 2 GiB or more is an InputError that says where it begins.
 
     A file is read up to the size it had when it was found. A chunk is at most ``chunk_bytes`` of a file and
     owns the lines that start in it, so every line is read exactly once, and a long line whole.
@@ -38,6 +44,13 @@ class TextFiles(ChunkedFiles, kind="text"):
     path: str
     blocks: bool = True
     chunk_bytes: int = 4 << 20
+    on_bad: str = SKIP
+
+    changeable: ClassVar[frozenset[str]] = frozenset({"chunk_bytes", "on_bad"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_on_bad(self.on_bad)
 
     def schema(self) -> pa.Schema:
         return BLOCKS if self.blocks else LINES
@@ -58,8 +71,36 @@ class TextFiles(ChunkedFiles, kind="text"):
             return
         start = 0
         for end in ends:
-            yield pa.record_batch([split_lines(text.slice(start, end - start), chunk.path)], schema=LINES)
+            block = text.slice(start, end - start)
+            if self.on_bad == STOP:
+                refuse_other_encodings(block, chunk, rows=_lines_before(text, start))
+            yield pa.record_batch([split_lines(block, chunk.path)], schema=LINES)
             start = end
+
+
+def refuse_other_encodings(text: pa.Buffer, chunk: ByteRange, *, rows: int = 0) -> None:
+    """InputError for the first line that is not UTF-8; ``rows``: lines of the chunk before this text."""
+    data = text.to_pybytes()
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        row = rows + data.count(b"\n", 0, error.start)
+        raise InputError(
+            f"Input file {chunk.path!r} is not UTF-8 in {line_at(chunk, row)}: byte 0x{data[error.start]:02x}.",
+            remedy="Convert it into a new file (iconv -t UTF-8), or read on with on_bad='skip'.",
+            path=chunk.path,
+            missing=False,
+            row=row,
+        ) from None
+
+
+def line_at(chunk: ByteRange, row: int) -> str:
+    """A line of a chunk, numbered from 1; only in the first chunk of a file are these the file's own numbers."""
+    return f"line {row + 1}" + (f" of those from byte {chunk.start} on" if chunk.start else "")
+
+
+def _lines_before(text: pa.Buffer, stop: int) -> int:
+    return int(np.count_nonzero(np.frombuffer(text.slice(0, stop), np.uint8) == _NEWLINE)) if stop else 0
 
 
 def lines_of(path: str, start: int, stop: int, size: int) -> pa.Buffer:
@@ -86,6 +127,13 @@ def read_lines(file: pa.NativeFile, path: str, start: int, stop: int, size: int)
         if end > 0 or base + len(data) == size:
             break
         searched = len(data)
+        if len(data) - first > MOST_LINE_BYTES:
+            raise InputError(
+                f"Input file {path!r} has a line of over {MOST_LINE_BYTES:,} bytes that begins before byte {stop}.",
+                remedy="Break it into lines, or take the file away: is it a text at all?",
+                path=path,
+                missing=False,
+            )
         more = _read(file, path, base + len(data), min(base + 2 * len(data), size))
         data = np.concatenate((data, np.frombuffer(more, np.uint8)))
         buffer = pa.py_buffer(data)

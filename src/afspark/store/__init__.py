@@ -8,7 +8,7 @@ from afspark.store.format import FORMAT_VERSION, Sealed, checksum_of, seal, unse
 from afspark.store.identity import QueryIdentity, claim, identify
 from afspark.store.ledger import Ledger, LedgerEntry, Loss, Recovery
 from afspark.store.naming import object_name
-from afspark.store.operator_record import OperatorCounters, OperatorRecord
+from afspark.store.operator_record import OperatorCounters, OperatorRecord, Rescaled
 from afspark.store.reading import Damage
 from afspark.store.records import RecordLog
 from afspark.store.recovery import LoadedChain, load_chain
@@ -32,6 +32,7 @@ __all__ = [
     "QueryIdentity",
     "RecordLog",
     "Recovery",
+    "Rescaled",
     "Sealed",
     "Store",
     "StreamEnd",

@@ -44,6 +44,12 @@ class Store(ABC):
         A failure raises `StoreNotWritable` and may leave a prefix of the data under the name.
         """
 
+    def put_new(self, name: str, data: bytes) -> bool | None:
+        """Stores an object unless there is one of that name, and says whether; None if this store cannot tell, which
+        then has done nothing. Of several that try at once, one succeeds. A try whose answer was lost counts as another.
+        """
+        return None
+
     @abstractmethod
     def get(self, name: str) -> bytes:
         """The bytes of an object; `ObjectMissing` if there is none, another `StoreError` if unreadable."""
@@ -73,6 +79,15 @@ class Store(ABC):
     def may_hang(self) -> bool:
         """Whether a request may never be answered; not where it leaves the process for nothing."""
         return True
+
+    def taken_requests(self) -> dict[str, int]:
+        """How often this process has asked the store since this was asked last, by kind; nothing if nobody counts."""
+        return {}
+
+    @property
+    def outages(self) -> int:
+        """How often it was away and came back, as far as whoever asks it has noticed."""
+        return 0
 
     def standing(self, folder: str) -> Store:
         """The same store, which never makes ``folder``, nor one above it: these are there, or the store is away."""
@@ -130,6 +145,9 @@ class SubStore(Store):
     def put(self, name: str, data: bytes) -> None:
         self._inner.put(f"{self._folder}/{name}", data)
 
+    def put_new(self, name: str, data: bytes) -> bool | None:
+        return self._inner.put_new(f"{self._folder}/{name}", data)
+
     def get(self, name: str) -> bytes:
         try:
             return self._inner.get(f"{self._folder}/{name}")
@@ -150,6 +168,9 @@ class SubStore(Store):
     @property
     def may_hang(self) -> bool:
         return self._inner.may_hang
+
+    def taken_requests(self) -> dict[str, int]:
+        return self._inner.taken_requests()
 
     def standing(self, folder: str) -> Store:
         return SubStore(self._inner.standing(f"{self._folder}/{folder}"), self._folder)

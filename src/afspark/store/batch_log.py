@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,9 +54,18 @@ class BatchLog:
             (entry.batch, one.meta) for entry, one in zip(wanted, found, strict=True) if not isinstance(one, Damage)
         ]
 
-    def prune(self, before: Batch) -> None:
-        """Deletes what was written of batches before that one, when enough of it has gathered."""
+    def forget_after(self, batch: Batch) -> None:
+        """Deletes what was written of batches after that one."""
+        self._store.delete([entry.name for entry in self.entries() if entry.batch > batch])
+
+    def prune(self, before: Batch, needed: Collection[Batch] = ()) -> None:
+        """Deletes what was written of batches before that one, but for those ``needed``, when enough has gathered."""
         if self._since_pruned < _SLACK:
             return
         self._since_pruned = 0
-        self._store.delete([entry.name for entry in self.entries() if entry.batch < before])
+        old = [entry for entry in self.entries() if entry.batch < before and entry.batch not in needed]
+        self._store.delete([entry.name for entry in old])
+
+    def clear(self) -> None:
+        """Deletes everything."""
+        self._store.delete([entry.name for entry in self.entries()])

@@ -34,7 +34,7 @@ class CompactionRule:
 
     def due(self, chain: Sequence[ObjectRef]) -> bool:
         """Whether the next backup should be a full image."""
-        full = chain[0].cells if chain and chain[0].full else 0
+        full = sum(ref.cells for ref in chain if ref.full)
         partial = sum(ref.cells for ref in chain if not ref.full)
         return len(chain) >= self.longest or partial >= max(self.floor_cells, full)
 

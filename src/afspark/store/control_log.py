@@ -41,7 +41,11 @@ class ControlLog:
         """Makes durable all that the driver of ``epoch`` knows, what it has read included; older objects go."""
         self._written += 1
         self._store.put(f"{CONTROL}/{epoch}/{self._written:08d}", seal(dict(known), {}))
-        self._store.delete(self._names()[:-_KEPT])
+        if self._written <= _KEPT:
+            # Afterwards nothing of others is left that would have to go.
+            self._store.delete(self._names()[:-_KEPT])
+        else:
+            self._store.delete([f"{CONTROL}/{epoch}/{self._written - _KEPT:08d}"])
 
     def _names(self) -> list[str]:
         """Those of all objects, oldest first: epochs sort by their numbers."""

@@ -16,7 +16,8 @@ class CountedFailure:
 
     ``taken`` is by state, where there are no panes; ``pane_taken`` by pane and state. ``panes`` is the range that was
     open, None without panes. For decaying states ``tick`` says when it was. ``theta`` are the thresholds that the loss
-    was reckoned with, those of a pane that no failure concerned.
+    was reckoned with, those of a pane that no failure concerned. ``shared``: all workers have the entry with this word,
+    because nobody knows whose part of the state the loss was in; where losses add up it counts once.
     """
 
     taken: Mapping[str, float] = field(default_factory=dict)
@@ -25,6 +26,7 @@ class CountedFailure:
     tick: PaneNumber = FIRST_TICK
     incarnation: Incarnation = NO_INCARNATION
     theta: Mapping[str, float] = field(default_factory=dict)
+    shared: str = ""
 
     @property
     def affected(self) -> frozenset[PaneNumber]:
@@ -53,6 +55,7 @@ class CountedFailure:
             "tick": self.tick,
             "incarnation": self.incarnation,
             "theta": dict(self.theta),
+            **({"shared": self.shared} if self.shared else {}),
         }
 
     @classmethod
@@ -64,4 +67,5 @@ class CountedFailure:
             tick=found["tick"],
             incarnation=found["incarnation"],
             theta=found["theta"],
+            shared=found.get("shared", ""),
         )

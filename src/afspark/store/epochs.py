@@ -16,7 +16,7 @@ from afspark.store.base import Store
 from afspark.store.claims import Claims
 from afspark.store.commits import CommitRecord
 from afspark.store.format import Sealed, seal
-from afspark.store.naming import DRIVER, EPOCHS, EpochEntry, EpochId
+from afspark.store.naming import DRIVER, EPOCHS, GUARD, EpochEntry, EpochId
 from afspark.store.reading import Damage, read_sealed
 
 
@@ -31,7 +31,7 @@ class History:
 
 def epoch_claims(store: Store) -> Claims[EpochId]:
     """The epochs that drivers have opened and nobody has swept."""
-    return Claims(store, EPOCHS, EpochId, who="drivers", entry=DRIVER)
+    return Claims(store, EPOCHS, EpochId, who="drivers", entry=DRIVER, guard=GUARD)
 
 
 def seal_start(epoch: EpochId, visible: list[str]) -> bytes:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from afspark.errors import CheckpointError, CorruptObject, ForeignObject, ObjectMissing, UsageError
 from afspark.store.base import Store
+from afspark.store.divided_store import DividedStore
 from afspark.store.format import FORMAT_VERSION, OTHER_RELEASE, seal, unseal, written_by
 from afspark.store.naming import FOLDER, IDENTITY, SAVEPOINT
 from afspark.store.outage import WaitingStore
-from afspark.store.settings_compared import SAME_PIPELINE, what_differs
+from afspark.store.pipeline_changes import ChangeFinding, compared, refusals, summed_up
+from afspark.store.pipeline_description import PipelineDescription
 
 
 @dataclass(frozen=True)
 class QueryIdentity:
-    """What the first driver of a checkpoint writes, once. ``created`` is in seconds since 1970.
+    """What the first driver of a checkpoint writes, and one that starts with a changed pipeline writes anew.
 
-    ``settings`` are those of the first start; the caller decides which of them may change later.
+    ``created`` is in seconds since 1970; ``fingerprint`` is that of the first pipeline, by which hosts know the query's
+    states; ``settings`` describe the pipeline of the last start.
     """
 
     query_id: str
@@ -28,14 +31,18 @@ class QueryIdentity:
     format_version: int
     created: float
     settings: dict[str, Any]
+    #: operators that started with an empty state later than the query, by id: records of epochs below that number say
+    #: nothing of what they have now
+    anew: dict[str, int] = field(default_factory=dict)
 
 
-def claim(store: Store, fingerprint: str, settings: dict[str, Any]) -> QueryIdentity:
-    """The identity of the query in this checkpoint, made now if the checkpoint is new.
+def claim(store: Store, fingerprint: str, settings: dict[str, Any], discard: Collection[str] = ()) -> QueryIdentity:
+    """The identity of the query in this checkpoint, made now if the checkpoint is new; otherwise it is left as it is.
 
-    `CheckpointError` with ``expected`` and ``found`` if the checkpoint belongs to a pipeline with another
-    fingerprint, is of another format version, or its identity cannot be read although there is more: the identity
-    comes first, so a damaged one that is all there is was left by a start that got no further.
+    `CheckpointError` with ``expected`` and ``found`` if the checkpoint belongs to a pipeline whose state the one with
+    ``settings`` cannot keep, and may not ``discard``, is of another format version, or its identity cannot be read
+    although there is more: the identity comes first, so a damaged one that is all there is was left by a start that got
+    no further.
     """
     if store.has(SAVEPOINT):
         raise CheckpointError(
@@ -50,13 +57,49 @@ def claim(store: Store, fingerprint: str, settings: dict[str, Any]) -> QueryIden
         put_identity(store, fingerprint, settings)
         # Read back: if two drivers came at once, both go by the one that remained.
         found = store.get(IDENTITY)
-    return _checked(store, found, fingerprint, settings)
+    identity = _readable(store, found, fingerprint)
+    refuse_changes(
+        f"The checkpoint {store.path}",
+        store.path,
+        changes_between(identity.settings, settings, discard),
+        expected=fingerprint,
+        found=identity.fingerprint,
+    )
+    return identity
+
+
+def changes_between(
+    there: Mapping[str, Any], here: Mapping[str, Any], discard: Collection[str] = ()
+) -> list[ChangeFinding]:
+    """What a pipeline with the settings ``here`` makes of the state of one with those ``there``."""
+    return compared(PipelineDescription.from_json(there), PipelineDescription.from_json(here), discard)
+
+
+def refuse_changes(what: str, path: str, findings: Sequence[ChangeFinding], **fields: Any) -> None:
+    """`CheckpointError` if any of the findings is a refusal."""
+    refused = refusals(findings)
+    if refused:
+        differs = summed_up(refused)
+        remedy = refused[0].remedy
+        raise CheckpointError(
+            f"{what} belongs to another pipeline: {differs}.", remedy=remedy, path=path, differs=differs, **fields
+        )
 
 
 def put_identity(store: Store, fingerprint: str, settings: Mapping[str, Any]) -> None:
     """Makes the checkpoint that of a new query."""
-    identity = QueryIdentity(secrets.token_hex(16), fingerprint, FORMAT_VERSION, time.time(), dict(settings))
-    store.put(IDENTITY, seal({"kind": "identity", "identity": asdict(identity)}, {}))
+    write_identity(
+        store, QueryIdentity(secrets.token_hex(16), fingerprint, FORMAT_VERSION, time.time(), dict(settings))
+    )
+
+
+def write_identity(store: Store, identity: QueryIdentity) -> None:
+    """Makes durable whose checkpoint this is."""
+    fields = asdict(identity)
+    if not identity.anew:
+        # So that releases which do not know it can read what they would have written themselves.
+        del fields["anew"]
+    store.put(IDENTITY, seal({"kind": "identity", "identity": fields}, {}))
 
 
 def has_identity(store: Store) -> bool:
@@ -109,22 +152,9 @@ def attached(checkpoint: Store, wait_seconds: float) -> Store:
 
     Spark makes the folder itself again when it writes there, so it is known by the identity inside.
     """
+    if isinstance(checkpoint, DividedStore):
+        return DividedStore(attached(checkpoint.store, wait_seconds), checkpoint.sparks)
     return WaitingStore(checkpoint, f"{FOLDER}/{IDENTITY}", seconds=wait_seconds)
-
-
-def _checked(store: Store, data: bytes, fingerprint: str, settings: Mapping[str, Any]) -> QueryIdentity:
-    identity = _readable(store, data, fingerprint)
-    if identity.fingerprint != fingerprint:
-        differs = what_differs(identity.settings, settings)
-        raise CheckpointError(
-            f"The checkpoint {store.path} belongs to another pipeline{': ' if differs else ''}{differs}.",
-            remedy=f"{SAME_PIPELINE} Or use a new checkpoint folder.",
-            path=store.path,
-            differs=differs,
-            expected=fingerprint,
-            found=identity.fingerprint,
-        )
-    return identity
 
 
 def _readable(store: Store, data: bytes, fingerprint: str | None = None) -> QueryIdentity:

@@ -4,7 +4,10 @@
 name                                                      object
 ========================================================  ============================================
 ``identity``                                              whose checkpoint this is
+``place``                                                 where the checkpoint is; a copy finds another address there
 ``epochs/<epoch>/driver``                                 who has the epoch; fences older ones, renewed
+``epochs/<epoch>/guard``                                  deleted by whoever takes the query over
+``epochs-turns/<number>``                                 whose epoch has that number, where the store can tell
 ``epochs/<epoch>/start``                                  the history that the epoch continues
 ``epochs/<epoch>/records/<batch>-<attempt>``              commit records
 ``objects/<epoch>/<operator>/<worker>-<incarnation>-``    backups
@@ -13,6 +16,7 @@ name                                                      object
                                                           it has done
 ``effects/<batch>/<epoch>``                               what batches up to this one have done
 ``ledger/<sequence>-<token>/loss``, ``.../recovery-...``  the loss ledger
+``planned/<batch>/<epoch>``                               Spark's part of the checkpoint, where it cannot write here
 ``control/<epoch>/<number>``                              what was measured of workers, and decided about them
 ``savepoint``                                             the list of a savepoint's objects
 ``from-savepoint``                                        the savepoint that the checkpoint was begun from
@@ -35,14 +39,17 @@ OBJECTS = "objects"
 LEDGER = "ledger"
 DRIVER = "driver"
 """What an epoch says of its driver, below its folder."""
+GUARD = "guard"
+"""Beside it as long as nobody has opened a later epoch."""
 IDENTITY = "identity"
+PLACE = "place"
 SAVEPOINT = "savepoint"
 ORIGIN = "from-savepoint"
 REQUESTS = "requests"
 FOLDER = "afspark"
 """Where all of it is in a checkpoint that is Spark's as well."""
 
-_EPOCH_ENTRY = re.compile(r"epochs/([^/]+)/(?:driver|start|records/(\d{12,})-(\d{4,}))")
+_EPOCH_ENTRY = re.compile(r"epochs/([^/]+)/(?:driver|guard|start|records/(\d{12,})-(\d{4,}))")
 _OBJECT = re.compile(r"objects/([^/]+)/([^/]+)/(\d{5,})-(\d{5,})-(\d{12,})-(\d{4,})-(\d{4,})")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from afspark.numbers import Incarnation
 from afspark.store.quarantine import Count
 from afspark.store.worker_record import WorkerRecord
 
@@ -31,6 +32,16 @@ class OperatorCounters:
         return cls(**{**found, "bad": tuple(Count(**one) for one in found["bad"])})
 
 
+@dataclass(frozen=True)
+class Rescaled:
+    """An operator had so many ``workers`` once, and has others since an incarnation: whatever the ledger says of those
+    before it is about the earlier ones.
+    """
+
+    workers: int
+    since: Incarnation
+
+
 @dataclass(frozen=True, kw_only=True)
 class OperatorRecord:
     """One operator at the end of a batch."""
@@ -50,6 +61,8 @@ class OperatorRecord:
     upstream: tuple[str, ...] = ()
     #: the schemes of workers that are not those of the program
     schemes: Mapping[str, Any] = field(default_factory=dict)
+    #: how many workers there were before those of this record; None: always as many
+    rescaled: Rescaled | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -62,6 +75,7 @@ class OperatorRecord:
             "lost_items": self.lost_items,
             "upstream": list(self.upstream),
             **({"schemes": dict(self.schemes)} if self.schemes else {}),
+            **({"rescaled": vars(self.rescaled)} if self.rescaled else {}),
         }
 
     @classmethod
@@ -80,4 +94,5 @@ class OperatorRecord:
             lost_items=found["lost_items"],
             upstream=tuple(found.get("upstream", ())),
             schemes=found.get("schemes", {}),
+            rescaled=Rescaled(**found["rescaled"]) if "rescaled" in found else None,
         )

@@ -1,4 +1,6 @@
-"""A store that was there and may be away for a while: a mount that is gone or hangs, a folder somebody moved."""
+"""A store that was there and may be away for a while: a mount that is gone or hangs, a folder somebody moved, a server
+that nobody reaches.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
-from afspark.errors import ObjectMissing, StoreAway, StoreNotWritable, UsageError
+from afspark.errors import ObjectMissing, StoreAway, StoreNotWritable, StoreUnreachable, UsageError
+from afspark.store import request_counts
 from afspark.store.asking import Request, answered
 from afspark.store.base import Names, Store
 
@@ -39,6 +42,9 @@ class WaitingStore(Store):
     marker is never made. Nothing that is away passes for missing. Once somebody has waited in vain, nobody waits again
     before it was back.
 
+    A server that cannot be reached is away as well: it is asked again, which does no harm, because what is put under a
+    name is the same every time.
+
     A store that hangs is away as well. Writes are given ``seconds`` and what their size may take, other requests as
     long as the store answers anybody. What was given up may still come to its end, at any time, in a thread that was
     left behind; in a folder it replaces nothing (`afspark.store.asking`).
@@ -50,6 +56,7 @@ class WaitingStore(Store):
         self._inner = inner.standing(marker.rpartition("/")[0])
         self._marker, self._seconds = marker, seconds
         self._given_up = False
+        self._outages = 0
         #: copies in other processes, and in this one, are the same store
         self._token = secrets.token_hex(8)
 
@@ -61,20 +68,38 @@ class WaitingStore(Store):
     def makes_folders(self) -> bool:
         return self._inner.makes_folders
 
+    @property
+    def outages(self) -> int:
+        return self._outages
+
     def put(self, name: str, data: bytes) -> None:
+        self._count("puts")
         self._ask(partial(self._put, name, data), size=len(data))
 
+    def put_new(self, name: str, data: bytes) -> bool | None:
+        self._count("puts")
+        return self._ask(partial(self._inner.put_new, name, data), size=len(data))
+
     def get(self, name: str) -> bytes:
+        self._count("gets")
         return self._ask(partial(self._get, name))
 
     def has(self, name: str) -> bool:
+        self._count("gets")
         return self._ask(partial(self._has, name))
 
     def list(self, prefix: str) -> Names:
+        self._count("lists")
         return self._ask(partial(self._list, prefix))
 
     def delete(self, names: Iterable[str]) -> None:
-        self._ask(partial(self._inner.delete, names))
+        names = [*names]
+        if names:
+            self._count("deletes", len(names))
+            self._ask(partial(self._inner.delete, names))
+
+    def taken_requests(self) -> dict[str, int]:
+        return request_counts.take(self._token)
 
     def _put(self, name: str, data: bytes) -> None:
         if not self.makes_folders:
@@ -114,7 +139,7 @@ class WaitingStore(Store):
         """False if the store is there, True if it had to be waited for."""
         deadline = time.monotonic() + (0.0 if self._given_up else self._seconds)
         waited = False
-        while not self._inner.has(self._marker):
+        while not self._marked():
             answered()
             if time.monotonic() >= deadline:
                 self._given_up = True
@@ -123,10 +148,40 @@ class WaitingStore(Store):
             waited = True
         answered()
         self._given_up = False
+        self._outages += waited
         return waited
+
+    def _marked(self) -> bool:
+        if not self.makes_folders:
+            # In a folder it is no request to anybody.
+            self._count("gets")
+        return self._inner.has(self._marker)
+
+    def _count(self, kind: str, times: int = 1) -> None:
+        request_counts.count(self._token, kind, times)
+
+    def _reached(self, job: Callable[[], T]) -> T:
+        """What came of a job that is tried until the store can be reached."""
+        deadline: float | None = None
+        while True:
+            try:
+                result = job()
+                if deadline is not None:
+                    self._given_up = False
+                return result
+            except StoreUnreachable as error:
+                answered()
+                now = time.monotonic()
+                if deadline is None:
+                    deadline = now + (0.0 if self._given_up else self._seconds)
+                if now >= deadline:
+                    self._given_up = True
+                    raise self._away("cannot be reached, and was waited for", self._seconds) from error
+                time.sleep(_GLANCE_SECONDS)
 
     def _ask(self, job: Callable[[], T], *, size: int | None = None) -> T:
         """What came of a request. ``size``: of what it writes, if it does."""
+        job = partial(self._reached, job)
         if not self._inner.may_hang:
             return job()
         unanswered = _unanswered.get(self._token)

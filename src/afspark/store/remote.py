@@ -11,12 +11,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from afspark.errors import ObjectMissing, StoreError
+from afspark.errors import ObjectMissing, StoreError, StoreUnreachable
+from afspark.store.address_schemes import redact, sparing
 from afspark.store.base import Names, Store, check_name, check_prefix, not_writable, one_line
 
 REMOTE_REMEDY = "Check the address, the credentials and the network, or use a local path."
 _DELETERS = 8
 _WITHOUT_FOLDERS = ("s3", "gcs", "abfs")
+#: What clients of object stores say of a server or a network that is away, or that asks to be left alone for a while.
+_AWAY = re.compile(
+    r"NETWORK_CONNECTION|curlCode|SLOW_?DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|REQUEST_TIMEOUT|UNAVAILABLE"
+    r"|HTTP (?:status|response code):? 5\d\d|(?:C|c)onnection (?:refused|reset|closed|failed)|(?:T|t)imed? ?out"
+    r"|(?:C|c)ould(?:n't| not) (?:connect|resolve)"
+)
 
 
 class ArrowStore(Store):
@@ -51,6 +58,7 @@ class ArrowStore(Store):
                 self._make_folder(filesystem, target.rpartition("/")[0])
                 _write(filesystem, target, data)
         except (OSError, pa.ArrowException) as error:
+            self._refuse_if_away(error)
             raise not_writable(self.path, error, REMOTE_REMEDY) from error
 
     def get(self, name: str) -> bytes:
@@ -59,12 +67,26 @@ class ArrowStore(Store):
             with filesystem.open_input_stream(target, compression=None) as stream:
                 return bytes(stream.read())
         except (OSError, pa.ArrowException) as error:
-            if isinstance(error, FileNotFoundError | NotADirectoryError) or not _is_file(filesystem, target):
+            if isinstance(error, FileNotFoundError | NotADirectoryError):
+                raise ObjectMissing(f"No object {name} in {self.path}.", name=name) from None
+            self._refuse_if_away(error)
+            if not _is_file(filesystem, target):
                 raise ObjectMissing(f"No object {name} in {self.path}.", name=name) from None
             raise StoreError(f"Cannot read {name} in {self.path}: {one_line(error)}.", name=name) from error
 
     def has(self, name: str) -> bool:
-        return _is_file(*self._locate(check_name(name)))
+        filesystem, target = self._locate(check_name(name))
+        try:
+            if self.makes_folders:
+                return bool(filesystem.get_file_info(target).type == pafs.FileType.File)
+            # Asks for the object alone: information about one that is missing takes a listing as well.
+            with filesystem.open_input_stream(target, compression=None):
+                return True
+        except FileNotFoundError:
+            return False
+        except (OSError, pa.ArrowException) as error:
+            self._refuse_if_away(error)
+            raise StoreError(f"Cannot look for {name} in {self.path}: {one_line(error)}.", name=name) from error
 
     @property
     def makes_folders(self) -> bool:
@@ -79,6 +101,7 @@ class ArrowStore(Store):
         except NotADirectoryError:
             return []
         except (OSError, pa.ArrowException) as error:
+            self._refuse_if_away(error)
             raise StoreError(f"Cannot list {prefix} in {self.path}: {one_line(error)}.", name=prefix) from error
         return sorted(str(info.path)[len(root) :].lstrip("/") for info in found if info.type == pafs.FileType.File)
 
@@ -108,20 +131,38 @@ class ArrowStore(Store):
         try:
             filesystem.delete_file(target)
         except (OSError, pa.ArrowException) as error:
-            if isinstance(error, FileNotFoundError | NotADirectoryError) or not _is_file(filesystem, target):
+            if isinstance(error, FileNotFoundError | NotADirectoryError):
+                return
+            self._refuse_if_away(error)
+            if not _is_file(filesystem, target):
                 return
             raise not_writable(self.path, error, REMOTE_REMEDY) from error
 
     def _locate(self, name: str) -> tuple[Any, str]:
         if self._connected is None:
             try:
-                filesystem, root = pafs.FileSystem.from_uri(self._uri)
+                filesystem, root = pafs.FileSystem.from_uri(sparing(self._uri))
             except (OSError, pa.ArrowException, ImportError) as error:
-                reason = one_line(error).replace(self._uri, self.path)
+                self._refuse_if_away(error)
+                reason = one_line(error).replace(sparing(self._uri), self.path)
                 raise not_writable(self.path, reason, REMOTE_REMEDY) from error
             self._connected = (filesystem, root.rstrip("/"))
         filesystem, root = self._connected
         return filesystem, "/".join(part for part in (root, name) if part)
+
+    def _refuse_if_away(self, error: Exception) -> None:
+        """`StoreUnreachable` if an error says that the store may be back later, and not that it refuses."""
+        text = str(error)
+        if isinstance(error, ConnectionError | TimeoutError) or _AWAY.search(text):
+            raise self._unreachable(one_line(text.replace(sparing(self._uri), self.path))) from error
+
+    def _unreachable(self, reason: str) -> StoreUnreachable:
+        return StoreUnreachable(
+            f"The backup store {self.path} cannot be reached: {reason}.",
+            remedy=REMOTE_REMEDY,
+            path=self.path,
+            reason=reason,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_connected": None}
@@ -132,11 +173,6 @@ class _ObjectStore(ArrowStore):
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self)
-
-
-def redact(uri: str) -> str:
-    """A URI without user, password and query, which may hold keys."""
-    return re.sub(r"//[^/@]*@", "//", uri).partition("?")[0]
 
 
 def _write(filesystem: Any, target: str, data: bytes) -> None:

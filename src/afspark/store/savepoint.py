@@ -16,6 +16,7 @@ from typing import Any
 
 from afspark.errors import CheckpointError, CorruptObject, ForeignObject, ObjectMissing, UsageError
 from afspark.numbers import Batch
+from afspark.store.address_schemes import joined
 from afspark.store.base import Store, without_probes
 from afspark.store.format import OTHER_RELEASE, seal, unseal
 from afspark.store.naming import FOLDER, SAVEPOINT
@@ -70,7 +71,7 @@ def place_of(checkpoint: str, name_or_path: str | os.PathLike[str]) -> str:
     if not name_or_path.strip():
         raise UsageError("The savepoint has no name.", remedy=remedy)
     if _NAME.fullmatch(name_or_path):
-        return f"{checkpoint}/{FOLDER_OF_NAMED}/{name_or_path}"
+        return joined(checkpoint, f"{FOLDER_OF_NAMED}/{name_or_path}")
     return name_or_path
 
 

@@ -74,6 +74,10 @@ class ThrottledStore(Store):
         self._throttle.transfer(len(data))
         self._inner.put(name, data)
 
+    def put_new(self, name: str, data: bytes) -> bool | None:
+        self._throttle.transfer(len(data))
+        return self._inner.put_new(name, data)
+
     def get(self, name: str) -> bytes:
         size = 0
         try:
@@ -94,6 +98,9 @@ class ThrottledStore(Store):
     @property
     def may_hang(self) -> bool:
         return self._inner.may_hang
+
+    def taken_requests(self) -> dict[str, int]:
+        return self._inner.taken_requests()
 
     def standing(self, folder: str) -> Store:
         return ThrottledStore(self._inner.standing(folder), self._throttle)

@@ -39,7 +39,8 @@ class WorkerRecord:
 
     ``failures`` are the counted losses so far, ``completed`` the batches its incarnation has completed,
     ``theta`` the threshold in force by state. ``chain`` is the durable state: at most one full image, at the
-    head, and the partial backups after it. ``previous`` is the chain the full image replaced, kept in case
+    head, and the partial backups after it; where the workers are others in number than before, the image may be in
+    several objects with different keys. ``previous`` is the chain the full image replaced, kept in case
     that image turns out to be damaged. ``at_rest`` is what was backed up after the batch had ended: a restore
     reads it after the chain, but the backups of a worker that still has its state do not build on it.
     """
@@ -59,6 +60,8 @@ class WorkerRecord:
     at_rest: tuple[ObjectRef, ...] = ()
     #: backups that the chain builds on are unknown, because no record that named them can be read
     hole: bool = False
+    #: its operator has yet to be told of losses, which took so many feedback items; None: of none
+    untold: int | None = None
 
     def objects(self) -> tuple[ObjectRef, ...]:
         """All objects this worker may need."""
@@ -80,6 +83,8 @@ class WorkerRecord:
             del fields["at_rest"]
         if not self.hole:
             del fields["hole"]
+        if self.untold is None:
+            del fields["untold"]
         return {
             **fields,
             "theta": dict(self.theta),

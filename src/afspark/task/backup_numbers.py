@@ -33,10 +33,14 @@ def is_mark(number: int) -> bool:
 
 def backup_name(config: OperatorConfig, request: TaskRequest, number: int) -> str:
     """A name that no other backup has; it tells the ``number`` of this one even if it is damaged."""
-    attempt = secrets.randbelow(10**6)
     return object_name(
-        config.epoch, config.operator_name, request.worker, request.incarnation, request.batch, attempt, number
+        config.epoch, config.operator_name, request.worker, request.incarnation, request.batch, new_attempt(), number
     )
+
+
+def new_attempt() -> int:
+    """What tells the name of an object from those of other attempts to write it."""
+    return secrets.randbelow(10**6)
 
 
 def begin_generation(

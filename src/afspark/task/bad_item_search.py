@@ -16,6 +16,7 @@ import pyarrow as pa
 from afspark.errors import AfsparkError, BadItems, OperatorFailed
 from afspark.model.onbad import STOP
 from afspark.model.operator import Operator
+from afspark.model.user_trace import user_trace
 from afspark.protocol.bad_items import Bad, BadRules
 from afspark.store.base import one_line
 from afspark.store.quarantine import FACTS, Count, sum_counts
@@ -66,10 +67,12 @@ def without_bad(
         except Exception as error:
             if not fault_of_items(error):
                 raise
-            held = feed.hold()
-            _find(held, partial(_attempt, feed, run, again), rules, key, blamed, error)
-            again()
-            feed.select(_others(held, blamed), more=True)
+            raised = error
+        # Not while the first error is handled: each attempt's would have it as its context.
+        held = feed.hold()
+        _find(held, partial(_attempt, feed, run, again), rules, key, blamed, raised)
+        again()
+        feed.select(_others(held, blamed), more=True)
 
 
 def _attempt(feed: Selectable, run: Callable[[], object], again: Callable[[], None], rows: Rows) -> Exception | None:
@@ -100,7 +103,7 @@ def _find(
     for culprit in culprits(rows, attempt, np.intersect1d(rows, _null_keys(held, key), assume_unique=True)):
         number = int(np.searchsorted(ends, culprit.row, side="right"))
         raw, at = held[number], culprit.row - int(ends[number]) + held[number].items.num_rows
-        if rules.choice(raw.origin) == STOP:
+        if rules.choice(raw.origin, null_key=_lacks_key(culprit)) == STOP:
             raise _named(culprit.error, raw, at) from culprit.error
         blamed[culprit.row] = culprit
         alone += culprit.kind != NULL_KEY
@@ -110,9 +113,15 @@ def _find(
                 f"{_text(culprit.error)}",
                 remedy="Mend the operator or its input, or allow more with bad_limit.",
                 limit=rules.limit,
+                trace=user_trace(culprit.error),
             ) from culprit.error
     if len(blamed) == before:
         raise error
+
+
+def _lacks_key(culprit: Culprit) -> bool:
+    """Whether a row has no key, or a step before the operator has made it one without."""
+    return culprit.kind == NULL_KEY or "nulls" in getattr(culprit.error, "fields", ())
 
 
 def _others(held: Sequence[RawItems], blamed: Mapping[int, Culprit]) -> Rows:
@@ -143,22 +152,33 @@ def _named(error: Exception, raw: RawItems, at: int) -> AfsparkError:
     where = f"It is {_place(raw, at)}: {row}."
     remedy = "Mend it, or let such items be left out with on_bad='skip'."
     if isinstance(error, AfsparkError):
-        return type(error)(f"{error.message} {where}", remedy=error.remedy or remedy, **{**error.fields, **which})
+        facts = {**_traced(error).fields, **which}
+        return type(error)(f"{error.message} {where}", remedy=error.remedy or remedy, **facts)
     return OperatorFailed(f"An item is bad: {_text(error)}. {where}", remedy=remedy, trace=_trace(error), **which)
 
 
 def as_failure(error: Exception, operator: Operator) -> AfsparkError:
     """The error as the driver will raise it; what user code raised keeps its trace as a field."""
     if isinstance(error, AfsparkError):
-        return error
+        return _traced(error)
     return OperatorFailed(
-        f"{type(operator).__name__} failed: {type(error).__name__}: {error}",
+        f"{type(operator).__name__} failed: {_text(error)}.",
+        remedy="Mend it and start again: nothing of the batch was applied.",
         trace=_trace(error),
     )
 
 
+def _traced(error: AfsparkError) -> AfsparkError:
+    """The error with the lines of the user's that led to it, if any did."""
+    trace = user_trace(error)
+    if trace:
+        error.fields.setdefault("trace", trace)
+    return error
+
+
 def _trace(error: Exception) -> str:
-    return "".join(traceback.format_exception(error))
+    """The user's part of a traceback, or all of it where no code of a user's has raised."""
+    return user_trace(error) or "".join(traceback.format_exception(error))
 
 
 def _place(raw: RawItems, at: int) -> str:

@@ -46,11 +46,11 @@ class BatchProcessor:
     ) -> None:
         self.operator, self.specs, self.panes, self.request = operator, operator.states(), panes, request
         self.window, self.batch_time, self.workers = config.window, request.batch_time, config.workers
-        self.keyed, self.input_names = config.keyed, config.input_names
+        self.keyed, self.names = config.keyed, {**config.titles, **config.input_names}
         self.paned = self.window is not None and self.window.has_panes
         self.keeps_items = config.appends or bool(config.successors)
         self.probe = probe
-        self.outbox = CollectingOutbox(config.operator_name, config.successors, config.feeds_back)
+        self.outbox = CollectingOutbox(config.title, config.successors, config.feeds_back, config.titles)
         self.context = WorkerContext(
             worker=request.worker,
             workers=config.workers,
@@ -90,7 +90,7 @@ class BatchProcessor:
             for pane in self.panes:
                 self.operator.on_recover(self._view(pane), self.context)
         for origin, packet in feed.feedback():
-            self.context.input = origin
+            self.context.input = self.names.get(origin, origin)
             self._each_open(partial(self.operator.on_feedback, packet.items))
             self.probe()
         for number, step in enumerate(self.request.punctuation_plan):
@@ -104,7 +104,7 @@ class BatchProcessor:
     # --- items ----------------------------------------------------------------------------------------------
 
     def _take(self, origin: str, packet: Packet) -> None:
-        self.context.input = self.input_names.get(origin, origin)
+        self.context.input = self.names.get(origin, origin)
         for pane, items in self._placed(packet):
             self.outbox.put(self.operator.process(items, self._states(pane)))
         self.probe()
@@ -202,7 +202,7 @@ class BatchProcessor:
     # --- punctuation ----------------------------------------------------------------------------------------
 
     def _punctuate(self, step: Step) -> None:
-        punctuation = step.punctuation
+        punctuation = self._in_words(step.punctuation)
         if punctuation.last:
             # No window of its own: all of them have ended before, and with panes there is nothing left.
             remains = merged(self.specs, []) if self.paned else self._view(None)
@@ -215,6 +215,11 @@ class BatchProcessor:
         for name, state in states.items():
             self._closed.append(([punctuation.window, punctuation.start, punctuation.end, name], state.export()))
         self.outbox.put(self.operator.on_punctuation(punctuation, states))
+
+    def _in_words(self, punctuation: Punctuation) -> Punctuation:
+        """The punctuation as the operator is told of it: with what the user calls the one whose window has ended."""
+        title = self.names.get(punctuation.operator)
+        return punctuation if title is None else replace(punctuation, operator=title)
 
     def _window_states(self, window: int) -> Mapping[str, Any]:
         """The states of the window that ends with pane ``window``."""

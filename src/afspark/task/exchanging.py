@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from afspark.exchange.driver_calls import ServerCalls
-from afspark.exchange.exchange_messages import ExchangeFailed
+from afspark.exchange.exchange_messages import ExchangeFailed, Leave
 from afspark.exchange.merged_model import MergedShard
 from afspark.exchange.model_client import ModelExchange
 from afspark.model.operator import Operator
@@ -34,7 +34,8 @@ def leave_exchange(request: TaskRequest, why: str) -> None:
     """Has nobody wait for this worker any longer."""
     if request.exchange is None or not request.apply:
         return
+    leave = Leave(**request.exchange.key.to_json(), worker=request.worker, incarnation=request.incarnation, why=why)
     for address in request.exchange.addresses:
         # Where there is no server, nobody waits.
         with contextlib.suppress(ExchangeFailed):
-            ServerCalls(address, request.exchange.secret).abandon(request.exchange.key, why)
+            ServerCalls(address, request.exchange.secret).abandon(leave)

@@ -17,6 +17,7 @@ from afspark.protocol.parcels import Packet
 from afspark.sources import Chunk, Source
 from afspark.task.bad_item_search import RawItems
 from afspark.task.isolation import Chooser
+from afspark.task.returned import named, no_batch
 
 
 class IncomingPackets(ABC):
@@ -151,6 +152,8 @@ class Ingest:
                 combiners[at].add(part.items)
         for (step, pane), combiner in sorted(combiners.items(), key=lambda entry: (entry[0][0], entry[0][1] or 0)):
             combined = combiner.finish()
+            if not isinstance(combined, pa.RecordBatch | None):
+                raise no_batch(f"{type(combiner).__name__}.finish", combined)
             self.items += combiner.items
             if combined is not None and combined.num_rows:
                 yield Packet(combined, step, pane)
@@ -175,6 +178,8 @@ class Ingest:
                 result = transform(result)
                 if result is None:
                     break
+                if not isinstance(result, pa.RecordBatch):
+                    raise no_batch(f"The transform {named(transform)}", result)
             if result is not None and result.num_rows:
                 yield packet._replace(items=result)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from afspark.model.operator import Outbox
 from afspark.model.windows import PaneReport
 from afspark.protocol.parcels import Packet
 from afspark.protocol.ports import ALL, items_for
+from afspark.task.returned import no_batch
 
 
 @dataclass
@@ -30,8 +32,20 @@ class Output:
 
 
 class CollectingOutbox(Outbox):
-    def __init__(self, operator: str, successors: tuple[str, ...], feeds_back: tuple[str, ...]) -> None:
-        self.operator, self.successors, self.feeds_back = operator, successors, feeds_back
+    """Keeps what an operator sends, by port. ``titles``: what the user calls those whose id is another one, by id."""
+
+    def __init__(
+        self,
+        operator: str,
+        successors: tuple[str, ...],
+        feeds_back: tuple[str, ...],
+        titles: Mapping[str, str] | None = None,
+    ) -> None:
+        known = titles or {}
+        self.operator = operator
+        #: ids by what the user calls them
+        self.successors = {known.get(name, name): name for name in successors}
+        self.feeds_back = {known.get(name, name): name for name in feeds_back}
         self.step = 0
         self.sent: dict[str, list[Packet]] = {}
         self.feedback: dict[str, list[pa.RecordBatch]] = {}
@@ -42,7 +56,7 @@ class CollectingOutbox(Outbox):
                 f"{self.operator!r} sends items to {to!r}, which does not read from it.",
                 remedy=f"It can send to {', '.join(self.successors) or 'nobody'}.",
             )
-        self._put(items_for(to), items)
+        self._put(items_for(self.successors[to]), self._checked(items, "sends"))
 
     def feed_back(self, items: pa.RecordBatch, *, to: str) -> None:
         if to not in self.feeds_back:
@@ -50,13 +64,18 @@ class CollectingOutbox(Outbox):
                 f"{self.operator!r} sends feedback to {to!r}, which it did not announce.",
                 remedy="Announce it: apply(..., feeds_back=[name]).",
             )
-        if items.num_rows:
-            self.feedback.setdefault(to, []).append(items)
+        if self._checked(items, "sends as feedback").num_rows:
+            self.feedback.setdefault(self.feeds_back[to], []).append(items)
 
     def put(self, items: pa.RecordBatch | None) -> None:
         """What the operator has returned."""
         if items is not None:
-            self._put(ALL, items)
+            self._put(ALL, self._checked(items, "returned"))
+
+    def _checked(self, items: object, how: str) -> pa.RecordBatch:
+        if not isinstance(items, pa.RecordBatch):
+            raise no_batch(f"The operator {self.operator!r}", items, how)
+        return items
 
     def _put(self, port: str, items: pa.RecordBatch) -> None:
         if items.num_rows:

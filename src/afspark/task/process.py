@@ -170,6 +170,7 @@ class BatchApplication:
             backup_seconds=clock.seconds.get("backup", 0.0),
             uploaded=uploaded.bytes if uploaded else 0,
             upload_seconds=uploaded.seconds if uploaded else 0.0,
+            requests=self.config.store.taken_requests(),
         )
 
     def _report(self, output: Output, *, emitted: int, durable: bool) -> TaskReport:

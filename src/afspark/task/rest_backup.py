@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from afspark.numbers import Batch
-from afspark.policies import ThresholdBackup
+from afspark.policies import NoBackup, ThresholdBackup
 from afspark.protocol.parcels import open_packets
 from afspark.protocol.ports import feedback_for
 from afspark.resident.storage import StateStorage
@@ -33,13 +33,18 @@ class RestBackup:
     data: bytes
 
 
-def take_at_rest(task: TaskContext, home: StateStorage, panes: PaneStates) -> RestBackup | None:
-    """What the backups of the last batch lack of the state and of its feedback; None if they lack nothing.
+def take_at_rest(
+    task: TaskContext, home: StateStorage, panes: PaneStates, *, feedback: bool = True
+) -> RestBackup | None:
+    """What the backups of the last batch lack of the state and, with ``feedback``, of that; None if they lack nothing,
+    or the worker's policy has nothing backed up.
 
     Nobody may take that batch back any more.
     """
     config, request = task.config, task.request
     plan = request.backup
+    if isinstance(plan, NoBackup):
+        return None
     if isinstance(plan, ThresholdBackup):
         # What has changed in earlier batches is no longer known by its journal.
         plan = replace(plan, recheck=True)
@@ -47,7 +52,9 @@ def take_at_rest(task: TaskContext, home: StateStorage, panes: PaneStates) -> Re
     home.begin(Batch(request.batch + 1), request.covered)
     try:
         chosen = choose_images(plan, Moment(panes=panes))
-        images: dict[ImageKey, pa.RecordBatch] = {**stamped_images(chosen.images, panes), **_feedback(task, home)}
+        images: dict[ImageKey, pa.RecordBatch] = dict(stamped_images(chosen.images, panes))
+        if feedback:
+            images |= _feedback(task, home)
     finally:
         panes.rollback()
         home.clear_mark()

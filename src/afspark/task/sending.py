@@ -44,7 +44,10 @@ def send_batches(
 ) -> list[Addressed]:
     """The parcels of one partition of a DataFrame."""
     sized = _Sized(batches)
-    items = work.ingest(PassingPackets(sized, whole=config.bad.choice(name) == SKIP), transforms, now)
+    whole = config.bad.choice(name) == SKIP
+    # What has passed is gone, so that nothing can be left out of it here. Null keys as such are found by their owner.
+    config = replace(config, bad=replace(config.bad, spares_null_keys=whole))
+    items = work.ingest(PassingPackets(sized, whole=whole), transforms, now)
     return _packed(config, work, items, Parcel(origin=name, partition=partition), lambda: sized.bytes)
 
 

@@ -41,6 +41,9 @@ class TaskEnvironment(StateHost, Protocol):
     def upload(self, config: OperatorConfig, worker: int) -> None:
         """Writes what is spooled beside the worker's state before it returns."""
 
+    def upload_all(self, config: OperatorConfig) -> int:
+        """Writes what is spooled beside any state of the query on this host before it returns; how many bytes."""
+
     def uploaded(self, config: OperatorConfig, worker: int) -> Uploaded | None:
         """What this process has written of the worker's spool since it was asked last, if it knows."""
 
@@ -68,6 +71,12 @@ class SegmentEnvironment(ABC):
         root.clean()
         return root.survivors(config.query_id)
 
+    def drop_others_in_number(self, config: OperatorConfig) -> None:
+        """Removes the states of an operator's workers from the time when there were more or fewer of them."""
+        for survivor in self._root(config).survivors(config.query_id):
+            if survivor.operator == config.operator_name and survivor.workers != config.workers:
+                self.address(config, survivor.worker).drop_others_in_number(config.workers)
+
     def drop_secondary(self, config: OperatorConfig, worker: int, incarnation: Incarnation) -> None:
         self.address(config, worker).drop_secondary(incarnation)
 
@@ -87,6 +96,10 @@ class SegmentEnvironment(ABC):
 
     def upload(self, config: OperatorConfig, worker: int) -> None:
         upload(self._directory(config, worker), config.store)
+
+    def upload_all(self, config: OperatorConfig) -> int:
+        survivors = self._root(config).survivors(config.query_id)
+        return sum(upload(Path(survivor.directory), config.store) for survivor in survivors)
 
     def uploaded(self, config: OperatorConfig, worker: int) -> Uploaded | None:
         # Most batches upload nothing, and to find the folder takes longer than the answer.

@@ -20,6 +20,7 @@ from afspark.protocol.lifecycle import Action, Wanted, decide
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.protocol.reports import Restored, Status, TaskReport
 from afspark.protocol.requests import TaskRequest
+from afspark.resident.mapped_columns import fits_now
 from afspark.resident.storage import StateStorage
 from afspark.task.backup_numbers import is_left, take_up
 from afspark.task.bad_item_search import as_failure
@@ -60,7 +61,7 @@ def _served(
         detail = f"gone with what incarnation {found.trace.incarnation} had made final in this batch"
         return _answer(request, host, Status.MISSING, detail=detail, trace=found.trace)
     except NoSpace as error:
-        if _made_room(environment, config, request):
+        if _made_room(environment, config, error):
             # The batch is applied once more.
             return _answer(request, host, Status.BUSY, detail=str(error))
         return _answer(request, host, Status.FAILED, error=error)
@@ -70,16 +71,15 @@ def _served(
         return _answer(request, host, Status.FAILED, error=as_failure(error, operator))
 
 
-def _made_room(environment: TaskEnvironment, config: OperatorConfig, request: TaskRequest) -> bool:
-    """Waits until backups that take room beside the state are in the store; whether there were any, and all are."""
+def _made_room(environment: TaskEnvironment, config: OperatorConfig, error: NoSpace) -> bool:
+    """Waits until backups that take room beside this state, or others of the host, are in the store; whether that made
+    any, or somebody else has done so meanwhile.
+    """
     try:
-        home = environment.address(config, request.worker).open()
-        if home is None or not home.spooled():
-            return False
-        environment.upload(config, request.worker)
+        written = environment.upload_all(config)
     except AfsparkError:
         return False
-    return True
+    return written > 0 or fits_now(error)
 
 
 def _answer(request: TaskRequest, host: str, status: Status, **facts: Any) -> TaskReport:
@@ -143,6 +143,14 @@ class _Task:
 
     def _carry_out(self, action: Action, home: StateStorage, panes: PaneStates) -> TaskReport:
         batch = self.request.batch
+        if (
+            action is Action.ALREADY_APPLIED
+            and self.request.rest_seconds is not None
+            and home.found().kept_from >= batch
+        ):
+            # It was restored as of this batch, and has reported nothing.
+            self.rest = take_at_rest(self.task, home, panes, feedback=False)
+            return self._answer(Status.APPLIED, "at rest", self._waiting(home))
         if action is Action.ALREADY_APPLIED:
             kept = TaskReport.from_json(json.loads(home.report(batch)))
             # What it kept says what waited then.
@@ -150,8 +158,8 @@ class _Task:
             if self.request.rest_seconds is None:
                 # A secondary that was promoted had another number then.
                 return replace(kept, pending=pending, replica=self.request.replica)
-            if not kept.covers:
-                self.rest = take_at_rest(self.task, home, panes)
+            if not kept.is_whole:
+                self.rest = take_at_rest(self.task, home, panes, feedback=not kept.feedback_durable)
             return self._answer(Status.APPLIED, "at rest", pending)
         applies = action in (Action.APPLY, Action.ROLL_BACK_THEN_APPLY) and self.request.apply
         if applies and self.task.in_steps and (action is not Action.APPLY or home.step or is_left(home)):

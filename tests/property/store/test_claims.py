@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,6 +74,67 @@ def test_numbers_differ_and_who_comes_later_has_the_newer_claim(
     assert store.claims().newest() == newest
     if drop_older:
         assert store.claims().present() >= {newest} and len(store.claims().present()) <= len(numbers)
+
+
+class Guarded(Interrupted):
+    """Processes whose claims have guards, and take turns if the store puts objects only where there are none."""
+
+    def __init__(self, interruptions: list[int], *, turns: bool) -> None:
+        super().__init__(interruptions, EpochId, drop_older=False)
+        self.turns = turns
+        #: those that have heard of nobody newer, with what they look by
+        self.driving: list[tuple[Claims[ClaimId], ClaimId]] = []
+
+    def claims(self) -> Claims[ClaimId]:
+        return Claims(self, "folder", self.kind, who="processes", entry="driver", guard="guard")
+
+    def claim(self) -> None:
+        claims = self.claims()
+        mine = claims.take()
+        self.taken.append((0, 0, mine))
+        self._interrupt()
+        if claims.newer(mine) is None:
+            assert not self.unaware(mine), "whoever drove before knows by now"
+            self.driving.append((claims, mine))
+
+    def unaware(self, mine: ClaimId) -> list[ClaimId]:
+        """Those before ``mine`` whose guards are still there."""
+        older = [claim for _, claim in self.driving if claim < mine]
+        return [claim for claim in older if MemoryStore.has(self, f"folder/{claim}/guard")]
+
+    def put_new(self, name: str, data: bytes) -> bool | None:
+        if not self.turns:
+            return None
+        self._interrupt()
+        made = name not in self.objects
+        if made:
+            MemoryStore.put(self, name, data)
+        self._interrupt()
+        return made
+
+    def has(self, name: str) -> bool:
+        return MemoryStore.has(self, name)
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._interrupt()
+            super().delete([name])
+
+
+@given(st.lists(st.integers(0, 1), max_size=30), st.booleans(), st.integers(1, 4))
+def test_as_long_as_its_guard_is_there_nobody_has_claimed_the_same(
+    interruptions: list[int], turns: bool, processes: int
+) -> None:
+    store = Guarded(interruptions, turns=turns)
+    for _ in range(processes):
+        store.claim()
+    store.interruptions = []
+    newest = max(claim for _, _, claim in store.taken)
+    for claims, claim in store.driving:
+        assert claims.is_guarded(claim) == (claim == newest)
+        assert (claims.newer(claim) is None) == (claim == newest)
+    numbers = [claim.number for _, _, claim in store.taken]
+    assert len(set(numbers)) == len(numbers)
 
 
 @given(KINDS, st.integers(0, 2**40), TOKENS)

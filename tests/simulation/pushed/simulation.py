@@ -151,8 +151,8 @@ class PushedSimulation:
 
     def _stop_at_times(self) -> None:
         """The query ends with a last snapshot, and its process, receivers and all, right after it."""
-        snapshots = isinstance(self.schedule.tolerance, BarrierSnapshot) and self.world.failures
-        if self.engine is None or not snapshots or not self.world.happens("the query is stopped", 0.15):
+        flushes = self.schedule.tolerance.needs_records and self.world.failures
+        if self.engine is None or not flushes or not self.world.happens("the query is stopped", 0.15):
             return
         self.world.say("the query is stopped")
         with suppress(DriverKilled):

@@ -107,3 +107,22 @@ def test_the_time_left_is_that_of_the_same_contenders_or_of_all() -> None:
     assert left.seconds() == 30.0
     left.done(runs[1], 2.0)
     assert left.seconds() == 12.0
+
+
+def test_a_run_for_which_a_process_started_too_late_is_done_again(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    def late() -> dict[str, float]:
+        calls.append("late")
+        if len(calls) < 3:
+            raise RuntimeError("Python worker failed to connect back.")
+        return {"seconds": 1.0}
+
+    def wrong() -> dict[str, float]:
+        raise RuntimeError("something else")
+
+    kept = KeptRounds(tmp_path / "r", SETTINGS)
+    found = run_contests({"x": {"a": late}}, rounds=1, kept=kept, warm_up=lambda: None)
+    assert found["x"].rounds == {"a": [{"seconds": 1.0}]}
+    with pytest.raises(RuntimeError, match="something else"):
+        run_contests({"y": {"a": wrong}}, rounds=1, kept=kept, warm_up=lambda: None)

@@ -11,6 +11,7 @@ import pytest
 
 from afspark.bench.catalogue import experiment
 from afspark.bench.experiments import experiment_snapshot_cost as cost
+from afspark.bench.experiments import experiment_snapshot_intervals as intervals
 from afspark.bench.experiments import experiment_snapshot_recovery as recovery
 from afspark.bench.interleave import NONE, Contest
 from afspark.bench.kept_rounds import Contenders
@@ -124,7 +125,12 @@ def interval_document() -> dict[str, Any]:
             "runtime": {other: one.ratio_spread(other, NONE, "seconds") for other in others},
             "throughput": {other: one.ratio_spread(other, NONE, "records_per_second") for other in others},
         }
-    return {"records": 1000, "batch_records": 50, "contests": told}
+    return {"records": 1000, "batch_records": 50, "alike": ["0.2 s", "0.5 s"], "contests": told}
+
+
+def test_intervals_shorter_than_every_batch_are_one_contest() -> None:
+    shortest = Contest({"none": [{"batch": 1.6}, {"batch": 1.2}], "asynchronous": [{"batch": 1.7}, {"batch": 0.9}]})
+    assert intervals.as_every_batch(shortest) == [0.5]
 
 
 def cost_document() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow.csv as pacsv
@@ -128,6 +129,7 @@ def test_without_java_there_is_a_report_and_a_note(
     out = tmp_path / "report"
     monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
     given = ["--input", items, "--score", "sum:before", "--out", str(out), "--no-rerun"]
     assert main(["assess", program, *given, *COMMON, *QUIET, "--repetitions", "1", "--sample", "1"]) == 0
     document = json.loads((out / "report.json").read_text())

@@ -6,11 +6,13 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from afspark._version import __version__
+from afspark.report.convergence_plot import NormLine, save_convergence, save_norms
 from afspark.report.document import RunReport, save_json
 from afspark.report.plot import Contender, save_plot
 from afspark.report.summary import summary
@@ -104,3 +106,35 @@ def test_the_picture(tmp_path: Path) -> None:
     contenders = [Contender(name, "", "#888888", one) for name, one in (("a", nothing), ("b", exact), ("c", REPORT))]
     save_plot(tmp_path / "plot.png", contenders, title="t", subtitle="s")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_model_that_converges_is_told_with_its_regret(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {
+        "merges": 40,
+        "items": 100,
+        "l1": 0.25,
+        "seconds": 3.0,
+        "regret_per_item": 0.5,
+        "regret_bound": 40.0,
+        "held": False,
+    }
+    report = replace(REPORT, algorithm="regression", learned={"skipped": 0}, convergence=found, observed=None)
+    assert report.to_json()["convergence"]["held"] is False
+    Console(width=110).print(summary(report))
+    told = capsys.readouterr().out
+    assert "0.25 (L1)" in told
+    assert "ABOVE theorem 1's 0.4000" in told
+
+
+def test_norms_are_drawn(tmp_path: Path) -> None:
+    lines = [NormLine("none", [1, 2, 3], [3.0, 1.0, 0.5]), NormLine("four", [1, 2, 3], [3.0, 2.0, 0.5])]
+    save_norms(tmp_path / "norms.png", {"clicks": lines, "higgs": lines}, title="t", notes={"clicks": "n"})
+    assert (tmp_path / "norms.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("exchange", [None, {"pulls": [], "pushes": []}, "some"])
+def test_how_a_model_converges_is_drawn(tmp_path: Path, exchange: Any) -> None:
+    events = {"pulls": [[0, 7, 0, 5.0, 5.1, 0], [1, 8, 0, 5.0, 5.3, 0]], "pushes": [[0, 7, 0, 5.2], [1, 8, 0, 5.4]]}
+    found = {"curve": [[0.1 * at, 1.0 / (1 + at), 10, 5.0] for at in range(20)]}
+    save_convergence(tmp_path / "a.png", found, events if exchange == "some" else exchange, title="t")
+    assert (tmp_path / "a.png").stat().st_size > 1000

@@ -118,7 +118,9 @@ def test_help_has_examples_or_commands(line: str, capsys: pytest.CaptureFixture[
     assert "afspark" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("line", ["assess --help", "savepoint --help", "run smartgrid --help", "run bargain --help"])
+@pytest.mark.parametrize(
+    "line", ["assess --help", "savepoint --help", "plan --help", "run smartgrid --help", "run bargain --help"]
+)
 def test_descriptions_are_wrapped(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(line.split()) == 0
     told = capsys.readouterr().out.split("\n\n")

@@ -118,3 +118,25 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out
     for option in ("--generate", "--on-bad", "--verify", "--categorical", "--merge-every", "--items", "examples:"):
         assert option in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("--consistency ssp:-1", "There is no consistency 'ssp:-1'. Use bsp, ssp:STEPS or asp."),
+        ("--consistency ssp", "There is no consistency 'ssp'"),
+        ("--consistency bsp --iteration 0", "--iteration"),
+        ("--iteration 10", "--iteration says how many items a step has"),
+        ("--consistency bsp --merge-every 2", "--merge-every is for models that are merged once a batch"),
+        ("--consistency bsp --tolerance hot-standby", "cannot train a model together"),
+        ("--plot a.png", "--plot shows how a model converges"),
+        ("--consistency asp --plot a.txt", "'a.txt' is no picture"),
+        ("--consistency asp --plot /dev/null/a.png", "--plot '/dev/null/a.png'"),
+    ],
+)
+def test_bad_settings_of_training_get_one_line_and_status_2(
+    capsys: pytest.CaptureFixture[str], arguments: str, says: str
+) -> None:
+    assert main(["run", "regression", "--generate", "clicks", *arguments.split()]) == 2
+    told = capsys.readouterr().err
+    assert says in told and told.count("\n") == 1

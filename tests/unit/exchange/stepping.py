@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from afspark.exchange.rounds import Push, PushOutcome, Rounds
-from afspark.model.consistency import BSP, SSP, Consistency
+from afspark.model.consistency import ASP, BSP, SSP, Consistency
 from afspark.model.training import Cells, StepFacts
 
 SIZE = 12
@@ -137,3 +139,26 @@ def check_staleness(seed: int, staleness: int, *, kind: type[Rounds] = Rounds) -
             assert lag <= staleness
             farthest = max(farthest, lag)
     return farthest
+
+
+def check_incarnations(seed: int, *, kind: type[Rounds] = Rounds) -> None:
+    """A worker is declared lost and goes on unheard beside its successor: from then on only that one counts."""
+    chance = random.Random(seed)
+    rounds = kind(np.zeros(SIZE), [0], ASP(), 3)
+    at = dict.fromkeys(range(3), 0)
+    newest = pushed = 0
+    while pushed < 6:
+        incarnation = chance.randrange(3)
+        push = replace(learned(0, at[incarnation], np.full(SIZE, float(incarnation))), incarnation=incarnation)
+        counted = len(rounds.merged)
+        try:
+            rounds.push(push)
+        except ValueError:
+            assert incarnation < newest, "only what is lost is refused"
+            with pytest.raises(ValueError, match="is lost"):
+                rounds.check_in(0, incarnation)
+            continue
+        assert incarnation >= newest, "a lost incarnation was heard"
+        newest = incarnation
+        at[incarnation] += 1
+        pushed += len(rounds.merged) - counted

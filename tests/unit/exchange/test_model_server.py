@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import flight
 
 from afspark.exchange.driver_calls import ServerCalls
-from afspark.exchange.exchange_messages import Begin, ExchangeFailed, Opened
+from afspark.exchange.exchange_messages import Begin, ExchangeFailed, Leave, Opened
 from afspark.exchange.exchange_ticket import ExchangeTicket, RoundKey
 from afspark.exchange.model_client import ModelExchange
 from afspark.exchange.model_server import ModelServer
+from afspark.exchange.server_process import start_alone
 from afspark.model.training import Cells, StepFacts
 
 SIZE, SECRET = 10, "s" * 32
@@ -46,6 +50,7 @@ def opened(
             attempt=KEY.attempt,
             base="b",
             workers=list(range(workers)),
+            incarnations=[1] * workers,
             consistency=consistency,
             iteration=5,
             seconds=seconds,
@@ -98,7 +103,7 @@ def test_workers_train_one_model_in_rounds(servers: list[ModelServer]) -> None:
     models = all_train(servers, [3, 2, 3])
     np.testing.assert_array_equal(models[0], expected([3, 2, 3]))
     results = [one.result(KEY, becomes="c") for one in calls]
-    assert all(sum(facts["items"] for _, facts in found["merges"]) == 5 * 8 for found in results)
+    assert all(sum(facts["items"] for _, facts, _ in found["merges"]) == 5 * 8 for found in results)
     changed = np.concatenate(
         [first + one.changes(KEY).index for one, first in zip(calls, ticket(servers).bounds, strict=False)]
     )
@@ -128,7 +133,11 @@ def test_another_attempt_and_a_server_that_is_gone_are_told(servers: list[ModelS
     exchange.pull()
     exchange.close()
     for one in calls:
-        assert one.begin(Begin(batch=4, attempt=2, base="b", workers=[0], consistency="asp", iteration=5, seconds=5.0))
+        assert one.begin(
+            Begin(
+                batch=4, attempt=2, base="b", workers=[0], incarnations=[1], consistency="asp", iteration=5, seconds=5.0
+            )
+        )
     with pytest.raises(ExchangeFailed, match=r"attempt 1|is not there"):
         ModelExchange(ticket(servers), worker=0, incarnation=1).pull()
     address = ExchangeTicket(addresses=("grpc://127.0.0.1:1",), bounds=(0, SIZE), key=KEY, secret=SECRET)
@@ -137,3 +146,42 @@ def test_another_attempt_and_a_server_that_is_gone_are_told(servers: list[ModelS
     wrong = ExchangeTicket(addresses=(servers[0].address,), bounds=(0, SIZE), key=KEY, secret="")
     with pytest.raises(ExchangeFailed, match="is not there"):
         ModelExchange(wrong, worker=0, incarnation=1).pull()
+
+
+def test_what_a_lost_incarnation_says_counts_for_nothing(servers: list[ModelServer]) -> None:
+    calls = opened(servers, 1, consistency="asp")
+    lost = ModelExchange(ticket(servers), worker=0, incarnation=1)
+    lost.pull()
+    found = ModelExchange(ticket(servers), worker=0, incarnation=2)
+    found.pull()
+    with pytest.raises(ExchangeFailed, match="incarnation 1 of worker 0 is lost"):
+        lost.push(Cells(np.array([1], np.uint32), np.array([5.0])), StepFacts(items=5))
+    with pytest.raises(ExchangeFailed, match="is lost"):
+        ModelExchange(ticket(servers), worker=0, incarnation=1).pull()
+    for one in calls:
+        one.abandon(Leave(batch=KEY.batch, attempt=KEY.attempt, worker=0, incarnation=1, why="lost"))
+    found.push(Cells(np.array([1], np.uint32), np.array([1.0])), StepFacts(items=5))
+    assert found.finish() == 1
+    assert [sum(facts["items"] for _, facts, _ in one.result(KEY, becomes="c")["merges"]) for one in calls] == [
+        5
+    ] * len(calls)
+
+
+def test_a_server_of_its_own_ends_when_it_is_told_or_when_nobody_calls() -> None:
+    told, _ = start_alone(SIZE, host="127.0.0.1", secret=SECRET)
+    forgotten, _ = start_alone(SIZE, host="127.0.0.1", secret=SECRET, lease=0.2)
+    ServerCalls(told, SECRET).ping()
+    ServerCalls(told, SECRET).end()
+    for address in (told, forgotten):
+        deadline = time.monotonic() + 20
+        while _is_there(address):
+            assert time.monotonic() < deadline
+            time.sleep(0.3)
+
+
+def _is_there(address: str) -> bool:
+    try:
+        flight.connect(address).wait_for_available(1)
+    except (pa.ArrowException, OSError):
+        return False
+    return True

@@ -9,7 +9,7 @@ import pytest
 
 from afspark.exchange.rounds import Push, PushOutcome, Rounds
 from afspark.model.consistency import ASP, BSP, SSP, Consistency
-from tests.unit.exchange.stepping import SIZE, check_merges, check_rounds, check_staleness, learned
+from tests.unit.exchange.stepping import SIZE, check_incarnations, check_merges, check_rounds, check_staleness, learned
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -31,6 +31,11 @@ def test_nothing_is_merged_twice_or_left_out(seed: int, consistency: Consistency
 @pytest.mark.parametrize("seed", range(40))
 def test_a_step_never_lacks_more_of_others_than_the_staleness(seed: int, staleness: int) -> None:
     assert check_staleness(seed, staleness) == staleness
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_of_a_lost_incarnation_counts_once_another_is_known(seed: int) -> None:
+    check_incarnations(seed)
 
 
 class _MergesAgain(Rounds):
@@ -67,10 +72,15 @@ class _AnswersWithTheNewest(Rounds):
 
 
 class _ForgetsTheLast(Rounds):
-    def finish(self, worker: int, steps: int) -> None:
+    def finish(self, worker: int, steps: int, incarnation: int = 0) -> None:
         if steps > 1:
             self._members[worker].pushes.pop()
-        super().finish(worker, max(0, steps - 1))
+        super().finish(worker, max(0, steps - 1), incarnation)
+
+
+class _AdmitsTheLost(Rounds):
+    def admit(self, worker: int, incarnation: int) -> None:
+        pass
 
 
 def _all(seed: int, kind: type[Rounds]) -> None:
@@ -78,6 +88,7 @@ def _all(seed: int, kind: type[Rounds]) -> None:
     check_merges(seed, ASP(), [5, 0, 3, 6], kind=kind)
     check_merges(seed, SSP(2), [5, 0, 3, 6], kind=kind)
     check_staleness(seed, 2, kind=kind)
+    check_incarnations(seed, kind=kind)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +101,7 @@ def _all(seed: int, kind: type[Rounds]) -> None:
         _WaitsForThoseWhoHaveEnded,
         _AnswersWithTheNewest,
         _ForgetsTheLast,
+        _AdmitsTheLost,
     ],
     ids=lambda kind: kind.__name__.strip("_"),
 )

@@ -16,6 +16,7 @@ from afspark import testing
 from afspark.algorithms.features import Features
 from afspark.algorithms.linear_learners import LinearLearner, LogisticLearner
 from afspark.algorithms.model_training import train
+from afspark.coordinator import model_servers
 from afspark.errors import UsageError
 from afspark.model.consistency import ASP, BSP, SSP, Consistency, consistency_of
 
@@ -30,7 +31,13 @@ def rows(batch: int, count: int = 300) -> dict[str, np.ndarray]:
 
 
 def logistic(
-    consistency: Consistency, tolerance: af.Tolerance, *, workers: int = 2, shards: int = 1, iteration: int = 40
+    consistency: Consistency,
+    tolerance: af.Tolerance,
+    *,
+    workers: int = 2,
+    shards: int = 1,
+    iteration: int = 40,
+    wait_seconds: float = 20.0,
 ) -> Callable[[Any], Any]:
     def pipeline(stream: Any) -> Any:
         learner = LogisticLearner(Features(numeric=("x", "y")))
@@ -42,7 +49,7 @@ def logistic(
             workers=workers,
             shards=shards,
             tolerance=tolerance,
-            wait_seconds=20.0,
+            wait_seconds=wait_seconds,
         ).writeStream.outputMode("append")
 
     return pipeline
@@ -102,6 +109,11 @@ def kill_worker(query: testing.LocalQuery, batch: int) -> None:
         query.kill_worker("local", 1, lose_state=batch == 2)
 
 
+def lose_model(query: testing.LocalQuery, batch: int) -> None:
+    if batch == 2:
+        query.kill_worker("global", 0, lose_state=True)
+
+
 def new_driver(query: testing.LocalQuery, batch: int) -> None:
     if batch in (1, 3):
         query.restart_driver()
@@ -117,12 +129,14 @@ FAILURES = [
     ("snapshots", lose_host),
     ("every batch", lose_servers),
     ("every batch", kill_worker),
+    ("every batch", lose_model),
     ("snapshots", new_driver_and_lost_host),
 ]
 MORE = [
     ("every batch", lose_host),
     ("snapshots", lose_servers),
     ("snapshots", kill_worker),
+    ("snapshots", lose_model),
     ("every batch", new_driver_and_lost_host),
     ("every batch", new_driver),
     ("snapshots", new_driver),
@@ -187,6 +201,39 @@ def test_what_cannot_be_trained_is_refused(settings: dict[str, Any], said: str) 
     def attempt() -> None:
         with testing.run(pipeline, SCHEMA, hosts=1) as query:
             query._cluster.slots = {"host0": 4}
+            query.batch(rows(0))
+
+    with pytest.raises(UsageError, match=said):
+        attempt()
+
+
+class _Large(LinearLearner):
+    def __init__(self, cells: int) -> None:
+        super().__init__(("x", "y"))
+        self._cells = cells
+
+    @property
+    def cells(self) -> int:
+        return self._cells
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (0, "cells must be a whole number from 1"),
+        (2**32, "A vector has at most"),
+        (2**27 + 1, "too many for 1 shards. Use shards=2 or more"),
+        (1000, "its servers need 0.0 GB; 0.0 GB are free"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused(cells: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_servers, "free_bytes", lambda: 10_000)
+
+    def pipeline(stream: Any) -> Any:
+        return train(stream, _Large(cells), iteration=5, tolerance=af.MiniBatch())
+
+    def attempt() -> None:
+        with testing.run(pipeline, SCHEMA) as query:
             query.batch(rows(0))
 
     with pytest.raises(UsageError, match=said):

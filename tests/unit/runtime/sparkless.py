@@ -26,6 +26,7 @@ from afspark.cluster.local.processes import KILLED, Answer, Processes, forked
 from afspark.cluster.remade_frame import PastFrames
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.rescaling.rescaling import rescaled
 from afspark.coordinator.run_options import RunOptions
 from afspark.coordinator.told_bounds import realised
 from afspark.coordinator.worker_state import WorkerState
@@ -153,16 +154,28 @@ class Rig:
     def start(self, **changes: Any) -> Coordinator:
         """A new driver on the checkpoint."""
         self.settings |= changes
-        chosen = SUCCESSION | {k: v for k, v in self.settings.items() if k in RUN_OPTIONS}
-        # Tests look at records after every batch, unless they say that those may be behind, or further apart.
-        chosen = {"max_replay_seconds": 0.0, "record_seconds": 0.0} | chosen
-        run = RunOptions(checkpoint=str(self.checkpoint), segments=str(self.segments), **chosen)
+        run = self._options()
         if run.faults.failures:
             self.hosts.fork()
         pipeline, store = self.pipeline, self.open_store(run.checkpoint)
         identity = claim(store.below("afspark"), pipeline.fingerprint(), pipeline.settings())
         self.engine = Coordinator(self.hosts, pipeline, run, identity, store, self.past_frames)
         return self.engine
+
+    def rescale(self, **changes: Any) -> Coordinator:
+        """A new driver on the checkpoint, with other numbers of workers, as `StreamWriter.start` makes one."""
+        self.settings |= changes
+        run, store, pipeline = self._options(), self.open_store(str(self.checkpoint)), self.pipeline
+        identity = claim(store.below("afspark"), pipeline.fingerprint(), pipeline.settings())
+        pipeline = rescaled(self.hosts, pipeline, run, identity, store, self.past_frames)
+        self.engine = Coordinator(self.hosts, pipeline, run, identity, store, self.past_frames)
+        return self.engine
+
+    def _options(self) -> RunOptions:
+        chosen = SUCCESSION | {k: v for k, v in self.settings.items() if k in RUN_OPTIONS}
+        # Tests look at records after every batch, unless they say that those may be behind, or further apart.
+        chosen = {"max_replay_seconds": 0.0, "record_seconds": 0.0} | chosen
+        return RunOptions(checkpoint=str(self.checkpoint), segments=str(self.segments), **chosen)
 
     @property
     def pipeline(self) -> Pipeline:

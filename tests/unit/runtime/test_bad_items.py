@@ -228,7 +228,7 @@ def test_a_bad_item_stops_the_query_by_default_and_is_named(world: MakeWorld) ->
 
 
 def test_the_error_of_a_state_keeps_its_class_when_the_item_is_named(world: MakeWorld) -> None:
-    made = world(transforms=(as_null,))
+    made = world(transforms=(as_null,), on_bad="stop")
     with pytest.raises(UsageError) as raised:
         made.rig.go()
     assert raised.value.nulls == 1 and raised.value.number == 1
@@ -250,6 +250,15 @@ def test_null_keys_are_bad_items_or_a_group_of_their_own(world: MakeWorld, keyed
 class Grouped(Lines):
     def states(self) -> Mapping[str, StateSpec]:
         return {"counts": HashTable(key="string", value="int64", null_key=True)}
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_null_keys_end_a_query_only_if_that_was_asked_for(world: MakeWorld, keyed: bool) -> None:
+    """Of files, whose other bad items stop the query."""
+    made = world(transforms=(as_null,), keyed=keyed)
+    made.rig.go()
+    assert made.rig.counts() == made.truth
+    assert sum(count.items for count in made.rig.run_of().counters.bad) == len(made.bad)
 
 
 def test_null_keys_of_an_exchange_are_left_out_whatever_their_number(world: MakeWorld) -> None:

@@ -83,6 +83,7 @@ class Day:
         timings = SimpleNamespace(foresee=None, seen=None)
         self.run = SimpleNamespace(
             name="counts",
+            title="counts",
             node=SimpleNamespace(tolerance=adaptive, internal=False, operator=SimpleNamespace(states=lambda: {"s": 0})),
             homes={0: "a"},
             group=SimpleNamespace(

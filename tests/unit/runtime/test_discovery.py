@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from afspark.bounds import Place
-from afspark.cluster.cluster import HostTask
+from afspark.cluster.cluster import HostTask, StageFailed
 from afspark.cluster.local.local_cluster import LocalCluster
 from afspark.coordinator.recovery.discovery import SEARCH_TRIES, RecordedWorkers, find_survivors, restore_workers
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import WorkerState
+from afspark.errors import WorkerFailed
 from afspark.model.states import HashTable
 from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
 from afspark.protocol.fault_plan import FaultPlan
@@ -23,6 +24,7 @@ from afspark.protocol.lifecycle import Hint, Identity
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.resident import Segment, SegmentRoot, Survivor
 from afspark.store import CountedFailure, Loss, ObjectRef, WorkerRecord, open_store
+from tests.unit.runtime.sparkless import Hurried
 
 SLOTS = {"a": 1, "b": 1}
 NO_RECORD = RecordedWorkers()
@@ -300,3 +302,51 @@ def test_a_host_that_never_answers_does_not_keep_the_driver_from_starting(tmp_pa
     cluster = Wandering()
     assert found_on(cluster, tmp_path, "a", "nowhere") == [("a", 0)]
     assert cluster.rounds == [["a", "nowhere"]] + [["nowhere"]] * (SEARCH_TRIES - 1)
+
+
+class Failing(LocalCluster):
+    """Tasks die so many times before they come to their end; ``leaves``: then host b has no executor any more."""
+
+    def __init__(self, times: int, *, leaves: bool = False) -> None:
+        super().__init__({"a": 1, "b": 1}, clock=Hurried())
+        self.times, self.leaves = times, leaves
+
+    def run_on(self, hosts: Mapping[int, str], task: HostTask) -> list[Any]:
+        self.times -= 1
+        if self.times >= 0:
+            raise StageFailed("each of its processes was killed")
+        return super().run_on(hosts, task)
+
+    def slots_by_host(self) -> dict[str, int]:
+        return {"a": 1} if self.leaves else super().slots_by_host()
+
+
+def test_tasks_that_died_while_they_looked_for_state_are_run_again(tmp_path: Path) -> None:
+    inhabited(tmp_path)
+    assert found_on(Failing(SEARCH_TRIES - 1), tmp_path, "a", "b") == [("a", 0), ("b", 1)]
+    assert found_on(Failing(1, leaves=True), tmp_path, "a", "b") == [("a", 0)]
+
+
+def test_state_that_nobody_could_look_for_is_not_given_up(tmp_path: Path) -> None:
+    inhabited(tmp_path)
+    with pytest.raises(WorkerFailed) as caught:
+        found_on(Failing(SEARCH_TRIES), tmp_path, "a", "b")
+    assert caught.value.hosts == ["a", "b"]
+
+
+def test_who_starts_anew_is_behind_no_state_that_is_left_and_lacks_nothing() -> None:
+    members, undeclared = restore_workers(
+        batch=5,
+        budget=budget(),
+        slots=SLOTS,
+        recorded=RecordedWorkers(anew=True),
+        losses=[loss(0, 1, batch=3)],
+        survivors=[survivor(0, 4, incarnation=2), survivor(1, 4)],
+    )
+    assert not undeclared
+    assert [(one.incarnation, one.version, one.hint, one.saved) for one in members] == [
+        (3, 4, Hint.CREATE, True),
+        (1, 4, Hint.CREATE, True),
+    ]
+    assert not any(one.chain or one.completed or one.recovering for one in members)
+    assert {one.home for one in members} == {"a", "b"} and len(members[0].counted_failures) == 1

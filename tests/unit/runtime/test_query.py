@@ -60,13 +60,14 @@ class Busy:
         return nullcontext()
 
     def awaitTermination(self, timeout: float) -> bool:
-        return True
+        return self.ends is None or self.ends.wait(0.05)
 
     def close(self) -> None:
         pass
 
-    def __init__(self, sink: Callable[[], Any]) -> None:
-        self.sink, self.stopped, self.ended = sink, 0, 0
+    def __init__(self, sink: Callable[[], Any], ends: threading.Event | None = None) -> None:
+        """``ends``: when it runs no more; None: at once."""
+        self.sink, self.stopped, self.ended, self.ends = sink, 0, 0, ends
 
     def run(self, batch: int, frame: object, deliver: object) -> None:
         self.sink()
@@ -88,8 +89,8 @@ class Busy:
     """The last batch that was applied."""
 
 
-def query_with(sink: Callable[[Query], Any]) -> tuple[Query, Busy]:
-    busy = Busy(lambda: sink(query))
+def query_with(sink: Callable[[Query], Any], ends: threading.Event | None = None) -> tuple[Query, Busy]:
+    busy = Busy(lambda: sink(query), ends)
     query = Query(None, busy)  # type: ignore[arg-type]
     query._batch_lock = Lock()  # type: ignore[assignment]
     query._note = lambda progress: None  # type: ignore[method-assign]
@@ -195,7 +196,7 @@ class Quiet(Busy):
     """A query that is idle when it is looked at for the first time, and has ended at the second look."""
 
     runs: Any = ("an operator",)
-    store: Any = SimpleNamespace(list=lambda prefix: [])
+    store: Any = SimpleNamespace(has=lambda name: False)
 
     def __init__(self, record: Callable[[], Any]) -> None:
         super().__init__(lambda: None)

@@ -258,6 +258,34 @@ def test_spark_is_not_let_forget_what_has_to_be_replayed(make_rig: MakeRig, tole
     one.assert_as_calm()
 
 
+def test_spark_is_not_let_forget_while_a_batch_of_an_earlier_driver_has_no_record(make_rig: MakeRig) -> None:
+    """Workers had applied it as no barrier, so that the one after it is the first with a record."""
+    one = LaggingRig(make_rig, Lag.RECORDS, batches=8, tolerance=BarrierSnapshot(batches=100), keyed=True)
+    rig = one.rig
+    rig.drive_and_die(lambda: (rig.go(5), rig.go(1, deliver=refused)))
+    with pytest.raises(UsageError, match="1 to 4 ") as caught:
+        rig.start(offsets_kept=1).check_unrecorded()
+    kept = caught.value.needed
+    rig.start(offsets_kept=kept).check_unrecorded()
+
+    def forget(batch: int) -> None:
+        """As Spark does when it begins a batch."""
+        for path in (rig.checkpoint / "offsets").iterdir():
+            if int(path.name) < batch - kept:
+                path.unlink()
+
+    def forget_and_die(batch: int) -> None:
+        forget(batch)
+        die()
+
+    rig.drive_and_die(lambda: (forget(5), rig.go(1), rig.go(1, deliver=forget_and_die)))
+    rig.lose()
+    rig.start(offsets_kept=100)
+    rig.go()
+    assert rig.counts() == one.truth and rig.bound() == 0
+    one.assert_as_calm()
+
+
 def test_nobody_is_refused_for_what_spark_has_forgotten_already(make_rig: MakeRig) -> None:
     one = LaggingRig(make_rig, Lag.RECORDS, batches=7, tolerance=MiniBatch())
     rig = one.rig

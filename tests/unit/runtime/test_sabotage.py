@@ -139,7 +139,7 @@ def newest_record_wins(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_survivors(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("afspark.coordinator.worker_group.find_survivors", lambda *where: [])
+    patch.setattr("afspark.coordinator.recovery.discovery.find_survivors", lambda *where: [])
 
 
 def failures_do_not_count(patch: pytest.MonkeyPatch) -> None:

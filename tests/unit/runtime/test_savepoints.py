@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from afspark.algorithms import WordCount
 from afspark.api.inspection import inspect
 from afspark.api.savepoints import answer_requests, found_savepoints, held_record, save, savepoint_of
 from afspark.cluster.local.processes import in_process
 from afspark.control import Quantity
+from afspark.coordinator.savepoint_contents import refuse_what_cannot_be_saved
 from afspark.coordinator.savepoint_copying import make_savepoint, start_from_savepoint
 from afspark.errors import AfsparkError, CheckpointError, ObjectMissing, StoreFull, UsageError
 from afspark.graph.pipeline import Pipeline
@@ -349,11 +351,11 @@ def test_what_is_refused(make_rig: MakeRig) -> None:
     with pytest.raises(UsageError) as caught:
         start_from_savepoint(open_store(place), open_store(rig.checkpoint), pipeline)
     assert caught.value.path == str(rig.checkpoint)
-    other = replace(pipeline, nodes=(replace(pipeline.nodes[0], workers=3),))
+    other = replace(pipeline, nodes=(replace(pipeline.nodes[0], keyed=True),))
     with pytest.raises(CheckpointError) as mismatch:
         start_from_savepoint(open_store(place), new, other)
     assert mismatch.value.found == pipeline.fingerprint() and not new.list("")
-    assert mismatch.value.differs == "operators.operator.workers is 2 there and 3 here"
+    assert mismatch.value.differs.startswith("'operator' has keyed true instead of false, and ")
     for taken in (str(place), str(rig.root)):
         with pytest.raises(UsageError):
             saved(rig, taken)
@@ -456,3 +458,36 @@ def test_a_driver_that_ends_instead_of_answering_is_not_waited_for(make_rig: Mak
     rig.driver.close()
     asking.join()
     assert outcome[0][1].batch == 1 and rig.driver.store.list("requests") == []
+
+
+class Renamed(WordCount):
+    """The same word count under another name."""
+
+
+def test_a_changed_pipeline_starts_from_a_savepoint_as_from_a_checkpoint(make_rig: MakeRig) -> None:
+    rig, truth = make_rig()
+    rig.go(2)
+    place = saved(rig)
+    made = Rig(rig.root / "changed", Hosts(processes=in_process), **{**rig.settings, "operator": Renamed()})
+    start_from_savepoint(open_store(place), open_store(made.checkpoint), made.pipeline)
+    made.go()
+    assert made.counts() == truth and made.driver.identity.settings == made.pipeline.settings()
+    with held_record(made.driver) as record:
+        assert record is not None
+    wider = replace(made.pipeline, nodes=(replace(made.pipeline.nodes[0], keyed=True),))
+    other = open_store(rig.root / "other")
+    with pytest.raises(CheckpointError):
+        start_from_savepoint(open_store(place), other, wider)
+    start_from_savepoint(open_store(place), other, wider, {"operator"})
+    assert identify(other.below(FOLDER)) is not None
+
+
+def test_no_savepoint_is_made_of_what_a_changed_pipeline_has_given_up(make_rig: MakeRig) -> None:
+    rig, _ = make_rig()
+    rig.go(2)
+    identity = rig.driver.identity
+    record = refuse_what_cannot_be_saved(identity, rig.driver.commits.settle(), "here")
+    changed = replace(identity, anew={"operator": rig.driver.log.epoch_number + 1})
+    with pytest.raises(UsageError) as refused:
+        refuse_what_cannot_be_saved(changed, record, "here")
+    assert "changed" in refused.value.message

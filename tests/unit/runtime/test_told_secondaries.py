@@ -69,7 +69,7 @@ def test_an_operator_hears_of_a_loss_once_whoever_takes_over(make_rig: MakeRig, 
     rig.lose(0)
     rig.go(1)
     if restarts:
-        rig.driver.commits.cover_at_rest(10.0)
+        rig.driver.commits.flush(10.0)
         rig.start()
     rig.go()
     check_alike(rig, 1)

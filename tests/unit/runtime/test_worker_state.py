@@ -12,12 +12,12 @@ import pytest
 from afspark.bounds import Place
 from afspark.coordinator.digests import digests_agree
 from afspark.coordinator.recovery.error_budget import ErrorBudget
-from afspark.coordinator.recovery.verdicts import Verdict, judge
-from afspark.coordinator.worker_state import DurableState, WorkerState
+from afspark.coordinator.recovery.verdicts import Verdict, judge, reasons
+from afspark.coordinator.worker_state import Covered, DurableState, WorkerState
 from afspark.errors import OperatorFailed
 from afspark.model.states import HashTable, Matrix
 from afspark.model.windows import PaneReport
-from afspark.numbers import Incarnation
+from afspark.numbers import Batch, Incarnation
 from afspark.policies import (
     Approximate,
     KeepResident,
@@ -33,7 +33,7 @@ from afspark.policies import (
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.replicas import Replica, ReplicaId
 from afspark.protocol.reports import Status, TaskReport
-from afspark.store import CompactionRule, CountedFailure, ObjectRef, WorkerRecord
+from afspark.store import CommitRecord, CompactionRule, CountedFailure, ObjectRef, WorkerRecord
 
 #: A role that no feature has yet.
 STANDBY: Any = "standby"
@@ -78,6 +78,11 @@ def report(worker: int = 0, status: Status = Status.APPLIED, **facts: Any) -> Ta
 def test_verdicts(status: Status, home_alive: bool, verdict: Verdict) -> None:
     member = WorkerState.at("a", worker=0)
     assert judge(member.primary, report(status=status), ["a"] if home_alive else ["b"]) is verdict
+
+
+def test_what_others_have_done_is_no_reason_why_a_batch_was_not_applied() -> None:
+    found = [report(status=Status.APPLIED, detail="apply"), report(status=Status.BUSY, detail="the lane is away")]
+    assert reasons([*found, *found]) == ["the lane is away"] and reasons(found[:1]) == []
 
 
 def test_no_report_is_no_proof_of_a_loss() -> None:
@@ -258,3 +263,8 @@ def test_reports_survive_the_segment_they_are_kept_in() -> None:
     assert TaskReport.from_json(json.loads(json.dumps(sent.to_json()))) == sent
     failed = report(status=Status.FAILED, error=OperatorFailed("no", batch=1, worker=0, trace=""))
     assert TaskReport.from_json(failed.to_json()).error is None
+
+
+def test_who_has_started_since_the_durable_record_is_given_an_empty_state() -> None:
+    covered = Covered.by(CommitRecord(Batch(7), "00000001-0123456789abcdef", operators={}))
+    assert covered.state_of("new", 0) == DurableState(7)

@@ -3,7 +3,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import stat
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -15,9 +18,13 @@ from afspark.errors import SegmentBusy, SegmentError
 from afspark.protocol.lifecycle import Identity
 from afspark.resident import Segment, SegmentAddress, SegmentRoot, Survivor, process_cache
 from afspark.resident import segment_root as root
-from afspark.store import claim, identify, open_store
+from afspark.resident.segment_root import remove_states
+from afspark.store import RecordLog, claim, identify, open_store
+from afspark.store.checkpoint_place import settle_place
+from afspark.store.lease import Lease
 
 DAY = 86_400.0
+HOUR = 3_600.0
 
 
 @pytest.fixture
@@ -203,6 +210,67 @@ def test_clean_never_touches_a_locked_segment(house: SegmentRoot, identity: Iden
     with segment.lock(1.0):
         assert house.clean(now=now + 10 * DAY) == []
     assert segment.is_current()
+
+
+@pytest.fixture
+def nobodys(checkpoint: Path) -> Path:
+    """The checkpoint of a query that was started without one, by a process that was killed."""
+    store = open_store(checkpoint)
+    found = identify(store.below("afspark"))
+    assert found is not None
+    settle_place(store, str(checkpoint), found, temporary=True)
+    killed = subprocess.run(
+        [sys.executable, "-c", DRIVES_AND_DIES, str(checkpoint)], check=False, env={"PYTHONPATH": ":".join(sys.path)}
+    )
+    assert killed.returncode == -signal.SIGKILL
+    return checkpoint
+
+
+DRIVES_AND_DIES = """
+import os, sys
+from afspark.store import RecordLog, open_store
+from afspark.store.lease import Lease
+
+store = open_store(sys.argv[1]).below("afspark")
+Lease(store, RecordLog(store)).take()
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_nobody_can_want_of_a_killed_driver_is_removed_after_an_hour(
+    house: SegmentRoot, identity: Identity, nobodys: Path
+) -> None:
+    segment, start = create(house, query_of(nobodys, identity)), time.time()
+    assert house.clean(now=start + 0.9 * HOUR) == []
+    assert house.clean(now=start + 1.1 * HOUR) == [segment.directory]
+
+
+def test_what_was_named_since_is_kept(house: SegmentRoot, identity: Identity, nobodys: Path) -> None:
+    found = identify(open_store(nobodys).below("afspark"))
+    assert found is not None and settle_place(open_store(nobodys), str(nobodys), found) == found
+    segment = create(house, query_of(nobodys, identity))
+    assert house.clean(now=time.time() + 100 * DAY) == [] and segment.is_current()
+
+
+def test_what_a_living_driver_has_is_kept(house: SegmentRoot, identity: Identity, nobodys: Path) -> None:
+    store = open_store(nobodys).below("afspark")
+    lease = Lease(store, RecordLog(store))
+    lease.take()
+    lease.release()
+    segment = create(house, query_of(nobodys, identity))
+    assert house.clean(now=time.time() + DAY) == [] and segment.is_current()
+
+
+def test_the_states_of_a_query_are_removed_on_all_hosts_unless_they_are_used(
+    house: SegmentRoot, identity: Identity
+) -> None:
+    mine, other = create(house, identity), create(SegmentRoot(house.base, "127.0.0.3"), identity)
+    stays = create(house, replace(identity, query_id="another"))
+    with mine.lock(1.0):
+        remove_states(house.base, "q")
+    assert mine.is_current() and not other.directory.exists()
+    remove_states(house.base, "q")
+    assert not mine.directory.exists() and stays.is_current()
 
 
 def test_clean_removes_leftovers(house: SegmentRoot, identity: Identity) -> None:

@@ -11,6 +11,7 @@ import pytest
 from afspark.coordinator.recovery.recorded_effects import READING, recorded_effects
 from afspark.model.effect_digest import EffectDigest, digest_of_rows
 from afspark.model.kernels import digest_kernels as kernel
+from afspark.model.kernels.hashing import GOLDEN
 from afspark.model.states import HashTable, HeapColumns, State
 from afspark.model.states.conformance import Subject
 from afspark.protocol.reports import Status, TaskReport
@@ -38,6 +39,26 @@ def test_kernels_do_as_their_twins(seed: int, numbered: bool) -> None:
     assert kernel.weighted_sum(hashes, floats[:40]) == pytest.approx(
         twin.weighted_sum(hashes.tolist(), floats[:40].tolist()), rel=1e-12, abs=0
     )
+
+
+@pytest.mark.parametrize("columns", range(1, 7))
+def test_rows_of_words_have_one_digest_in_one_pass_or_several(columns: int) -> None:
+    words = [np.random.default_rng(place).integers(0, 2**64, 50, np.uint64) for place in range(columns)]
+    folded = [twin.fold_words(row) for row in zip(*(column.tolist() for column in words), strict=True)]
+    hashes = np.full(50, GOLDEN)
+    for column in words:
+        kernel.fold_words(hashes, column)
+    assert hashes.tolist() == folded
+    assert int(kernel.digest_word_rows(tuple(words), np.uint64(3))) == twin.digest_rows(folded, 3)
+
+
+def test_rows_with_and_without_nulls_are_digested_alike() -> None:
+    """Which rows are hashed together depends on their order, and so does whether there is a null among them."""
+    rows = pa.record_batch({"text": ["a", None, "c"], "n": pa.array([1, 2, None], pa.int32()), "day": [7, 8, 9]})
+    whole = digest_of_rows([(0, rows)])
+    assert whole == digest_of_rows([(0, rows.slice(row, 1)) for row in (2, 0, 1)])
+    filled = rows.set_column(1, "n", pa.array([1, 2, 0], pa.int32()))
+    assert not whole.agrees(digest_of_rows([(0, filled)]))
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 31, 32, 33, 64, 1000])

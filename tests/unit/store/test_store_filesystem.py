@@ -13,9 +13,10 @@ import pytest
 
 from afspark.errors import StoreError, StoreFull, StoreNotWritable, UsageError
 from afspark.store import Store, open_store
+from afspark.store.address_schemes import redact
 from afspark.store.base import Names
 from afspark.store.local import LocalStore
-from afspark.store.remote import ArrowStore, redact
+from afspark.store.remote import ArrowStore
 
 
 def _refused(store: Store, within: float = 12.0) -> StoreNotWritable:
@@ -45,9 +46,42 @@ def test_a_read_only_folder_is_not_writable(tmp_path: Path) -> None:
     _refused(open_store(folder / "store"), within=2)
 
 
-@pytest.mark.parametrize("uri", ["nosuch://host/path", "http://host/path", "s4://bucket/key"])
-def test_an_unknown_scheme_is_not_writable(uri: str) -> None:
-    _refused(open_store(uri), within=2)
+@pytest.mark.parametrize(
+    ("uri", "remedy"),
+    [
+        ("nosuch://host/path", "s3://"),
+        ("http://host/path", "s3://"),
+        ("s4://bucket/key", "Did you mean s3"),
+        ("dbfs:/path", "/dbfs/"),
+        ("DBFS:/path", "/dbfs/"),
+        ("wasbs://container@account/path", "abfss://"),
+    ],
+)
+def test_an_unknown_scheme_is_refused_by_name(uri: str, remedy: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_store(uri)
+    assert caught.value.scheme in uri.lower()
+    assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("given", "known"),
+    [
+        ("s3a://bucket/key?region=eu-west-1", "s3://bucket/key?region=eu-west-1"),
+        ("S3N://bucket/key", "s3://bucket/key"),
+        ("gcs://bucket/key", "gs://bucket/key"),
+        ("abfss://box@account.dfs.core.windows.net/key", "abfss://box@account.dfs.core.windows.net/key"),
+        ("hdfs://name:8020/key", "hdfs://name:8020/key"),
+    ],
+)
+def test_addresses_as_spark_writes_them_are_those_of_arrow(given: str, known: str) -> None:
+    store = open_store(given)
+    assert isinstance(store, ArrowStore) and store._uri == known
+
+
+@pytest.mark.parametrize("path", ["a:b/c", "relative", "/data/s3:/x", "x:/y"])
+def test_a_path_with_a_colon_is_a_path(path: str) -> None:
+    assert isinstance(open_store(path), LocalStore)
 
 
 def test_an_unreachable_bucket_is_not_writable_and_keeps_its_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,5 +215,6 @@ def test_listing_passes_over_files_that_vanish(tmp_path: Path) -> None:
 
 def test_redact() -> None:
     assert redact("s3://k:s@bucket/p?secret_key=x") == "s3://bucket/p"
-    assert redact("abfss://container@account/p") == "abfss://account/p"
+    assert redact("abfss://container@account/p") == "abfss://container@account/p"
+    assert redact("abfss://account:key@container/p?enable_tls=false") == "abfss://container/p"
     assert redact("/plain/path") == "/plain/path"

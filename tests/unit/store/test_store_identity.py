@@ -26,13 +26,29 @@ def test_the_first_claim_makes_the_identity(store: Store) -> None:
 
 
 def test_another_pipeline_is_refused(store: Store) -> None:
-    claim(store, "abc", {})
+    claim(store, "abc", {"operators": {"counts": {"keyed": False}}})
     before = store.get("identity")
     with pytest.raises(CheckpointError) as caught:
-        claim(store, "xyz", {})
+        claim(store, "xyz", {"operators": {"counts": {"keyed": True}}})
     assert (caught.value.expected, caught.value.found) == ("xyz", "abc")
-    assert caught.value.remedy
+    assert caught.value.differs.startswith("'counts' has keyed true instead of false") and caught.value.remedy
     assert store.get("identity") == before
+
+
+def test_what_may_change_is_for_the_driver_to_take_up(store: Store) -> None:
+    made = claim(store, "abc", {"operators": {"counts": {"workers": 2, "keyed": False}}})
+    before = store.get("identity")
+    assert claim(store, "xyz", {"operators": {"counts": {"workers": 2, "name": "words"}}}) == made
+    assert claim(store, "xyz", {"operators": {"counts": {"workers": 3}}}) == made
+    assert claim(store, "xyz", {"operators": {"counts": {"workers": 2, "keyed": True}}}, {"counts"}) == made
+    assert store.get("identity") == before, "another driver may be at work"
+
+
+def test_an_identity_of_an_earlier_release_is_read(store: Store) -> None:
+    fields = asdict(claim(store, "abc", {}))
+    del fields["anew"]
+    store.put("identity", seal({"kind": "identity", "identity": fields}, {}))
+    assert claim(store, "abc", {}).anew == {}
 
 
 def test_another_format_of_the_checkpoint_is_refused(store: Store) -> None:

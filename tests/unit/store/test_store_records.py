@@ -33,7 +33,7 @@ class CountingStore(LocalStore):
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
-        self.requests = {"put": 0, "get": 0, "list": 0, "delete": 0}
+        self.requests = {"put": 0, "get": 0, "has": 0, "list": 0, "delete": 0}
         self.stale = []
 
     def put(self, name: str, data: bytes) -> None:
@@ -43,6 +43,10 @@ class CountingStore(LocalStore):
     def get(self, name: str) -> bytes:
         self.requests["get"] += 1
         return super().get(name)
+
+    def has(self, name: str) -> bool:
+        self.requests["has"] += 1
+        return super().has(name)
 
     def list(self, prefix: str) -> Names:
         self.requests["list"] += 1
@@ -311,16 +315,17 @@ def test_records_must_continue_the_epoch(store: CountingStore) -> None:
             log.write(wrong)
 
 
-def test_a_batch_costs_a_request_and_a_listing(store: CountingStore) -> None:
+def test_a_batch_costs_a_request_and_a_look(store: CountingStore) -> None:
     log, _ = _reopened(store, -1)
     log.write(_record(log, 0))
+    log.refuse_if_superseded()
     before = dict(store.requests)
     for batch in range(1, 16):
         log.write(_record(log, batch))
         log.newest(batch - 1)
         log.prune()
     after = {kind: store.requests[kind] - before[kind] for kind in before}
-    assert after == {"put": 15, "get": 0, "list": 15, "delete": 0}
+    assert after == {"put": 15, "get": 0, "has": 15, "list": 0, "delete": 0}
     log.write(_record(log, 16))
     assert log.prune() and len(_record_names(store)) == 8
 

@@ -15,6 +15,23 @@ SETTINGS = {
     "spark.sql.files.ignoreCorruptFiles": "ignorecorruptfiles",
 }
 
+#: Nodes of Spark's plans that keep state between batches, if what they read is a stream.
+STATEFUL = frozenset(
+    {
+        "Aggregate",
+        "Deduplicate",
+        "DeduplicateWithinWatermark",
+        "Distinct",
+        "FlatMapGroupsInPandasWithState",
+        "FlatMapGroupsWithState",
+        "GlobalLimit",
+        "LocalLimit",
+        "TransformWithState",
+        "TransformWithStateInPySpark",
+        "TransformWithStateInPandas",
+    }
+)
+
 
 def frame_facts(frame: DataFrame) -> FrameFacts:
     """The facts by which it is decided whether past batches of the DataFrame can be read again."""
@@ -27,6 +44,20 @@ def frame_facts(frame: DataFrame) -> FrameFacts:
         deterministic=bool(plan.deterministic()),
         subqueries=int(plan.subqueriesAll().size()),
     )
+
+
+def stateful_nodes(frame: DataFrame) -> list[str]:
+    """The nodes of a streaming DataFrame for which Spark keeps state in its part of the checkpoint, by name."""
+    plan = frame._jdf.queryExecution().analyzed()
+    return sorted({_name(node) for node in _nodes(plan) if _keeps_state(node)})
+
+
+def _keeps_state(node: Any) -> bool:
+    children = node.children()
+    streams = [bool(children.apply(index).isStreaming()) for index in range(children.size())]
+    if _name(node) == "Join":
+        return all(streams)
+    return _name(node) in STATEFUL and any(streams)
 
 
 def _nodes(plan: Any) -> Iterator[Any]:

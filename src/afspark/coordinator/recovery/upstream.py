@@ -18,7 +18,7 @@ def upstream_losses(run: OperatorRun) -> list[str]:
 
     An operator is among its own, if what it sends comes back to it as feedback.
     """
-    return [one.name for one in run.senders if _telling(one) or one.lost_items()]
+    return [one.title for one in run.senders if _telling(one) or one.lost_items()]
 
 
 def is_unbounded(run: OperatorRun) -> bool:

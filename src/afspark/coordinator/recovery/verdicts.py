@@ -40,3 +40,8 @@ def judge(replica: Replica, report: TaskReport | None, alive: Iterable[str]) -> 
             return Verdict.REFUSE
         case Status.MISPLACED:
             return Verdict.RETRY if replica.home in alive else Verdict.AWAIT_HOST
+
+
+def reasons(reports: Iterable[TaskReport]) -> list[str]:
+    """Why workers have not done what they were asked to, in their words; what others have done is no reason."""
+    return sorted({report.detail for report in reports if report.detail and report.status is not Status.APPLIED})

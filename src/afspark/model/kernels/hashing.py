@@ -156,6 +156,15 @@ def hash_columns(batch: pa.RecordBatch, names: Sequence[str]) -> Array:
     return result
 
 
+def column_words(batch: pa.RecordBatch, name: str) -> Array:
+    """uint64 word for each value: the integer that `hash_columns` hashes, or a text's hash; null: ``NULL_HASH``."""
+    column = as_array(batch.column(name))
+    if is_bytes(column.type):
+        return read_only(hash_strings(column))
+    words: Array = _integers(column, name).view(np.uint64)
+    return read_only(_with_nulls(column, words.copy() if column.null_count else words))
+
+
 def owners_of(hashes: Array, workers: int) -> Array:
     """The worker that owns each key of these hashes, where items are partitioned by key."""
     return (hashes >> _S32) % np.uint64(workers)

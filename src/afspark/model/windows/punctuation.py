@@ -39,6 +39,7 @@ class Punctuation:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Punctuation:
+        """The punctuation that `to_json` described."""
         start, end = document["start"], document["end"]
         ends = {"start": -math.inf if start is None else start, "end": math.inf if end is None else end}
         return cls(**{**document, **ends})

@@ -107,6 +107,7 @@ class Producer:
 
     @property
     def counters(self) -> ProducerCounters:
+        """How much was taken, sent and acknowledged so far."""
         with self._shared.changed:
             return ProducerCounters(
                 taken=self._shared.unacked.rows,

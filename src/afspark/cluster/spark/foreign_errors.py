@@ -4,12 +4,44 @@ from __future__ import annotations
 
 import re
 
+from afspark import errors
+from afspark.errors import AfsparkError
+
+# How Spark quotes an error that one of its Python processes raised.
+_QUOTED = re.compile(r"^(?:.*\s)?afspark\.errors\.(\w+): (.+)$", re.MULTILINE)
 _LONGEST = 400
 _TRACE = "Traceback (most recent call last):"
 _CAUSE = re.compile(r"^(?:: |Caused by: )(?:[a-z][\w$]*\.)*([A-Z][\w$]*: .+)$", re.MULTILINE)
 _HEAD = re.compile(r"^\[[A-Z_.]+\] Query \[.*?\] terminated with exception: ")
 _SLOW = "Python worker failed to connect back."
 _CODES = re.compile(r"\[[A-Z_.]+\] | SQLSTATE: \w+")
+
+
+def own_error(error: BaseException) -> AfsparkError | None:
+    """The error of ours that Spark wrapped into text of its own; None if there is none in it.
+
+    >>> own_error(RuntimeError("Traceback …\\nafspark.errors.InputError: File 'a' is damaged."))
+    InputError("File 'a' is damaged.")
+    """
+    if isinstance(error, AfsparkError):
+        return error
+    quoted = _QUOTED.search(str(error))
+    kind = getattr(errors, quoted[1], None) if quoted else None
+    if quoted is None or not (isinstance(kind, type) and issubclass(kind, AfsparkError)):
+        return None
+    return kind(quoted[2].strip())
+
+
+def one_line(error: BaseException) -> str:
+    """The error as ``afspark: error: …`` without line breaks."""
+    own = own_error(error)
+    if own is not None:
+        text = str(own)
+    elif is_sparks(error):
+        text = f"Spark has failed: {what_spark_says(str(error))}"
+    else:
+        text = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+    return f"afspark: error: {' '.join(text.split())}"
 
 
 def is_sparks(error: BaseException) -> bool:

@@ -1,0 +1,3 @@
+"""What a page has imported before."""
+
+import afspark as af
