@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -26,6 +27,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
 _STARTUP = str(Path(__file__).parent / "startup")
 os.environ["PYTHONPATH"] = os.pathsep.join([_STARTUP, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+# A shell lets what it runs in the background ignore Ctrl-C, and so does everything that is started there.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Plots are written to files; no test opens a window.
 os.environ.setdefault("MPLBACKEND", "Agg")

@@ -140,7 +140,7 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """One worker in one batch: it is given the model, and for what it has learned in each step a newer one."""
         check_in = CheckIn.from_bytes(descriptor.command)
-        with self._called_by(check_in.secret), self._telling_refusals(writer):
+        with self._called_by(check_in.secret), self._telling_refusals(reader, writer):
             writer.begin(CELLS)
             batch = self._batch(check_in)
             with batch.changed:
@@ -214,11 +214,17 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
         return version
 
     @contextlib.contextmanager
-    def _telling_refusals(self, writer: Any) -> Iterator[None]:
+    def _telling_refusals(self, reader: Any, writer: Any) -> Iterator[None]:
+        """A worker that is refused hears of it, and ends the stream: with one that ended here, while it writes, what was
+        said last would be lost.
+        """
         try:
             yield
         except _Refused as refusal:
             writer.write_metadata(Answered(refused=str(refusal)).to_bytes())
+            with contextlib.suppress(pa.ArrowException, OSError):
+                for _ in reader:
+                    pass
 
     def _batch(self, key: RoundKey) -> _Batch:
         with self._lock:

@@ -29,7 +29,8 @@ def servers(request: pytest.FixtureRequest) -> Iterator[list[ModelServer]]:
     found = [ModelServer(int(size), host="127.0.0.1", secret=SECRET) for size in np.diff(bounds)]
     yield found
     for server in found:
-        server.shutdown()
+        # It waits for the streams that a test has left open, in no hurry.
+        threading.Thread(target=server.shutdown, daemon=True).start()
 
 
 def ticket(servers: list[ModelServer]) -> ExchangeTicket:

@@ -65,6 +65,11 @@ class LocalJob:
     together: bool = False
 
 
+#: Seconds after which a forked process that calls model servers is taken to hang: Flight's threads are not forked with
+#: it, and now and then it waits for one of them.
+_FLIGHT_PATIENCE = 20.0
+
+
 @dataclass(frozen=True)
 class _Death:
     """How a process will end."""
@@ -145,16 +150,16 @@ class LocalCluster:
         senders = [sender for one in sent for sender in _senders(config, work, requests, one)]
         homes = {number: home for number, (home, _) in enumerate(senders)}
         self._outputs = MapOutputs(lambda: self._rows(LocalJob("map", homes, lambda number: senders[number][1])))
+        exchanges = any(request.exchange is not None for request in requests)
 
         def task(worker: int) -> LocalTask:
             inbox = self._outputs.of(worker) if senders else []
             made = partial(_receive, config, work, tuple(requests), direct, worker, inbox)
             death = self._doomed.pop((config.operator_name, worker), None)
-            return made if death is None else partial(_killed, death, made)
+            return made if death is None else partial(_killed, death, _FLIGHT_PATIENCE if exchanges else None, made)
 
         kind = "reduce" if senders else "job"
-        together = any(request.exchange is not None for request in requests)
-        return self._rows(LocalJob(kind, homes_of(requests), task, together))
+        return self._rows(LocalJob(kind, homes_of(requests), task, together=exchanges))
 
     def _refuse_silent(self, hosts: Iterable[str]) -> None:
         if silent := self.silent.intersection(hosts):
@@ -284,11 +289,11 @@ def _receive(
     return list(receive(environment, config, own, requests, direct, iter([(worker, inbox)])))
 
 
-def _killed(death: _Death, task: LocalTask, environment: TaskEnvironment) -> list[Any]:
-    """Runs the task in a process of its own, which is killed if it comes to that phase."""
+def _killed(death: _Death, patience: float | None, task: LocalTask, environment: TaskEnvironment) -> list[Any]:
+    """Runs the task in a process of its own, which is killed if it comes to that phase, or says nothing for so long."""
     assert isinstance(environment, LocalEnvironment)
     fatal = replace(environment, dies_at=death.phase, loses_state=death.lose_state)
-    ((ended, result),) = forked(partial(task, fatal))
+    ((ended, result),) = forked(partial(task, fatal), patience=patience)
     if not ended:
         raise TaskDied(result)
     return list(result)

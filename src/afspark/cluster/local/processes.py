@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import select
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -43,9 +45,11 @@ def _called(task: Callable[[], Any]) -> Answer:
         return False, str(died)
 
 
-def forked(*tasks: Callable[[], Any]) -> list[Answer]:
-    """Each task in a process of its own, all at the same time."""
-    return [answer(child) for child in [begin(task) for task in tasks]]
+def forked(*tasks: Callable[[], Any], patience: float | None = None) -> list[Answer]:
+    """Each task in a process of its own, all at the same time; those without an answer after ``patience`` seconds are
+    killed.
+    """
+    return [answer(child, patience) for child in [begin(task) for task in tasks]]
 
 
 def begin(task: Callable[[], Any]) -> tuple[int, int]:
@@ -76,10 +80,12 @@ def _tell(task: Callable[[], Any], writer: int) -> None:
         pipe.write(told)
 
 
-def answer(process: tuple[int, int]) -> Answer:
-    """What a process says at its end, for which this waits."""
+def answer(process: tuple[int, int], patience: float | None = None) -> Answer:
+    """What a process says at its end, for which this waits; one that says nothing for so long is killed."""
     child, reader = process
     with os.fdopen(reader, "rb") as pipe:
+        if not select.select([pipe], [], [], patience)[0]:
+            os.kill(child, signal.SIGKILL)
         told = pipe.read()
     os.waitpid(child, 0)
     return pickle.loads(told) if told else (False, KILLED)
