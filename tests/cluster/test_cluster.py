@@ -177,6 +177,7 @@ def test_a_killed_driver_finds_all_state_again(driver: Driver, place: Place) -> 
 # --- three operators with windows and feedback -------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "tolerance",
     [["minibatch"], pytest.param(["approximate", STAGES_THETA], marks=pytest.mark.thorough)],
@@ -391,6 +392,7 @@ def calm_model(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dict
     return _CALM_MODEL
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("tolerance", "strikes"),
     [

@@ -142,19 +142,19 @@ def repeated_recovery_not_told(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Recoveries, "take_up", take_up)
 
 
-MISTAKES: list[Plant] = [
+MISTAKES = [
     backup_counted_before_it_is_durable,
     threshold_not_halved,
     replayed_batch_applied_twice,
     zombies_backup_accepted,
     half_applied_batch_kept,
     chain_forgotten_by_a_new_driver,
-    damage_not_told,
+    pytest.param(damage_not_told, marks=pytest.mark.thorough),
     thresholds_of_one_worker_for_shares_that_overlap,
     lowered_threshold_told_of_older_backups,
     damage_leaves_the_bound_as_it_was,
     losses_without_backups_forgotten,
-    second_loss_not_declared,
+    pytest.param(second_loss_not_declared, marks=pytest.mark.thorough),
     repeated_recovery_not_told,
 ]
 

@@ -1,7 +1,7 @@
 """Random schedules of pushed streams: what is told after every batch covers what was lost and is
 within the promise, and every stream comes to its end.
 
-Of the 10,000 schedules `make test` runs 500, `make thorough` all, and `make soak` a hundred thousand. They draw
+Of the 10,000 schedules `make test` runs 250, `make thorough` all, and `make soak` a hundred thousand. They draw
 Θ, L and Γ from 0 to more than there is, windows of every kind, keys of the operator or of something else, one or
 several lanes, with or without a relay; and what goes wrong: see `TROUBLES`. A failing seed is printed with as few
 events as break the promise, and with the command that replays them.
@@ -25,7 +25,7 @@ from tests.simulation.pushed.simulation import PushedSimulation
 from tests.simulation.simulation import Outcome
 from tests.simulation.world import entered
 
-EACH, SUITE, ALL = 250, 2, 40
+EACH, SUITE, ALL = 250, 1, 40
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ def test_grep_sends_every_matching_line_once_through_failures(spark: SparkSessio
     assert len(query.ledger()) == 2
 
 
+@pytest.mark.thorough
 def test_a_join_stays_inside_its_bound_through_failures(spark: SparkSession, place: Place) -> None:
     streams = [Visits(30_000, stream=side, hosts=500, per_second=2_000) for side in (0, 1)]
     join = af.OnlineJoin(on=("dst", "second"), rate=0.2, value="bytes")

@@ -29,6 +29,7 @@ def run(tmp_path: Path, line: str) -> tuple[dict[str, Any], Any]:
     return document, pq.read_table(out)
 
 
+@pytest.mark.thorough
 def test_sentiment_under_failures(tmp_path: Path) -> None:
     document, rows = run(tmp_path, "run sentiment --generate 1.6MB --seconds 24 --kill 1 --theta 1000")
     assert document["observed"]["state"] > 0 and document["late"] == 0
@@ -60,6 +61,7 @@ def test_bargains_under_failures(tmp_path: Path) -> None:
     assert document["results"]["top"][0]["gain"] == max(rows.column("gain").to_pylist())
 
 
+@pytest.mark.thorough
 def test_bargains_are_exact_under_snapshots(tmp_path: Path) -> None:
     document, _ = run(tmp_path, "run bargain --generate 2.4MB --symbols 100 --kill 1 --tolerance snapshot")
     assert document["observed"]["state"] == 0

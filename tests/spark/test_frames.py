@@ -40,6 +40,7 @@ def lose(place: Place, operator: str, worker: int) -> None:
     raise AssertionError(f"worker {worker} of {operator} had nothing to lose")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("tolerance", "latency"),
     [
@@ -127,6 +128,7 @@ def scratch() -> list[Path]:
     return list(Path(tempfile.gettempdir()).glob("afspark-replay-*"))
 
 
+@pytest.mark.thorough
 def test_a_started_driver_has_spark_run_past_batches_again(
     spark: SparkSession, place: Place, killed: tuple[Place, dict[str, int]]
 ) -> None:

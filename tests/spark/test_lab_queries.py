@@ -11,6 +11,7 @@ from afspark.lab.study import Study
 from tests.unit.lab.small_pipelines import diamond, rows
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fault", ["loss", pytest.param("duplication", marks=pytest.mark.thorough)])
 def test_sampled_trials_equal_their_queries(spark: SparkSession, tmp_path: Path, fault: str) -> None:
     study = Study(

@@ -41,6 +41,7 @@ def test_exact_pipelines_stay_exact(spark: SparkSession, place: Place, faults: F
     assert bool(query.ledger()) == bool(faults.failures)
 
 
+@pytest.mark.thorough
 def test_approximate_pipelines_stay_inside_their_bounds(spark: SparkSession, place: Place) -> None:
     truth = write_events(place, FILES)
     attempt = Run(place, af.Approximate(theta=THETA))

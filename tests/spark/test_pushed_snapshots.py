@@ -73,6 +73,7 @@ def test_workers_without_their_folders_apply_the_same_items_again(
     assert max(entry["replayed_batches"] or 0 for entry in query.ledger() if entry["operator"] == "count") > 0
 
 
+@pytest.mark.thorough
 def test_a_killed_driver_with_all_state_gone_is_exact_after_its_producer_has_sent_again(
     spark: SparkSession, place: Place
 ) -> None:

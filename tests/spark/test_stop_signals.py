@@ -59,6 +59,7 @@ def below(pid: int) -> list[int]:
     return [one for one in map(int, filter(str.isdigit, os.listdir("/proc"))) if pid in alive_parents(one)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("number", "whom"),
     [

@@ -215,8 +215,8 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
 
     @contextlib.contextmanager
     def _telling_refusals(self, reader: Any, writer: Any) -> Iterator[None]:
-        """A worker that is refused hears of it, and ends the stream: with one that ended here, while it writes, what was
-        said last would be lost.
+        """A refused worker hears of it, and ends the stream; had it ended here while the worker writes, the last words
+        would be lost.
         """
         try:
             yield

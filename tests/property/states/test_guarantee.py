@@ -19,6 +19,8 @@ from afspark.model.states import HashTable, HeapColumns, Matrix, Numeric, Set, S
 from afspark.model.states.conformance import image, present
 from tests.twins.states_twin import PlainState, separation
 
+pytestmark = pytest.mark.some(3)
+
 WHOLE = st.one_of(st.integers(-20, 20), st.integers(-(2**40), 2**40))
 REAL = st.one_of(st.integers(-20, 20).map(float), st.floats(-1e12, 1e12))
 THETAS = st.sampled_from([0.0, 0.3, 1.0, 3.0, 7.5, 1000.0, math.inf])

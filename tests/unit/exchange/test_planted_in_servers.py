@@ -31,6 +31,8 @@ from tests.unit.exchange.test_training import (
     trained,
 )
 
+pytestmark = pytest.mark.some(2)
+
 Plant = Callable[[pytest.MonkeyPatch], None]
 Failure = Callable[[testing.LocalQuery, int], None]
 

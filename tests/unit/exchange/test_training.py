@@ -20,6 +20,8 @@ from afspark.coordinator import model_servers
 from afspark.errors import UsageError
 from afspark.model.consistency import ASP, BSP, SSP, Consistency, consistency_of
 
+pytestmark = pytest.mark.some(2)
+
 SCHEMA = pa.schema([("label", pa.float64()), ("x", pa.float64()), ("y", pa.float64())])
 BATCHES = 4
 

@@ -20,6 +20,8 @@ from tests.unit.exchange.step_troubles import (
 )
 from tests.unit.exchange.test_training import BATCHES, EXACT, logistic, trained
 
+pytestmark = pytest.mark.some(2)
+
 
 @pytest.fixture(scope="module")
 def undisturbed() -> Any:
@@ -53,6 +55,7 @@ def test_whenever_something_dies_every_item_is_merged_once(
     assert model[1] > 0 > model[2]
 
 
+@pytest.mark.thorough
 @pytest.mark.some(1)
 @pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize("kind", [DIES_BEFORE, DIES_AFTER, SERVER])

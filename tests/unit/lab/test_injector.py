@@ -14,6 +14,8 @@ from afspark.lab.application import Application
 from afspark.lab.trial_query import trial_query
 from tests.unit.lab.small_pipelines import Latest, Pass, diamond, recorded, rows, two_operators
 
+pytestmark = pytest.mark.some(3)
+
 ROWS = 600
 
 

@@ -222,6 +222,7 @@ def test_a_result_that_names_a_strange_operator_is_refused() -> None:
     assert study.stands_for("TradeFilter") == ("TradeFilter", "Aggregator")
 
 
+@pytest.mark.thorough
 def test_operators_that_fail_together_are_a_target_of_their_own(tmp_path: Path) -> None:
     study = bargain_study()
     together = "TradeFilter + VWAP"

@@ -22,6 +22,8 @@ from afspark.lab.study_plan import StudyPlan
 from afspark.lab.trial_query import TrialQuery
 from tests.unit.lab.small_pipelines import SMALL_STUDY, Even, Latest, Sums, rows
 
+pytestmark = pytest.mark.some(3)
+
 
 def planned(work: Path, tolerance: af.Tolerance) -> StudyPlan:
     def pipeline(stream):
@@ -131,6 +133,7 @@ def test_metrics_are_measured_again_under_the_advised_tolerances(tmp_path: Path)
     assert "ActiveStandby" in after["sums"].note and "lost" in after["sums"].note
 
 
+@pytest.mark.thorough
 def test_targets_that_are_no_operators_keep_nobody_from_trials_under_the_advice(tmp_path: Path) -> None:
     result = summed(tmp_path, targets=["source", "sums", "sums.even", "even>", "even+sums"]).run()
     assert set(result.reruns) == {"source", "even", "sums"}

@@ -31,6 +31,8 @@ from afspark.lab.study import Study
 from afspark.lab.trial_query import trial_query
 from tests.unit.lab.small_pipelines import SMALL_STUDY, Pass, Sums, diamond, rows, two_operators
 
+pytestmark = pytest.mark.some(3)
+
 SMALL: dict[str, Any] = SMALL_STUDY | {"repetitions": 2, "failover": None}
 
 
@@ -123,6 +125,7 @@ def test_items_that_change_places_do_not_make_a_recovery_longer(tmp_path: Path, 
     assert result.outage_sections["source"] == 1
 
 
+@pytest.mark.thorough
 def test_a_trial_from_the_golden_state_gives_what_a_whole_run_gives(tmp_path: Path) -> None:
     made = study(
         diamond, targets=["source", "sums", "seen", "latest", "latest.even", "even+seen", "latest>"], work=tmp_path
@@ -154,6 +157,7 @@ def test_a_study_that_was_cut_short_goes_on_and_finds_the_same(tmp_path: Path) -
         assert np.array_equal(getattr(again.observations["source"], one), getattr(expected.observations["source"], one))
 
 
+@pytest.mark.thorough
 def test_processes_find_what_one_process_finds(tmp_path: Path) -> None:
     one, two = (study(work=tmp_path / str(count), processes=count).run() for count in (1, 2))
     assert np.array_equal(one.observations["source"].local, two.observations["source"].local)

@@ -27,6 +27,8 @@ from tests.unit.push.child_receiver import WORKERS, ChildReceiver
 from tests.unit.push.fake_receiver import SCHEMA
 from tests.unit.push.killable_receiver import KillableReceiver
 
+pytestmark = pytest.mark.some(3)
+
 needs_schema = pytest.mark.skipif("get_schema" not in vars(FlightEndpoint), reason="the receiver tells no schema")
 
 

@@ -27,6 +27,8 @@ from afspark.store import open_store
 from afspark.store.quarantine import BadItem, Quarantine
 from tests.unit.runtime.sparkless import Hosts, Rig, die
 
+pytestmark = pytest.mark.some(3)
+
 BAD = "bad"
 
 
@@ -183,7 +185,7 @@ def test_bad_items_are_left_out_once_and_all_others_are_counted_once(
     assert all(".txt" in item.place and item.number in (1, 11) for item in named)
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "phase", [FaultPhase.APPLYING, FaultPhase.BACKING_UP, FaultPhase.COMMITTING, FaultPhase.COMMITTED]
 )

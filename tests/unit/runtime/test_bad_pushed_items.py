@@ -34,6 +34,8 @@ from afspark.task.lane_feed import LaneFeed
 from tests.unit.runtime.environments import LaneClock, attend
 from tests.unit.runtime.test_steps import A, Died, FakeLane, _from_last_full
 
+pytestmark = pytest.mark.some(3)
+
 PORTIONS = [[1, 2, 13, 3], [4, 5, 6], [26, 39], [7, 13, 8, 9]]
 GOOD = dict.fromkeys(range(1, 10), 1)
 #: number of the item -> what it is

@@ -27,6 +27,8 @@ from tests.unit.runtime.lagging import Lag, LaggingRig, WatchedEnvironment
 from tests.unit.runtime.sparkless import Hurried, die
 from tests.unit.runtime.test_graph import Counter
 
+pytestmark = pytest.mark.some(3)
+
 #: of a batch
 ITEMS = 140
 SCHEMA = pa.schema([("src", pa.int64())])

@@ -14,6 +14,8 @@ from tests.unit.runtime.sparkless import Rig, die
 from tests.unit.runtime.test_engine_failures import worst
 from tests.unit.runtime.test_secondaries import HOSTS, lose_host, secondaries
 
+pytestmark = pytest.mark.some(3)
+
 THETA = 400.0
 
 #: The controller looks once, and leaves the rest to the test.

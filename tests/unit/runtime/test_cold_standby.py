@@ -18,6 +18,8 @@ from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Hosts, Rig
 from tests.unit.runtime.test_secondaries import HOSTS, homes, lose_host, secondaries, state_on
 
+pytestmark = pytest.mark.some(3)
+
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_checkpoints_come_into_their_memory(make_rig: MakeRig, keyed: bool) -> None:

@@ -26,6 +26,8 @@ from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.lagging import Lag, LaggingRig
 from tests.unit.runtime.sparkless import Rig, die
 
+pytestmark = pytest.mark.some(3)
+
 
 def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-7])

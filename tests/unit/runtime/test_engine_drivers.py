@@ -19,6 +19,8 @@ from tests.unit.runtime.sparkless import Rig, die
 from tests.unit.runtime.test_engine_failures import worst
 from tests.unit.runtime.test_engine_placement import promised
 
+pytestmark = pytest.mark.some(3)
+
 Moment = Callable[[Rig], None]
 FATAL = 3
 THETA = 400.0
@@ -90,7 +92,7 @@ main_moments = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("moment", "tolerance", "keyed"),
     [
@@ -115,7 +117,7 @@ def test_surviving_state_is_found_again(make_rig: MakeRig, moment: Moment, toler
     assert rig.ledger == [] and rig.bound() == 0
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(2)
 @moments
 @pytest.mark.parametrize(("tolerance", "keyed"), [(MiniBatch(), True), (Approximate(THETA), False)], ids=_called)
 def test_state_lost_with_the_driver_is_recovered(

@@ -11,6 +11,8 @@ from afspark.policies import Approximate, MiniBatch, Nothing, Tolerance
 from afspark.protocol.fault_plan import FaultPhase, FaultPlan, InjectedFailure
 from tests.unit.runtime.conftest import MakeRig
 
+pytestmark = pytest.mark.some(3)
+
 
 def worst(truth: Counter[str], got: Counter[str]) -> int:
     return max(abs(truth[word] - got[word]) for word in truth | got)

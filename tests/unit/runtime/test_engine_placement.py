@@ -21,6 +21,8 @@ from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Rig, die
 from tests.unit.runtime.test_engine_failures import worst
 
+pytestmark = pytest.mark.some(3)
+
 
 def promised(tolerance: Tolerance) -> float:
     limit = tolerance.promise()

@@ -27,6 +27,8 @@ from tests.unit.runtime.sparkless import Hosts, Rig, die
 from tests.unit.runtime.test_barrier_snapshot import SCHEMA
 from tests.unit.runtime.test_secondaries import HOSTS, homes, lose_host, secondaries
 
+pytestmark = pytest.mark.some(3)
+
 
 def tolerance(scheme: Any, batches: int = 50) -> Any:
     return Adaptive(gap=True) if scheme is Adaptive else scheme(batches=batches, gap=True)

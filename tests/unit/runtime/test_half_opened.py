@@ -19,6 +19,8 @@ from tests.unit.runtime.lagging import Lag, LaggingRig
 from tests.unit.runtime.sparkless import Rig, die
 from tests.unit.runtime.test_replay_by_drivers import killed_after
 
+pytestmark = pytest.mark.some(3)
+
 WINDOW = Hopping(10, by="processing")
 
 

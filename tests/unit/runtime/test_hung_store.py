@@ -17,6 +17,8 @@ from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Hosts, Hurried, Rig
 from tests.unit.store.hanging import HangingStore
 
+pytestmark = pytest.mark.some(3)
+
 BATCH = 2
 
 
@@ -90,7 +92,7 @@ def hang(make_rig: MakeRig) -> Iterator[Callable[..., Hung]]:
         one.store.gate.set()
 
 
-@pytest.mark.some(8)
+@pytest.mark.some(4)
 @pytest.mark.parametrize("seconds", [0.0, 10.0], ids=["waiting", "behind"])
 @pytest.mark.parametrize("tolerance", [MiniBatch(), BarrierSnapshot(batches=1)], ids=["minibatch", "snapshot"])
 @pytest.mark.parametrize("what", ["/records/", "/objects/"])

@@ -21,6 +21,8 @@ from afspark.protocol.batch_times import BatchTime
 from afspark.protocol.losses import LossEvidence
 from afspark.store import CountedFailure
 
+pytestmark = pytest.mark.some(2)
+
 THETA = 1000.0
 STATES = {
     "apart": HashTable(divergence="max", operator_key=True),

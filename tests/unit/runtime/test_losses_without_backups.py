@@ -22,6 +22,8 @@ from tests.unit.runtime.test_replay_of_pipelines import windowed
 from tests.unit.runtime.test_savepoints import begun, saved
 from tests.unit.runtime.test_sparkless import Gate, Tally, words
 
+pytestmark = pytest.mark.some(3)
+
 later_policies = pytest.mark.parametrize(
     "later",
     [Approximate(400.0), MiniBatch(), BarrierSnapshot(batches=2)],
@@ -97,7 +99,7 @@ def test_a_loss_without_backups_is_told_under_every_later_policy(
     assert max(truth[word] - got[word] for word in truth) > 0
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @later_policies
 @pytest.mark.parametrize("lost_before", [False, True], ids=["never lost", "lost in its first batch"])
 @pytest.mark.parametrize("before", [None, MiniBatch()], ids=["first", "minibatch"])

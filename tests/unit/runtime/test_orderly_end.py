@@ -30,6 +30,8 @@ from tests.unit.runtime.test_barrier_snapshot import RefusingStore
 from tests.unit.runtime.test_replay_of_pipelines import line
 from tests.unit.runtime.test_sparkless import number
 
+pytestmark = pytest.mark.some(2)
+
 EXACT: list[Tolerance] = [MiniBatch(), Approximate(0.0), BarrierSnapshot(batches=3)]
 
 
@@ -47,7 +49,7 @@ def assert_store_has_all_that_records_name(one: LaggingRig) -> None:
     assert record is not None and record.references() <= there
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("lost", [(), (0,), (0, 1)], ids=str)
 @pytest.mark.parametrize("tolerance", EXACT, ids=lambda one: one.name)
 def test_a_sink_that_raises_while_backups_wait_in_the_spool(
@@ -139,7 +141,7 @@ def ended(one: LaggingRig, batches: int) -> None:
     one.rig.driver.close()
 
 
-@pytest.mark.some(10)
+@pytest.mark.some(5)
 @pytest.mark.parametrize("lost", [(), (0, 1)], ids=str)
 @pytest.mark.parametrize("tolerance", [*EXACT, *SNAPSHOTS[1:]], ids=name_of)
 @pytest.mark.parametrize("lag", list(Lag))
@@ -162,7 +164,7 @@ def test_after_an_orderly_end_nothing_is_replayed(
     assert rig.delivered == list(range(9))
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("restored", [False, True], ids=["survived", "restored"])
 @pytest.mark.parametrize("operator", [WordCount(), Fickle()], ids=["words stay", "words go"])
 @pytest.mark.parametrize("tolerance", SNAPSHOTS, ids=name_of)

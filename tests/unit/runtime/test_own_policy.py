@@ -20,6 +20,8 @@ from afspark.task.backup import BackedUp, Moment, choose_images
 from afspark.task.pane_states import PaneStates
 from tests.unit.runtime.conftest import MakeRig
 
+pytestmark = pytest.mark.some(3)
+
 FILES_PER_BATCH = 4
 
 

@@ -36,6 +36,8 @@ from tests.unit.runtime.test_replay_of_pipelines import Ends, line
 from tests.unit.runtime.test_secondaries import HOSTS
 from tests.unit.runtime.test_sparkless import Gate, Tally
 
+pytestmark = pytest.mark.some(2)
+
 #: Nothing would ever be backed up by itself.
 LOOSE = Approximate(theta=1e9)
 POLICIES: list[Tolerance] = [MiniBatch(), UpstreamBackup(), LOOSE, Approximate(theta=40), BarrierSnapshot(batches=3)]
@@ -79,7 +81,7 @@ def assert_nothing_was_counted(rig: Rig) -> None:
         assert rig.bound(run.name) == 0
 
 
-@pytest.mark.some(24)
+@pytest.mark.some(12)
 @pytest.mark.parametrize("lag", list(Lag))
 @pytest.mark.parametrize("keyed", [False, True], ids=["local", "keyed"])
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda one: type(one).__name__)

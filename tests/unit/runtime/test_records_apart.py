@@ -15,6 +15,8 @@ from tests.unit.runtime.lagging import Lag, LaggingRig
 from tests.unit.runtime.sparkless import Hurried, Rig, die
 from tests.unit.runtime.test_engine_failures import worst
 
+pytestmark = pytest.mark.some(3)
+
 EXACT: list[Tolerance] = [MiniBatch(), Approximate(0.0)]
 
 

@@ -13,12 +13,14 @@ from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.lagging import Lag, LaggingRig
 from tests.unit.runtime.test_engine_failures import worst
 
+pytestmark = pytest.mark.some(3)
+
 LAGS = [Lag.RECORDS, Lag.BACKUPS]
 #: After batches 0 … 4: batch 0 is always waited for; of the records that nobody waits for the first is under way.
 DURABLE = {Lag.RECORDS: 1, Lag.BACKUPS: 0}
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("lost", [(0,), (1,), (0, 1)], ids=str)
 @pytest.mark.parametrize("keyed", [False, True], ids=["local", "keyed"])
 @pytest.mark.parametrize("lag", LAGS)
@@ -40,7 +42,7 @@ def test_only_the_lost_apply_again_what_no_record_covers(
     assert rig.delivered == list(range(6))
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("keyed", [False, True], ids=["local", "keyed"])
 @pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize("theta", [0.0, 40.0, 400.0, 1e9])
@@ -57,7 +59,7 @@ def test_approximate_loses_no_more_than_it_tells(make_rig: MakeRig, theta: float
     assert rig.delivered == list(range(8))
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("recovery", ["partial", "full"])
 @pytest.mark.parametrize("keyed", [False, True], ids=["local", "keyed"])
 @pytest.mark.parametrize("lag", list(Lag))

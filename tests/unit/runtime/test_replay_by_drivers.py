@@ -25,6 +25,8 @@ from tests.unit.runtime.sparkless import die
 from tests.unit.runtime.test_engine_failures import worst
 from tests.unit.runtime.test_replay_of_pipelines import line
 
+pytestmark = pytest.mark.some(3)
+
 LAGS = [Lag.RECORDS, pytest.param(Lag.BACKUPS, marks=pytest.mark.thorough)]
 POLICIES: list[Tolerance] = [MiniBatch(), BarrierSnapshot(batches=3), BarrierSnapshot(batches=2, recovery="full")]
 LOST: list[tuple[int, ...] | None] = [None, (0,), (0, 1)]
@@ -39,7 +41,7 @@ def killed_after(one: LaggingRig, batches: int) -> None:
     one.rig.drive_and_die(lambda: (one.rig.go(batches), die()))
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("lost", LOST, ids=str)
 @pytest.mark.parametrize("tolerance", POLICIES, ids=name_of)
 @pytest.mark.parametrize("lag", LAGS)
@@ -79,7 +81,7 @@ def test_what_approximate_tells_over_drivers(
     assert lost or rig.counts() == one.truth
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("lost", LOST, ids=str)
 @pytest.mark.parametrize("tolerance", POLICIES, ids=name_of)
 @pytest.mark.parametrize("lag", LAGS)
@@ -112,7 +114,7 @@ def interrupt(one: LaggingRig, tasks: int, what: Callable[[], object]) -> None:
     one.rig.hosts.before = before
 
 
-@pytest.mark.some(8)
+@pytest.mark.some(4)
 @pytest.mark.parametrize("tolerance", POLICIES, ids=name_of)
 @pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize("tasks", range(1, 16, 2))
@@ -144,7 +146,7 @@ def test_a_pipeline_whose_driver_is_killed(make_rig: MakeRig, lag: Lag, lost: st
     assert rig.delivered == [5]
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("phase", FaultPhase)
 @pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize("tolerance", POLICIES, ids=name_of)
@@ -157,7 +159,7 @@ def test_failures_of_the_whole_system(make_rig: MakeRig, tolerance: Tolerance, l
     assert set(one.rig.delivered) == set(range(6))
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("damage", ["deleted", "torn"])
 @pytest.mark.parametrize("lost", LOST, ids=str)
 @pytest.mark.parametrize("behind", [False, True], ids=["in time", "behind"])

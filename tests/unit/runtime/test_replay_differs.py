@@ -29,6 +29,8 @@ from tests.unit.runtime.test_engine_damage import flip_a_bit
 from tests.unit.runtime.test_engine_failures import worst
 from tests.unit.runtime.test_sparkless import words
 
+pytestmark = pytest.mark.some(3)
+
 EXACT: list[Tolerance] = [MiniBatch(), BarrierSnapshot(batches=4)]
 #: What no two calls get alike, in one process: the rigs of this file run everything in theirs.
 ODD = itertools.count()

@@ -55,7 +55,7 @@ def test_what_a_record_covers_is_let_go(make_rig: MakeRig) -> None:
     assert [frame() is None for frame in rig.handed] == [True] * 6 + [False], "the last record was not heard of yet"
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("lost", [None, (1,), (0, 1)], ids=str)
 @pytest.mark.parametrize("tolerance", POLICIES, ids=name_of)
 @pytest.mark.parametrize("lag", LAGS)
@@ -106,7 +106,7 @@ def test_what_cannot_be_made_again_is_told(make_rig: MakeRig, lost: bool) -> Non
     assert told == [("batch 2",)] * lost
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("lost", [None, "gate", "tally", "ends"])
 @pytest.mark.parametrize("killed", [False, True], ids=["lives", "killed"])
 def test_operators_behind_a_frame(make_rig: MakeRig, killed: bool, lost: str | None) -> None:

@@ -21,6 +21,8 @@ from tests.unit.runtime.sparkless import Rig
 from tests.unit.runtime.test_pipeline_engine import Ends, two
 from tests.unit.runtime.test_sparkless import Gate, Tally, number, words
 
+pytestmark = pytest.mark.some(3)
+
 LAGS = [Lag.RECORDS, pytest.param(Lag.BACKUPS, marks=pytest.mark.thorough)]
 #: When Spark plans the batches: some windows are closed by a batch of their own, some by the same one.
 TIMES = (1.0, 4.0, 12.0, 13.0, 27.0, 38.0)
@@ -51,7 +53,7 @@ def line(tolerance: Tolerance, window: Window | None = None) -> Callable[[Source
     return pipeline
 
 
-@pytest.mark.some(7)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize("tolerance", POLICIES, ids=lambda one: one.name)
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_feedback(make_rig: MakeRig, lost: str | None, tolerance: Tolerance, lag
     assert min(one.replayed().values()) > 0
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("lag", list(Lag))
 @pytest.mark.parametrize("lost", ["echo", None], ids=["sender", "all"])
 @pytest.mark.parametrize("limit", [0.0, 10.0, 1000.0])
@@ -177,7 +179,7 @@ WINDOWS: list[Window] = [
 ]
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize("tolerance", [*POLICIES, Approximate(0.0)], ids=lambda one: one.name)
 @pytest.mark.parametrize("window", WINDOWS, ids=repr)

@@ -20,6 +20,8 @@ from afspark.coordinator.rescaling import redivided
 from afspark.errors import CheckpointError, UsageError
 from afspark.store import CommitRecord, CountedFailure
 
+pytestmark = pytest.mark.some(2)
+
 ITEMS = pa.schema({"word": pa.string(), "amount": pa.float64()})
 WORDS = [f"word{number}" for number in range(40)]
 WINDOWS: dict[str, Any] = {
@@ -89,7 +91,7 @@ def assert_nothing_was_counted(query: testing.LocalQuery) -> None:
     assert set(query.bounds().values()) == {0.0}
 
 
-@pytest.mark.some(20)
+@pytest.mark.some(10)
 @pytest.mark.parametrize("numbers", [(1, 3), (3, 2), (2, 5), (4, 1)], ids=str)
 @pytest.mark.parametrize("planned", [True, False], ids=["stopped", "killed"])
 @pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "local"])

@@ -19,6 +19,8 @@ from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Rig, die
 from tests.unit.runtime.test_planned_stop import stopped
 
+pytestmark = pytest.mark.some(3)
+
 POLICIES: list[Tolerance] = [MiniBatch(), Approximate(theta=1e9), BarrierSnapshot(batches=4)]
 
 
@@ -59,7 +61,7 @@ def dies_at(rig: Rig, write: int, how: str) -> bool:
     return not ended
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("how", ["before", "torn", "after"])
 @pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "local"])
 @pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "killed"])

@@ -230,13 +230,13 @@ SABOTAGE: list[tuple[Scenario, Patch]] = [
 ]
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("scenario", dict.fromkeys(scenario for scenario, _ in SABOTAGE), ids=lambda s: s.__name__)
 def test_the_scenario_passes(make_rig: MakeRig, scenario: Scenario) -> None:
     scenario(make_rig)
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize(("scenario", "patch"), SABOTAGE, ids=lambda part: part.__name__)
 def test_the_scenario_notices(
     make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch, scenario: Scenario, patch: Patch

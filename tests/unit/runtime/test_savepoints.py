@@ -57,7 +57,7 @@ def begun(rig: Rig, place: Path, name: str) -> Rig:
     return made
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("keyed", [False, True], ids=["local", "keyed"])
 @pytest.mark.parametrize("lag", list(Lag))
 @pytest.mark.parametrize("tolerance", EXACT, ids=lambda one: one.name)

@@ -27,6 +27,8 @@ from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Rig, die
 from tests.unit.runtime.test_secondaries import HOSTS, homes, lose_host, secondaries, state_on
 
+pytestmark = pytest.mark.some(3)
+
 PAIRS = list(itertools.permutations(SCHEMES, 2))
 
 
@@ -130,7 +132,7 @@ def test_a_lost_primary_is_answered_for_by_the_other_active_replica(make_rig: Ma
     assert rig.counts() == truth and rig.bound() == 0
 
 
-@pytest.mark.some(10)
+@pytest.mark.some(5)
 @pytest.mark.parametrize(("before", "after"), PAIRS, ids=lambda scheme: scheme.name)
 def test_every_transition_on_a_running_query(make_rig: MakeRig, before: Any, after: Any) -> None:
     rig, truth = make_rig(batches=14, slots=HOSTS, tolerance=before(batches=2), keyed=True)

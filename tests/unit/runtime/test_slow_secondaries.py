@@ -27,6 +27,8 @@ from tests.unit.runtime.sparkless import Hosts, Rig
 from tests.unit.runtime.test_schemes import protections
 from tests.unit.runtime.test_secondaries import HOSTS, creation, homes, secondaries, state_on
 
+pytestmark = pytest.mark.some(3)
+
 
 class SlowJobs(Hosts):
     """Jobs of secondaries are done after so many looks at them; records are written at once."""

@@ -79,7 +79,7 @@ def before_the_commit(rig: Rig) -> None:
     rig.go(1, deliver=lambda batch: die())
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("state", ["stays", "goes"])
 @pytest.mark.parametrize("moment", [when_declared, before_the_commit])
 @pytest.mark.parametrize("tolerance", [Approximate(400.0), Nothing()], ids=lambda one: one.name)
