@@ -20,7 +20,7 @@ import pytest
 from afspark.cluster.loopback.loopback_cluster import LoopbackCluster
 from afspark.push.producer.producer import Producer
 from tests.cluster.conftest import Driver
-from tests.cluster.machines import HOSTS, executors
+from tests.cluster.machines import HOSTS, executors, is_at_work, lose_host
 from tests.cluster.snapshot_runs import APPLIED, weight
 from tests.cluster.training_cluster import ITEMS
 from tests.spark.stages import write_events
@@ -225,14 +225,14 @@ def pushed(
     *,
     lost: bool = False,
 ) -> dict[str, Any]:
-    """What a query says that was sent so many items; after those numbers the executor of the first host is killed, with
-    ``lost`` all that the host had beside the store goes with them.
+    """What a query says that was sent so many items; after those numbers the executor of the first host is killed, once
+    it is at work (again); with ``lost`` all that the host had beside the store goes with it.
     """
     answers: list[dict[str, Any]] = []
     running = Thread(target=lambda: answers.append(driver.run(place, tolerance, push=True)))
     running.start()
     address = place.root / "address"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while not address.exists():
         assert running.is_alive() and time.monotonic() < deadline, answers
         time.sleep(0.1)
@@ -242,10 +242,17 @@ def pushed(
         batch = pa.record_batch({"item": list(range(start, start + 1_000))}, schema=schema)
         producers[start // 1_000 % 4].send(batch)
         time.sleep(0.05)
-        for pid in executors(HOSTS[0]) if start in killed else ():
-            os.kill(pid, signal.SIGKILL)
-        if start in killed and lost:
-            shutil.rmtree(place.segments / HOSTS[0])
+        if start not in killed:
+            continue
+        state = place.segments / HOSTS[0]
+        while not is_at_work(HOSTS[0]) or not state.exists():
+            assert running.is_alive() and time.monotonic() < deadline, answers
+            time.sleep(0.1)
+        if lost:
+            lose_host(HOSTS[0], state)
+        else:
+            for pid in executors(HOSTS[0]):
+                os.kill(pid, signal.SIGKILL)
     for producer in producers:
         producer.close()
     (place.root / "stop").touch()
@@ -374,7 +381,7 @@ def test_snapshots_and_a_driver_killed_before_its_record_and_a_host(
     past = {(1, batch) for batch in range(covered + 1, committed + 1)}
     assert past and replayed(answer) == {1: len(past)}
     # The batch that Spark had not committed is applied once more, and is no replay.
-    assert past <= again(place) <= past | {(1, committed + 1)}
+    assert past <= again(place) <= past | {(worker, committed + 1) for worker in (0, 1)}
 
 
 # --- workers that train one model --------------------------------------------------------------------------
@@ -447,8 +454,8 @@ def test_snapshots_and_a_driver_killed_before_its_record(driver: Driver, place: 
     assert driver.run(place, snapshots=True, die_before_record=4) == {}
     committed = max(int(one.name) for one in (place.checkpoint / "commits").iterdir() if one.name.isdigit())
     covered = max(int(one.name.split("-")[0]) for one in place.checkpoint.glob("afspark/epochs/*/records/*"))
-    if lost == "everything":
-        shutil.rmtree(place.segments)
+    for host in HOSTS if lost == "everything" else ():
+        lose_host(host, place.segments / host)
     answer = driver.run(place, snapshots=True)
     assert answer["sums"] == expected and answer["bound"] == 0
     past = {(worker, batch) for worker in (0, 1) for batch in range(covered + 1, committed + 1)}
