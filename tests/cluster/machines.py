@@ -40,12 +40,6 @@ def signal_host(host: str, number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def is_at_work(host: str) -> bool:
-    """Whether an executor of the host has started Python processes."""
-    found = executors(host)
-    return len(with_children(found)) > len(found)
-
-
 def lose_host(host: str, state: Path) -> None:
     """The host has restarted: its processes are gone, and so is what it had beside the store."""
     signal_host(host, signal.SIGKILL)
