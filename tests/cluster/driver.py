@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +30,7 @@ from afspark.cluster.spark.spark_host import executor_pid
 from afspark.protocol.fault_plan import FaultPlan
 from afspark.store import RecordLog
 from tests.cluster import snapshot_runs, training_cluster
-from tests.cluster.machines import HOSTS, executors, with_children
+from tests.cluster.machines import HOSTS, executors, lose_host, signal_host
 from tests.cluster.snapshot_runs import carry_out_snapshots
 from tests.cluster.training_cluster import carry_out_training
 from tests.spark import stages
@@ -102,23 +100,16 @@ def kill(place: Place, host: str) -> None:
 
 def lose(place: Place, host: str) -> None:
     """The host has restarted: executor and resident state are gone."""
-    kill(place, host)
-    shutil.rmtree(place.segments / host)
-
-
-def _signal(host: str, number: signal.Signals) -> None:
-    for pid in with_children(executors(host)):
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
+    lose_host(host, place.segments / host)
 
 
 def freeze(place: Place, host: str) -> None:
     """Nothing of the host's executors runs: neither the JVM nor its Python processes."""
-    _signal(host, signal.SIGSTOP)
+    signal_host(host, signal.SIGSTOP)
 
 
 def thaw(place: Place, host: str) -> None:
-    _signal(host, signal.SIGCONT)
+    signal_host(host, signal.SIGCONT)
 
 
 def nap(place: Place, host: str) -> None:
@@ -290,6 +281,7 @@ class CountItems(af.Operator):
 
 def carry_out_push(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
     """Receivers on the executors; says where, and goes on until it is told to stop and nothing waits."""
+    await_executors(spark)
     place = Place(Path(request["place"]))
     name, limits = request["tolerance"][0], request["tolerance"][1:]
     stream = af.read_stream(spark).pushed(

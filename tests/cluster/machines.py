@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from afspark.cluster.loopback.host_processes import executors_of
@@ -28,3 +31,18 @@ def with_children(pids: Iterable[int]) -> list[int]:
         for task in Path(f"/proc/{pid}/task").glob("*/children"):
             found += map(int, task.read_text().split())
     return found
+
+
+def signal_host(host: str, number: signal.Signals) -> None:
+    """Sends a signal to all executors of a host and to what they have started."""
+    for pid in with_children(executors(host)):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def lose_host(host: str, state: Path) -> None:
+    """The host has restarted: its processes are gone, and so is what it had beside the store."""
+    signal_host(host, signal.SIGKILL)
+    while state.exists():
+        # Whoever was killed just now may be in the midst of a last write.
+        shutil.rmtree(state, ignore_errors=True)

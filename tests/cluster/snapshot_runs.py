@@ -6,7 +6,6 @@ It notes in a file which worker begins to apply which batch, and things happen t
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from afspark.cluster.spark.anchors import slots_by_host
 from afspark.cluster.spark.spark_host import executor_pid
 from afspark.resident.spool import SPOOL
 from afspark.store import RecordLog
-from tests.cluster.machines import HOSTS, executors
+from tests.cluster.machines import HOSTS, lose_host
 from tests.spark.streams import Place, at
 
 #: What an executor is killed by, once.
@@ -87,13 +86,6 @@ def spooled(place: Place, host: str) -> list[Path]:
     return list((place.segments / host).rglob(f"{SPOOL}*"))
 
 
-def lose(place: Place, host: str) -> None:
-    """The host has restarted: its processes are gone, and all it had beside the store."""
-    for pid in executors(host):
-        os.kill(pid, signal.SIGKILL)
-    shutil.rmtree(place.segments / host)
-
-
 def die_before_record(batch: int) -> None:
     """This driver dies when it begins to write the record of a batch."""
     real = RecordLog.write
@@ -125,7 +117,7 @@ def carry_out_snapshots(spark: SparkSession, request: dict[str, Any]) -> dict[st
         host = request.get("lose")
         if host and batch > 0 and not lost and (spooled(place, host) if request.get("uploading") else due(batch)):
             lost.append(batch)
-            lose(place, host)
+            lose_host(host, place.segments / host)
 
     def due(batch: int) -> bool:
         return any(one["barrier"] == batch and one["stage"] == "due" for one in query.snapshots())

@@ -10,7 +10,7 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from threading import Thread
 from typing import Any
 
@@ -20,7 +20,7 @@ import pytest
 from afspark.cluster.loopback.loopback_cluster import LoopbackCluster
 from afspark.push.producer.producer import Producer
 from tests.cluster.conftest import Driver
-from tests.cluster.machines import HOSTS, executors
+from tests.cluster.machines import HOSTS, executors, lose_host
 from tests.cluster.snapshot_runs import APPLIED, weight
 from tests.cluster.training_cluster import ITEMS
 from tests.spark.stages import write_events
@@ -167,9 +167,9 @@ def test_a_killed_driver_finds_all_state_again(driver: Driver, place: Place) -> 
     # With little to replay every batch has its record, behind the batches.
     given = {"events": {"0": ["die_after_record", "2"]}, "maxReplaySeconds": 0.1}
     assert driver.run(place, ["approximate", THETA], **given) == {}
-    committed = [int(one.name) for one in (place.checkpoint / "commits").iterdir() if one.name.isdigit()]
+    done = committed(place)
     answer = driver.run(place, ["approximate", THETA])
-    assert answer["batches"] == BATCHES - max(committed) - 1
+    assert answer["batches"] == BATCHES - done - 1
     assert answer["counts"] == truth
     assert answer["ledger"] == []
 
@@ -217,48 +217,66 @@ def test_a_killed_driver_keeps_windows_and_feedback(driver: Driver, place: Place
 # --- receivers on the executors ----------------------------------------------------------------------------
 
 
+PUSHED_SCHEMA = pa.schema([("item", pa.int64())])
+
+
+def committed(place: Place) -> int:
+    """The last batch that Spark has committed; -1: none."""
+    return max((int(one.name) for one in (place.checkpoint / "commits").glob("[0-9]*")), default=-1)
+
+
 def pushed(
-    driver: Driver,
-    place: Place,
-    tolerance: list[object],
-    rows: int,
-    killed: Sequence[int],
-    *,
-    lost: bool = False,
-) -> dict[str, Any]:
-    """What a query says that was sent so many items; after those numbers the executor of the first host is killed, with
-    ``lost`` all that the host had beside the store goes with them.
+    driver: Driver, place: Place, tolerance: list[object], kills: int, *, lost: bool = False
+) -> tuple[int, dict[str, Any]]:
+    """How many items a query was sent, and what it says of them. So often the executor of the first host is killed,
+    each time after two more batches; with ``lost`` all that the host had beside the store goes with it.
     """
     answers: list[dict[str, Any]] = []
     running = Thread(target=lambda: answers.append(driver.run(place, tolerance, push=True)))
     running.start()
     address = place.root / "address"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
+
+    def still_runs() -> bool:
+        return running.is_alive() and time.monotonic() < deadline
+
     while not address.exists():
-        assert running.is_alive() and time.monotonic() < deadline, answers
+        assert still_runs(), answers
         time.sleep(0.1)
-    schema = pa.schema([("item", pa.int64())])
-    producers = [Producer(address.read_text(), f"p{number}", schema, give_up=120) for number in range(4)]
-    for start in range(0, rows, 1_000):
-        batch = pa.record_batch({"item": list(range(start, start + 1_000))}, schema=schema)
-        producers[start // 1_000 % 4].send(batch)
-        time.sleep(0.05)
-        for pid in executors(HOSTS[0]) if start in killed else ():
-            os.kill(pid, signal.SIGKILL)
-        if start in killed and lost:
-            shutil.rmtree(place.segments / HOSTS[0])
+    producers = [Producer(address.read_text(), f"p{number}", PUSHED_SCHEMA, give_up=120) for number in range(4)]
+    rows = 0
+
+    def send(pause: float) -> None:
+        nonlocal rows
+        batch = pa.record_batch({"item": list(range(rows, rows + 1_000))}, schema=PUSHED_SCHEMA)
+        producers[rows // 1_000 % 4].send(batch)
+        rows += 1_000
+        time.sleep(pause)
+
+    for _ in range(kills):
+        before = committed(place)
+        while committed(place) < before + 2:
+            assert still_runs(), answers
+            send(0.25)
+        if lost:
+            lose_host(HOSTS[0], place.segments / HOSTS[0])
+        else:
+            for pid in executors(HOSTS[0]):
+                os.kill(pid, signal.SIGKILL)
+        for _ in range(20):
+            send(0.05)
     for producer in producers:
         producer.close()
     (place.root / "stop").touch()
     running.join(180)
     (answer,) = answers
-    return answer
+    return rows, answer
 
 
 def test_an_executor_with_a_receiver_dies(driver: Driver, place: Place) -> None:
     """Its items in waiting are lost within the limit, its worker's state is not; producers find the next receiver."""
-    limit, rows = 4_000, 60_000
-    answer = pushed(driver, place, ["approximate", 0, limit, 4_000], rows, [rows // 2])
+    limit = 4_000
+    rows, answer = pushed(driver, place, ["approximate", 0, limit, 4_000], 1)
     assert set(answer["counts"].values()) == {1}
     missing = rows - len(answer["counts"])
     assert missing == answer["lost"] <= limit
@@ -270,8 +288,7 @@ def test_an_executor_with_a_receiver_dies(driver: Driver, place: Place) -> None:
 @pytest.mark.parametrize("lost", [False, True], ids=["executor", "host"])
 def test_snapshots_and_a_host_with_a_receiver(driver: Driver, place: Place, lost: bool) -> None:
     """Under snapshots nothing is lost with a receiver, nor with the state of its worker: producers send it again."""
-    rows = 60_000
-    answer = pushed(driver, place, ["snapshot"], rows, [rows // 3, 2 * rows // 3], lost=lost)
+    rows, answer = pushed(driver, place, ["snapshot"], 2, lost=lost)
     assert set(answer["counts"].values()) == {1} and len(answer["counts"]) == rows
     assert answer["lost"] == 0 and answer["bound"] == 0
     assert {entry["worker"] for entry in answer["ledger"]} == ({0} if lost else set())
@@ -368,14 +385,14 @@ def test_snapshots_and_a_driver_killed_before_its_record_and_a_host(
     assert driver.run(place, snapshots=True, keyed=keyed, die_before_record=4) == {}
     machines.kill(HOSTS[1])
     shutil.rmtree(place.segments / HOSTS[1])
-    committed = max(int(one.name) for one in (place.checkpoint / "commits").iterdir() if one.name.isdigit())
+    done = committed(place)
     covered = max(int(one.name.split("-")[0]) for one in place.checkpoint.glob("afspark/epochs/*/records/*"))
     answer = driver.run(place, snapshots=True, keyed=keyed, grace=1, hosts=1)
     assert answer["sums"] == expected and answer["bound"] == 0 and answer["homes"] == [HOSTS[0]] * 2
-    past = {(1, batch) for batch in range(covered + 1, committed + 1)}
+    past = {(1, batch) for batch in range(covered + 1, done + 1)}
     assert past and replayed(answer) == {1: len(past)}
     # The batch that Spark had not committed is applied once more, and is no replay.
-    assert past <= again(place) <= past | {(1, committed + 1)}
+    assert past <= again(place) <= past | {(worker, done + 1) for worker in (0, 1)}
 
 
 # --- workers that train one model --------------------------------------------------------------------------
@@ -447,16 +464,16 @@ def test_snapshots_and_a_driver_killed_before_its_record(driver: Driver, place: 
     expected = calm(False)
     write_text(place.input, 4 * SNAPSHOT_BATCHES)
     assert driver.run(place, snapshots=True, die_before_record=4) == {}
-    committed = max(int(one.name) for one in (place.checkpoint / "commits").iterdir() if one.name.isdigit())
+    done = committed(place)
     covered = max(int(one.name.split("-")[0]) for one in place.checkpoint.glob("afspark/epochs/*/records/*"))
-    if lost == "everything":
-        shutil.rmtree(place.segments)
+    for host in HOSTS if lost == "everything" else ():
+        lose_host(host, place.segments / host)
     answer = driver.run(place, snapshots=True)
     assert answer["sums"] == expected and answer["bound"] == 0
-    past = {(worker, batch) for worker in (0, 1) for batch in range(covered + 1, committed + 1)}
+    past = {(worker, batch) for worker in (0, 1) for batch in range(covered + 1, done + 1)}
     assert past
     # The batch that Spark had not committed may be applied once more, and is no replay.
-    allowed = {(worker, committed + 1) for worker in (0, 1)}
+    allowed = {(worker, done + 1) for worker in (0, 1)}
     if lost == "everything":
         assert past <= again(place) <= past | allowed and set(replayed(answer)) == {0, 1}
     else:
