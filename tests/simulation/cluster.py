@@ -58,6 +58,12 @@ class SimulatedEnvironment:
         if found is not None and found.secondary and found.incarnation == incarnation and not found.locked:
             del world().memory[place]
 
+    def drop_before(self, config: OperatorConfig, worker: int, incarnation: int) -> None:
+        place = (self.host, config.operator_name, worker)
+        found = world().memory.get(place)
+        if found is not None and found.incarnation < incarnation and not found.locked:
+            del world().memory[place]
+
     def release(self, config: OperatorConfig) -> None:
         raise NotImplementedError
 

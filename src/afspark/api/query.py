@@ -23,7 +23,6 @@ from afspark.api.result_shares import current_shares
 from afspark.api.savepoints import answer_requests, held_record, save
 from afspark.api.stop_signals import stopped_by_signals
 from afspark.api.told_batch import ToldBatch
-from afspark.cluster.liveness import Patience
 from afspark.cluster.spark.foreign_errors import own_error
 from afspark.cluster.spark.input_rows import tell_input_rows
 from afspark.cluster.spark.spark_cluster import SparkCluster
@@ -253,9 +252,6 @@ class Query(Accounts):
         with self._at_rest():
             self._engine.ready()
             self._engine.operator(operator).want(tolerance)
-        if tolerance.has_secondaries and self._cluster.watch is not None:
-            # From now on somebody could take the place of a silent host at once.
-            self._cluster.watch.patience = Patience.of(standby=True, silent=self._engine.options.silent_seconds)
 
     def end(self) -> None:
         """Ends the stream: all windows close, every operator is told, and no batch can follow.

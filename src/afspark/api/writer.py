@@ -24,7 +24,6 @@ from afspark.api.spark_part import spark_part
 from afspark.api.stream import StatefulStream
 from afspark.api.temporary_checkpoint import is_temporary, new_temporary, remove_at_exit
 from afspark.api.writer_options import check_options, for_sink, own_name, run_settings, text_of, throttle_of
-from afspark.cluster.liveness import Patience
 from afspark.cluster.spark.anchors import registered_slots
 from afspark.cluster.spark.offset_source import FORMAT, OffsetSource
 from afspark.cluster.spark.past_frames import SparkPastFrames
@@ -200,8 +199,8 @@ class StreamWriter:
         outlets = [outlet for writer in writers if (outlet := writer._outlet()) is not None]
         standby = any(node.tolerance.has_secondaries for node in pipeline.nodes)
         elsewhere = any(node.tolerance.recovers_elsewhere for node in pipeline.nodes)
-        patience = Patience.of(standby=standby, elsewhere=elsewhere, silent=options.silent_seconds)
-        cluster = SparkCluster(spark, patience)
+        cluster = SparkCluster(spark, options.silent_seconds)
+        cluster.heed(standby=standby, elsewhere=elsewhere)
         place, copies = spark_part(spark, pipeline, checkpoint, options.checkpoint)
         whole = checkpoint if copies is None else copies.checkpoint
         past = next((SparkPastFrames(one.frame, whole) for one in pipeline.frames.values()), None)

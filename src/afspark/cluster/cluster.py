@@ -53,6 +53,11 @@ class Cluster(Protocol):
     def silent_hosts(self) -> frozenset[str]:
         """Hosts that do not answer, though nobody has said that they have ended."""
 
+    def heed(self, *, standby: bool, elsewhere: bool) -> None:
+        """From now on secondaries could take the place of workers whose host is away (``standby``), or workers are
+        restored on other hosts at once (``elsewhere``): so long, and no longer, hosts are waited for.
+        """
+
     def failures(self) -> Sequence[HostFailure]:
         """The last executors that were missed, oldest first: since when, and when the driver knew."""
 

@@ -12,8 +12,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-#: How often executors are asked. A silence is noticed this much later than the deadline says, at most.
+#: How often executors are asked at least. One that fails owes its answer from the next question on.
 ASK_SECONDS = 0.2
+
+#: So many questions fit into the time after which an executor is silent, where that is short; but no more than ten a
+#: second are asked, because each costs the driver something.
+ASKED_IN_TIME = 5
+LEAST_ASK_SECONDS = 0.1
+
+#: How long after the time of an executor is over the driver looks whether it has answered.
+_MOMENT = 0.001
+
+#: How long it takes to end the stages that wait for a silent host.
+ENDING_SECONDS = 0.2
 
 #: An executor is not silent before it has taken so many times as long as any has lately.
 SLOWNESS = 3.0
@@ -22,7 +33,7 @@ SLOWNESS = 3.0
 LONGEST_DELAY = 4.0
 
 #: Of how many answers it is remembered how long they took.
-REMEMBERED_ANSWERS = 200
+REMEMBERED_ANSWERS = 400
 
 #: A driver that comes so much later to its round than it should was held up as a whole, and heard nobody.
 HELD_UP_SECONDS = 1.0
@@ -80,6 +91,15 @@ class Patience:
             usual = replace(usual, gone=0.0)
         return usual if silent is None else replace(usual, silent=silent, removal=max(usual.removal, 3 * silent))
 
+    @property
+    def ask_seconds(self) -> float:
+        """How often executors are asked.
+
+        >>> Patience.of(standby=True).ask_seconds, Patience.of(standby=False).ask_seconds
+        (0.1, 0.2)
+        """
+        return min(max(self.silent / ASKED_IN_TIME, LEAST_ASK_SECONDS), ASK_SECONDS)
+
 
 @dataclass
 class _Executor:
@@ -112,7 +132,7 @@ class Liveness:
 
         If the driver itself was held up since the last round, answers may wait to be heard: nobody is accused then.
         """
-        held_up = 0.0 if self._looked is None else now - self._looked - ASK_SECONDS
+        held_up = 0.0 if self._looked is None else now - self._looked - self.patience.ask_seconds
         if held_up > HELD_UP_SECONDS:
             for one in self._executors.values():
                 one.asked = None if one.asked is None else one.asked + held_up
@@ -134,7 +154,7 @@ class Liveness:
         for host in listed.values():
             self._empty.pop(host, None)
         for name, one in self._executors.items():
-            if not one.silent and not self._was_late and self._owes(one, now) > self.deadline:
+            if not one.silent and not self._was_late and self._owes(one, now) >= self.deadline:
                 one.silent = True
                 found.append(HostFailure(one.host, name, Absence.SILENT, one.heard, now))
         self._failures += found
@@ -158,7 +178,7 @@ class Liveness:
             return
         if not one.silent:
             # It may have answered at any time since the last round.
-            self._took.append(max(0.0, now - one.asked - ASK_SECONDS))
+            self._took.append(max(0.0, now - one.asked - self.patience.ask_seconds))
         one.heard, one.asked, one.silent = now, None, False
 
     def removed(self, executor: str) -> None:
@@ -176,8 +196,16 @@ class Liveness:
 
     @property
     def detection_seconds(self) -> float:
-        """Seconds from a failure until the driver knows, at most: a question, the deadline, and the round after it."""
-        return self.deadline + 2 * ASK_SECONDS
+        """Seconds from a failure until the driver knows and waits for nothing, at most: until the next question, the
+        deadline of its answer, and the end of the stages under way.
+        """
+        return self.deadline + self.patience.ask_seconds + ENDING_SECONDS
+
+    def next_look(self, now: float) -> float:
+        """Seconds until the next round: until executors are asked again, or the time of one of them is over."""
+        owing = [one for one in self._executors.values() if one.asked is not None and not one.silent]
+        left = [self.deadline - self._owes(one, now) for one in owing]
+        return min([self.patience.ask_seconds, *(one + _MOMENT for one in left if one > 0)])
 
     def silent_executors(self) -> frozenset[str]:
         return frozenset(name for name, one in self._executors.items() if one.silent)

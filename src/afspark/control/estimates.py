@@ -39,7 +39,7 @@ def estimate(
     """
     if protection is Scheme.ACTIVE_REPLICATION:
         # Its secondary sends already. If a batch is late nevertheless, that is what a failure costs.
-        late = situation.step(Quantity.TAKEOVER) or 0.0
+        late = situation.takeover(kind) or 0.0
         return RecoveryTimes(promotion=late, replay=_catch_up_seconds(situation, gap=gap))
 
     found: dict[str, float | None] = {}

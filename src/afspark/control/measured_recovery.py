@@ -43,6 +43,8 @@ class MeasuredRecovery:
         """The history with what this recovery tells of the next one."""
         at, found = self.at + self.pause + (0.0 if self.measured.unknown else self.measured.seconds), self.measured
         if self.protection is Scheme.ACTIVE_REPLICATION:
+            if found.detection:
+                history = history.add(self.kind, at=at, seconds=found.detection)
             return history if found.unknown else history.add(Quantity.TAKEOVER, at=at, seconds=found.seconds)
         if found.detection is not None:
             history = history.add(self.kind, at=at, seconds=found.detection)

@@ -69,6 +69,11 @@ class FailureKind(StrEnum):
     FROZEN = "frozen"
     NETWORK_CUT = "network_cut"
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether no connection closes: the driver finds out when an answer is overdue, and not sooner."""
+        return self in (FailureKind.FROZEN, FailureKind.NETWORK_CUT)
+
 
 Measured = Quantity | FailureKind
 

@@ -38,18 +38,30 @@ class Situation:
     #: items that a secondary which processes everything has yet to come to; without those of the last batch, which it
     #: may be at work on
     behind: float = 0.0
-    #: by kind of failure, after how many seconds the driver finds out by itself: counts until one was measured
+    #: by kind of failure, after how many seconds the driver finds out by itself: counts until one was measured, and if
+    #: nobody else tells the driver, afterwards as well
     deadlines: Mapping[FailureKind, float] = field(default_factory=dict)
     #: seconds of steps, as batches without a failure tell them: count until one was measured
     expected: Mapping[Quantity, float] = field(default_factory=dict)
 
     def detection(self, kind: FailureKind | None = None) -> float | None:
         """Seconds until the driver knows of a failure of that kind, the most ever recorded; None: of whatever kind
-        takes longest. Unknown if one of them was never measured and has no deadline.
+        takes longest. Unknown if one of them was never measured and has no deadline. Where the driver waits for an
+        answer in vain, the deadline of that: some of those that are recorded were lucky, and machines may be busier
+        now.
         """
         found = [self._detection(one) for one in ([kind] if kind is not None else FailureKind)]
         known = [one for one in found if one is not None]
         return max(known) if len(known) == len(found) else None
+
+    def takeover(self, kind: FailureKind | None = None) -> float | None:
+        """Seconds by which a batch is late if one of two active replicas fails in this way: the most ever recorded; of
+        silent failures not less than is expected, because those recorded may be of other kinds.
+        """
+        recorded, expected = self.history.longest(Quantity.TAKEOVER), self.expected.get(Quantity.TAKEOVER)
+        if recorded is None or expected is None:
+            return expected if recorded is None else recorded
+        return max(recorded, expected) if kind is None or kind.is_silent else recorded
 
     def step(self, what: Quantity) -> float | None:
         """Seconds that a step takes, the most ever recorded; else what is expected."""
@@ -57,5 +69,7 @@ class Situation:
         return self.expected.get(what) if recorded is None else recorded
 
     def _detection(self, kind: FailureKind) -> float | None:
-        recorded = self.history.longest(kind)
-        return self.deadlines.get(kind) if recorded is None else recorded
+        recorded, deadline = self.history.longest(kind), self.deadlines.get(kind)
+        if recorded is None or deadline is None:
+            return deadline if recorded is None else recorded
+        return max(recorded, deadline) if kind.is_silent else recorded

@@ -169,7 +169,8 @@ class StageRunner:
         requests = self._equipped(run, runs, batch, past=past)
         if requests is None:
             return False
-        if not past:
+        if not past and self.spools:
+            # Who has applied a batch before it takes over has backed up nothing; some records have to be there.
             self._companions.accompany(run, batch, requests, inputs)
         reports = self._reports(run, requests, inputs)
         if not run.group.act_on(batch, reports):

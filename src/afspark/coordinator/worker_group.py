@@ -123,6 +123,8 @@ class WorkerGroup:
         self.recoveries.take_up(self._members, damaged)
         for worker in undeclared:
             self._declare(self.member(worker), batch, recorded.end_of(worker))
+        for survivor in survivors:
+            self._leave(survivor.worker, survivor.host)
 
     def outlives_records(self, first: Batch, batch: Batch, record: CommitRecord | None) -> bool:
         """Whether every worker has its state for ``batch``, nobody was lost since ``first``, and some cannot say what
@@ -446,6 +448,14 @@ class WorkerGroup:
             state = self._gone_on_from(member, secondary.state())
             successor = declare(home=secondary.home, durable=state)
             self._members[member.worker] = successor.promoted(secondary.queued, secondary.completing)
+        self._leave(member.worker, member.home)
+        if secondary is not None:
+            self._leave(member.worker, secondary.home)
+
+    def _leave(self, worker: int, home: str) -> None:
+        """Notes that what a worker has left at ``home`` is nobody's, unless it lives there."""
+        if (now := self.member(worker)).home != home:
+            self.secondaries.leave(worker, home, now.incarnation)
 
     def _gone_on_from(self, member: WorkerState, state: DurableState | None) -> DurableState | None:
         """``state`` as what a lost worker goes on from, which its policy may have it do without a replay."""

@@ -6,6 +6,7 @@ sets, and how long its recovery takes, is in ``afspark.control``.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -67,7 +68,7 @@ class Followed(Replicated):
 
     @property
     def rarely(self) -> Followed:
-        apart = {name: value * self.store_every for name, value in self._distances().items()}
+        apart = {name: _at_most(value * self.store_every) for name, value in self._distances().items()}
         return replace(self, store_every=1, **apart)
 
     def to_json(self) -> dict[str, Any]:
@@ -125,6 +126,11 @@ class PassiveReplication(Replicated):
 
     name: ClassVar[str] = "passive-replication"
     reason: ClassVar[str] = "the last checkpoint is in the store"
+
+
+def _at_most(distance: float) -> float:
+    """A distance that is still a number which can be given."""
+    return min(distance, parameters.LARGEST_COUNT if isinstance(distance, int) else sys.float_info.max)
 
 
 SCHEMES: tuple[type[Replicated], ...] = (

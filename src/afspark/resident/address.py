@@ -43,6 +43,17 @@ class SegmentAddress:
             if found.secondary and found.incarnation == incarnation:
                 segment.destroy()
 
+    def drop_before(self, incarnation: Incarnation) -> None:
+        """Removes the segment if it is of an incarnation before that one; `SegmentBusy` at once if somebody works on
+        it.
+        """
+        segment = self.open()
+        if segment is None:
+            return
+        with segment.lock(0.0):
+            if segment.found().incarnation < incarnation:
+                segment.destroy()
+
     def drop_others_in_number(self, workers: int) -> None:
         """Removes the segment if it is of a worker that was one of more or fewer than ``workers``."""
         segment = self.open()

@@ -102,6 +102,11 @@ class StateHost(Protocol):
     def drop_secondary(self, config: OperatorConfig, worker: int, incarnation: Incarnation) -> None:
         """Removes the state of a worker if it is a secondary of that incarnation: one that was promoted stays."""
 
+    def drop_before(self, config: OperatorConfig, worker: int, incarnation: Incarnation) -> None:
+        """Removes the state of a worker if it is of an incarnation before that one; `SegmentBusy` at once if somebody
+        works on it.
+        """
+
     def drop_others_in_number(self, config: OperatorConfig) -> None:
         """Removes the states of the operator's workers from a time when there were more or fewer of them."""
 

@@ -80,6 +80,9 @@ class SegmentEnvironment(ABC):
     def drop_secondary(self, config: OperatorConfig, worker: int, incarnation: Incarnation) -> None:
         self.address(config, worker).drop_secondary(incarnation)
 
+    def drop_before(self, config: OperatorConfig, worker: int, incarnation: Incarnation) -> None:
+        self.address(config, worker).drop_before(incarnation)
+
     def release(self, config: OperatorConfig) -> None:
         forget_injected(self._directory(config, 0).parent)
         self._root(config).release(config.query_id)

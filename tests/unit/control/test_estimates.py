@@ -77,9 +77,31 @@ def test_a_deadline_stands_in_until_a_kind_was_measured() -> None:
     assert situation(only_killed, deadlines=deadlines).detection(FailureKind.PROCESS_KILLED) == 0.2
 
 
+def test_the_deadline_of_an_answer_is_the_least_that_a_silence_takes() -> None:
+    """One that was noticed sooner was lucky; one that took longer counts."""
+    deadlines = dict.fromkeys(FailureKind, 3.0)
+    for kind in (FailureKind.FROZEN, FailureKind.NETWORK_CUT):
+        found = history(detection=0.6)
+        assert situation(found, deadlines=deadlines).detection(kind) == 3.0
+        assert situation(found.add(kind, at=NOW, seconds=4.0), deadlines=deadlines).detection(kind) == 4.0
+    assert situation(history(detection=0.6), deadlines=deadlines).detection(FailureKind.HOST_LOST) == 0.6
+    assert situation(history(detection=0.6), deadlines=deadlines).detection() == 3.0
+
+
 def test_active_replication_costs_what_its_failures_did() -> None:
     found = history().add(Quantity.TAKEOVER, at=NOW, seconds=0.7)
     assert estimate(Scheme.ACTIVE_REPLICATION, situation(found)) == RecoveryTimes(promotion=0.7)
+
+
+def test_a_silence_under_active_replication_takes_no_less_than_is_expected() -> None:
+    """What was recorded may be a process that was killed, of which the driver hears at once."""
+    killed = situation(history().add(Quantity.TAKEOVER, at=NOW, seconds=0.6), expected={Quantity.TAKEOVER: 1.1})
+    for kind in (None, FailureKind.FROZEN, FailureKind.NETWORK_CUT):
+        assert estimate(Scheme.ACTIVE_REPLICATION, killed, kind=kind).seconds == 1.1
+    for kind in (FailureKind.PROCESS_KILLED, FailureKind.HOST_LOST):
+        assert estimate(Scheme.ACTIVE_REPLICATION, killed, kind=kind).seconds == 0.6
+    slower = situation(history().add(Quantity.TAKEOVER, at=NOW, seconds=1.6), expected={Quantity.TAKEOVER: 1.1})
+    assert estimate(Scheme.ACTIVE_REPLICATION, slower, kind=FailureKind.FROZEN).seconds == 1.6
 
 
 def test_a_planned_interval_is_looked_at_before_its_checkpoint_is_safe() -> None:

@@ -37,6 +37,8 @@ def test_the_next_estimate_is_no_shorter_than_what_happened() -> None:
 def test_a_late_batch_under_active_replication_is_a_takeover() -> None:
     learned = recovery(RecoveryTimes(promotion=0.7), Scheme.ACTIVE_REPLICATION).learned_by(UnitHistory())
     assert set(learned.series) == {Quantity.TAKEOVER} and learned.longest(Quantity.TAKEOVER) == 0.7
+    noticed = recovery(RecoveryTimes(detection=0.6, promotion=0.2), Scheme.ACTIVE_REPLICATION).learned_by(UnitHistory())
+    assert noticed.longest(Quantity.TAKEOVER) == pytest.approx(0.8) and noticed.longest(FailureKind.HOST_LOST) == 0.6
 
 
 def test_how_far_off_the_estimate_was() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from afspark.bounds import Place
 from afspark.errors import UsageError
 from afspark.numbers import Batch
 from afspark.policies import BackupNeed, BarrierSnapshot, HotStandby, MiniBatch, Replicated, ThresholdBackup
+from afspark.policies.parameters import LARGEST_COUNT
 from afspark.policies.plans import AwaitBarrier
-from afspark.policies.replication import SCHEMES, Followed
+from afspark.policies.replication import SCHEMES, ActiveStandby, Followed
 
 CASE: dict[str, Any] = {"failures": 2, "place": Place(workers=4), "divergence": "max", "exact": False}
 NEED = BackupNeed(batch=Batch(3), theta={"counts": 0.0}, items=0.0)
@@ -83,3 +85,9 @@ def test_what_follows_needs_few_checkpoints(scheme: type[Replicated], apart: dic
         assert scheme(**apart, store_every=1).rarely == scheme(**apart, store_every=1)
         with pytest.raises(UsageError, match="store_every"):
             scheme(**apart, store_every=0)
+
+
+@pytest.mark.parametrize("apart", [{"interval": sys.float_info.max}, {"batches": LARGEST_COUNT}, {"items": 2**62}])
+def test_few_of_the_fewest_can_still_be_given(apart: dict[str, Any]) -> None:
+    ((name, distance),) = apart.items()
+    assert getattr(ActiveStandby(**apart).rarely, name) >= distance

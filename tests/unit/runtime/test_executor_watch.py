@@ -56,6 +56,8 @@ class FakeExecutors:
     replaced: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     used: dict[str, frozenset[str]] = field(default_factory=dict)
+    #: stages of which Spark was asked where they run
+    asked: list[str] = field(default_factory=list)
     is_stopped: bool = False
 
     def hosts(self) -> dict[str, str]:
@@ -77,6 +79,7 @@ class FakeExecutors:
         del self.known[executor]
 
     def used_by(self, tag: str) -> frozenset[str]:
+        self.asked.append(tag)
         return self.used.get(tag, frozenset())
 
     def cancel(self, tag: str) -> None:
@@ -126,6 +129,27 @@ def test_a_stage_that_reads_what_a_frozen_executor_keeps_is_cancelled() -> None:
         watched.executors.frozen.add("1")
         watched.go(2)
         assert set(watched.executors.cancelled) == {reader.tag}
+
+
+def test_a_stage_that_is_known_to_wait_ends_before_spark_is_asked_about_others() -> None:
+    watched = Watched()
+    asked_before: list[int] = []
+    with watched.watch.stage({"a"}), watched.watch.stage({"b"}) as frozen, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watched.executors, "cancel", lambda tag: asked_before.append(len(watched.executors.asked)))
+        watched.executors.frozen.add("1")
+        watched.go(2)
+    assert frozen.is_cancelled and asked_before[0] == 0 and watched.executors.asked
+
+
+def test_rounds_come_when_somebody_s_time_is_over() -> None:
+    watched = Watched()
+    watched.watch.patience = Patience.of(standby=True)
+    watched.executors.frozen.add("1")
+    with watched.watch.stage({"a"}):
+        pass
+    watched.watch._run()  # the thread: it ends by itself
+    (failure,) = watched.watch.failures()
+    assert failure.noticed - failure.heard == pytest.approx(0.5, abs=0.01)
 
 
 def test_a_replacement_that_takes_long_holds_nobody_up() -> None:

@@ -25,12 +25,22 @@ class Driver:
     def go(self, seconds: float, listed: Mapping[str, str] = HOSTS) -> None:
         for _ in range(round(seconds / ASK_SECONDS)):
             self.now += ASK_SECONDS
-            for name in [one for one, due in self.due.items() if due <= self.now and one not in self.frozen]:
-                self.liveness.answered(name, self.due.pop(name))
-            self.liveness.look(listed, self.now)
-            for name in listed.keys() - self.due.keys():
-                self.liveness.asked(name, self.now)
-                self.due[name] = self.now + self.slow.get(name, 0.01)
+            self._look(listed)
+
+    def watch(self, seconds: float) -> None:
+        """Rounds as often as they are due."""
+        until = self.now + seconds
+        while self.now < until:
+            self.now += self.liveness.next_look(self.now)
+            self._look(HOSTS)
+
+    def _look(self, listed: Mapping[str, str]) -> None:
+        for name in [one for one, due in self.due.items() if due <= self.now and one not in self.frozen]:
+            self.liveness.answered(name, self.due.pop(name))
+        self.liveness.look(listed, self.now)
+        for name in listed.keys() - self.due.keys():
+            self.liveness.asked(name, self.now)
+            self.due[name] = self.now + self.slow.get(name, 0.01)
 
     @property
     def kinds(self) -> list[tuple[str, Absence]]:
@@ -61,6 +71,29 @@ def test_one_that_owes_an_answer_is_silent_until_it_answers() -> None:
     driver.go(0.5)
     assert driver.liveness.missing_hosts() == set()
     assert len(driver.kinds) == 1
+
+
+@pytest.mark.parametrize("silent", [0.1, 0.5, 0.7, 5.0])
+@pytest.mark.parametrize("calm", [1.0, 1.03, 1.07, 1.09])
+def test_a_silence_is_noticed_as_soon_as_its_time_is_over(silent: float, calm: float) -> None:
+    """And not with the next question after that."""
+    driver = Driver(Patience.of(standby=True, silent=silent))
+    driver.watch(calm)
+    asked_at = driver.now
+    driver.frozen = {"1"}
+    driver.watch(2 * silent)
+    (failure,) = driver.liveness.failures()
+    assert failure.executor == "1"
+    assert silent - 1e-6 <= failure.noticed - asked_at <= silent + 0.01
+    assert failure.noticed <= failure.heard + driver.liveness.detection_seconds
+
+
+def test_who_is_late_has_as_long_as_before() -> None:
+    """More rounds are no reason to accuse anybody sooner."""
+    driver = Driver(Patience.of(standby=True))
+    driver.slow = dict.fromkeys(HOSTS, 0.49)
+    driver.watch(20)
+    assert driver.kinds == []
 
 
 def test_one_that_stays_silent_is_removed_once() -> None:

@@ -247,3 +247,54 @@ def test_both_replicas_are_compared(make_rig: MakeRig, monkeypatch: pytest.Monke
 
 def _differs(first: Any, second: Any) -> list[str]:
     return ["counts"]
+
+
+def test_hosts_are_waited_for_as_the_schemes_in_force_say(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after a restart: what was set is kept, whatever the program says."""
+    told: list[tuple[bool, bool]] = []
+    rig, _ = make_rig(batches=14, slots=HOSTS, tolerance=BarrierSnapshot(batches=1), keyed=True)
+
+    def heed(*, standby: bool, elsewhere: bool) -> None:
+        told.append((standby, elsewhere))
+
+    monkeypatch.setattr(rig.hosts, "heed", heed)
+    rig.go(2)
+    assert set(told) == {(False, False)}
+    rig.run_of().want(PassiveReplication(batches=1))
+    rig.go(1)
+    assert told[-1] == (False, True)
+    rig.run_of().want(HotStandby(batches=1))
+    rig.go(3)
+    assert told[-1] == (True, True)
+    del told[:]
+    rig.start()
+    rig.go(1)
+    assert set(told) == {(True, True)}
+    rig.run_of().want(BarrierSnapshot(batches=2))
+    rig.go(4)
+    assert told[-1] == (False, False) and secondaries(rig) == []
+
+
+def test_the_end_of_a_stream_is_durable_whoever_takes_over_in_it(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two active replicas that has applied the last batch has backed up nothing."""
+    rig, truth = make_rig(batches=4, slots=HOSTS, tolerance=ActiveReplication(batches=50), keyed=True)
+    rig.go()
+    lost: list[int] = []
+    real = SecondaryJob.run
+
+    def run(self: SecondaryJob, cluster: Any, stage: Any) -> bool:
+        done = real(self, cluster, stage)
+        if not lost:
+            lost.append(stage.batch)
+            rig.lose(0)
+        return done
+
+    monkeypatch.setattr(SecondaryJob, "run", run)
+    rig.end()
+    assert lost and rig.driver.ended
+    assert rig.driver.commits.records.covered.batch == rig.driver.committed
+    rig.start()
+    rig.driver.ready()
+    assert rig.driver.ended and rig.counts() == truth

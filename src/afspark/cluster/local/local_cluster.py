@@ -118,6 +118,8 @@ class LocalCluster:
     def silent_hosts(self) -> frozenset[str]:
         return frozenset(self.silent)
 
+    def heed(self, *, standby: bool, elsewhere: bool) -> None: ...
+
     def failures(self) -> Sequence[HostFailure]:
         now = self.clock.monotonic()
         return [HostFailure(host, host, Absence.SILENT, now, now) for host in sorted(self.silent)]

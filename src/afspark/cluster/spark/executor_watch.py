@@ -13,7 +13,7 @@ from typing import Protocol
 from py4j.protocol import Py4JError
 
 from afspark.clock import Clock
-from afspark.cluster.liveness import ASK_SECONDS, HostFailure, Liveness, Patience, StageUnderWay
+from afspark.cluster.liveness import HostFailure, Liveness, Patience, StageUnderWay
 
 LOG = logging.getLogger("afspark")
 
@@ -143,7 +143,9 @@ class ExecutorWatch:
             except (Py4JError, OSError) as error:
                 # An executor may go while it is asked. That the driver's JVM ends, `_is_over` finds out.
                 LOG.debug("A round of the watch has failed: %s", error)
-            self._clock.sleep(ASK_SECONDS)
+            with self._lock:
+                seconds = self._liveness.next_look(self._clock.monotonic())
+            self._clock.sleep(seconds)
 
     def _is_over(self) -> bool:
         with self._lock:
@@ -191,7 +193,8 @@ class ExecutorWatch:
                 failure.noticed - failure.heard,
             )
         self._withhold(silent)
-        for stage in stages:
+        # Those first of which it is known: of the others Spark has to be asked, which takes a while.
+        for stage in sorted(stages, key=lambda stage: not stage.waits_for(given_up)):
             if stage.waits_for(given_up) or silent & self._used(stage, silent):
                 stage.is_cancelled = True
                 self._executors.cancel(stage.tag)

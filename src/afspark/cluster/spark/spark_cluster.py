@@ -32,11 +32,12 @@ INTERRUPTS = "spark.job.interruptOnCancel"
 
 class SparkCluster:
     """The cluster of a Spark session. ``environment``: what its tasks find where they run; ``watch``: who answers,
-    None where tasks run in the driver.
+    None where tasks run in the driver. ``silent_seconds``: after how long without an answer a host is silent, if a user
+    says so.
     """
 
-    def __init__(self, session: SparkSession, patience: Patience | None = None) -> None:
-        self.session = session
+    def __init__(self, session: SparkSession, silent_seconds: float | None = None) -> None:
+        self.session, self._silent_seconds = session, silent_seconds
         self.clock = SystemClock()
         self.receiver_environment = ReceiverEnvironment()
         self.driver_host = driver_host(session.sparkContext)
@@ -44,7 +45,8 @@ class SparkCluster:
         context = session.sparkContext
         self.watch: ExecutorWatch | None = None
         if not cluster(context).local:
-            self.watch = ExecutorWatch(Executors(context), self.clock, patience or Patience())
+            patience = Patience.of(standby=False, silent=silent_seconds)
+            self.watch = ExecutorWatch(Executors(context), self.clock, patience)
 
     @property
     def stopped(self) -> bool:
@@ -58,6 +60,10 @@ class SparkCluster:
 
     def silent_hosts(self) -> frozenset[str]:
         return self.watch.silent_hosts() if self.watch is not None else frozenset()
+
+    def heed(self, *, standby: bool, elsewhere: bool) -> None:
+        if self.watch is not None:
+            self.watch.patience = Patience.of(standby=standby, elsewhere=elsewhere, silent=self._silent_seconds)
 
     def failures(self) -> Sequence[HostFailure]:
         return self.watch.failures() if self.watch is not None else ()

@@ -19,6 +19,7 @@ from afspark.coordinator.batch_input import BatchInput
 from afspark.coordinator.operator_inputs import OperatorInputs
 from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.recovery.coverage import declare_difference
+from afspark.coordinator.replicas.left_states import LeftStates
 from afspark.coordinator.replicas.replica_check import other_effects
 from afspark.coordinator.replicas.secondary import Secondary
 from afspark.coordinator.replicas.secondary_job import SecondaryJob, SecondaryOrders, SecondaryStage
@@ -66,7 +67,7 @@ class Secondaries:
         #: the last batch that all primaries have applied
         self._applied = Batch(-1)
         self._job = SecondaryJob()
-        self._hosts = WarmHosts(cluster)
+        self._hosts, self._left = WarmHosts(cluster), LeftStates(cluster)
         #: jobs of secondaries that work at the same time as their primaries, by operator
         self._alongside: dict[str, SecondaryJob] = {}
         #: told of every step of a recovery that a secondary has taken without a failure: its seconds, and bytes
@@ -128,6 +129,12 @@ class Secondaries:
 
     def follow(self, batch: Batch, given: BatchInput, runs: Sequence[OperatorRun]) -> None:
         """Has secondaries come to the end of ``batch``, which all primaries have applied, as their schemes say."""
+        groups = [run.group.secondaries for run in runs]
+        self._cluster.heed(
+            standby=any(group.could_replace for group in groups),
+            elsewhere=any(group.restores_elsewhere for group in groups),
+        )
+        self._left.clear(runs)
         if any(run.node.tolerance.recovers_elsewhere for run in runs):
             self._hosts.look()
         followed = [run for run in runs if run.group.secondaries.has_some]

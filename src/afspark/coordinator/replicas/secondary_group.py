@@ -4,6 +4,7 @@ place.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -14,12 +15,14 @@ from afspark.coordinator.replicas.unit_scheme import Evidence, UnitScheme
 from afspark.coordinator.worker_state import Covered, WorkerState
 from afspark.errors import UsageError
 from afspark.graph.node import Node
-from afspark.numbers import Batch
+from afspark.numbers import Batch, Incarnation
 from afspark.policies import Adaptive, Approximate, Tolerance
 from afspark.policies.barriers import BarrierTolerance
 from afspark.protocol.shipments import Shipping
 from afspark.resident import Survivor
 from afspark.resident.side_files import Delta, leading_from
+
+LOG = logging.getLogger("afspark")
 
 #: Of how many checkpoints of a worker the driver remembers that they can be shipped.
 _DELTAS = 16
@@ -45,13 +48,31 @@ class SecondaryGroup:
         self._unusable: list[Secondary] = []
         #: workers whose secondaries are kept although their hosts do not answer, and since when
         self._silent: dict[int, float] = {}
+        #: where workers have left states, and the incarnation before which those are nobody's
+        self._left: dict[tuple[int, str], Incarnation] = {}
 
     # --- schemes --------------------------------------------------------------------------------------------
 
     @property
     def has_some(self) -> bool:
         """Whether any worker has a secondary, is to have one, or is to have one no more."""
-        return any(unit.switches.deployed or unit.ahead for unit in self.units.values()) or bool(self._members)
+        wanted = any(unit.switches.deployed or unit.ahead for unit in self.units.values())
+        return wanted or bool(self._members) or bool(self._unusable)
+
+    @property
+    def could_replace(self) -> bool:
+        """Whether any worker has a secondary, or is to have one; a controller may give it one at any time."""
+        return any(one.has_secondaries for one in self._wanted) or bool(self._members)
+
+    @property
+    def restores_elsewhere(self) -> bool:
+        """Whether the hosts of lost workers are not waited for, of some of them at least."""
+        return any(one.recovers_elsewhere for one in (self.tolerance, *self._wanted))
+
+    @property
+    def _wanted(self) -> list[Tolerance]:
+        chosen = isinstance(self.tolerance, Adaptive) or not self.units
+        return [self.tolerance] if chosen else [unit.wanted for unit in self.units.values()]
 
     @property
     def barriers(self) -> list[Tolerance]:
@@ -111,11 +132,15 @@ class SecondaryGroup:
         return [one for one in answering if wanted(self.units[one.worker], one)]
 
     def adopt(self, survivors: Iterable[Survivor], batch: Batch) -> None:
-        """Takes up what a starting driver has found that begins with ``batch``, and can say what it did since then."""
+        """Takes up what a starting driver has found that begins with ``batch``, and can say what it did since then.
+
+        Others are removed: the schemes of their workers may have no secondaries any more.
+        """
+        copies = [one for one in survivors if one.secondary]
         found = [
             Secondary.found(one)
-            for one in survivors
-            if one.secondary and one.version >= batch - 1 and (one.version < batch or one.kept_from < batch)
+            for one in copies
+            if one.version >= batch - 1 and (one.version < batch or one.kept_from < batch)
         ]
         # Of two that follow the same worker the newer one is nearer to its primary.
         self._members = {
@@ -123,6 +148,15 @@ class SecondaryGroup:
             for one in sorted(found, key=lambda one: (one.incarnation, one.version))
             if one.worker in self.units and self.units[one.worker].switches.holds_state
         }
+        taken = {(one.worker, one.home) for one in self.members}
+        for one in copies:
+            if (one.worker, one.host) in taken:
+                continue
+            if one.worker in self.units:
+                self._unusable.append(Secondary.found(one))
+            else:
+                # There will be no other in its place.
+                self.leave(one.worker, one.host, Incarnation(one.incarnation + 1))
 
     def shipping(self, member: WorkerState) -> Shipping | None:
         """What the primary of a worker is told whose checkpoints go to its secondary; None if they do not."""
@@ -159,10 +193,10 @@ class SecondaryGroup:
         one = self._members.pop(member.worker, None)
         self._deltas.pop(member.worker, None)
         self._restart(member.worker, batch)
-        if one is None or one.home not in alive:
+        if one is None:
             return None
-        one = self.completed(one, covered)
-        if not one.can_replace(member, covered.batch):
+        if one.home not in alive or not (one := self.completed(one, covered)).can_replace(member, covered.batch):
+            self.leave(one.worker, one.home, Incarnation(member.incarnation + 1))
             return None
         # It may have applied the batch, which the driver has still to see done.
         return replace(one, version=min(one.version, batch - 1))
@@ -232,6 +266,13 @@ class SecondaryGroup:
     ) -> None:
         one = self._members.get(member.worker)
         if one is not None and (not unit.switches.deployed or one.home not in slots or one.home == member.home):
+            if unit.switches.deployed and one.home not in slots:
+                LOG.warning(
+                    "The secondary of worker %d of %s is given up, because %s is away.",
+                    one.worker,
+                    self.operator,
+                    one.home,
+                )
             self._give_up(one, moved=unit.switches.deployed)
             one = None
         if not unit.switches.deployed:
@@ -275,6 +316,21 @@ class SecondaryGroup:
         """What the scheme of a worker needs has to be made again."""
         if worker in self.units:
             self.units[worker] = self.units[worker].set_up(batch)
+
+    # --- states that nobody needs ---------------------------------------------------------------------------
+
+    def leave(self, worker: int, home: str, incarnation: Incarnation) -> None:
+        """Notes that what incarnations of a worker before this one have left at ``home`` is nobody's."""
+        self._left[worker, home] = max(incarnation, self._left.get((worker, home), incarnation))
+
+    def left_behind(self) -> list[tuple[int, str, Incarnation]]:
+        """Workers, where they have left states, and the incarnation before which those are nobody's."""
+        return [(worker, home, incarnation) for (worker, home), incarnation in self._left.items()]
+
+    def is_left_no_more(self, worker: int, home: str, incarnation: Incarnation) -> None:
+        """Notes that it was removed."""
+        if self._left.get((worker, home)) == incarnation:
+            del self._left[worker, home]
 
     # --- what jobs have found out ---------------------------------------------------------------------------
 

@@ -75,6 +75,9 @@ class UnitScheme:
         """On the way to what is wanted, from whatever is there: nothing of it goes before the rest stands."""
         goal = SWITCHES[self.protection]
         kept = self.switches
+        # Where checkpoints were rare there has to be one before the secondary goes: it has what is not stored.
+        stored = kept.storing and SchemeAction.STORE_CHECKPOINTS not in self.ahead
+        first = () if stored or not goal.storing else (SchemeAction.STORE_CHECKPOINTS,)
         return replace(
             self,
             switches=Switches(
@@ -87,7 +90,7 @@ class UnitScheme:
                 shipping=goal.shipping or (kept.shipping and not goal.processing),
                 storing=True,
             ),
-            ahead=tuple(one for one in actions(Scheme.PASSIVE_REPLICATION, self.protection) if one.on),
+            ahead=(*first, *(one for one in actions(Scheme.PASSIVE_REPLICATION, self.protection) if one.on)),
             begun=batch,
             had=0,
         )
