@@ -69,5 +69,4 @@ class ModelVersions:
         # The last value of a cell counts.
         index = np.concatenate([part.index for part in reversed(parts)])
         values = np.concatenate([part.values for part in reversed(parts)])
-        cells, first = np.unique(index, return_index=True)
-        return Cells(cells, values[first])
+        return Cells(*self._merger.first_of(index, values))

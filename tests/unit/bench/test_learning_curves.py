@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from afspark.bench.anomalous_clicks import MISSING, GappedClicks
-from afspark.bench.learning_curves import batch_excess, delay_of, part_of, seconds_to_loss, settled_norm, shared_loss
+from afspark.bench.learning_curves import (
+    batch_excess,
+    delay_in_merges,
+    delay_of,
+    part_of,
+    seconds_to_loss,
+    settled_norm,
+    shared_loss,
+)
 from afspark.bench.training_runs import KilledWorkers, kills_after
 from afspark.model.trajectory import windowed_losses
 from afspark.protocol.fault_plan import FaultPhase
@@ -29,7 +37,7 @@ def test_a_loss_is_reached_by_the_newest_items() -> None:
 
 def test_the_same_loss_is_one_that_all_reach() -> None:
     worse = [loss + 0.1 for loss in FALLING]
-    assert shared_loss([curve(FALLING, FALLING), curve(FALLING, worse)]) == pytest.approx(0.6)
+    assert shared_loss([curve(FALLING, FALLING), curve(FALLING, worse)]) == pytest.approx(0.606)
 
 
 def test_a_delay_is_read_at_the_norm_of_the_calm_run() -> None:
@@ -38,11 +46,21 @@ def test_a_delay_is_read_at_the_norm_of_the_calm_run() -> None:
     assert delay_of(calm, calm) == 0.0
     assert delay_of(curve(FALLING, FALLING, slower=1.2), calm) == pytest.approx(0.2)
     assert delay_of(curve([1.0] * 10, FALLING), calm) is None
+    assert delay_in_merges(curve(FALLING, FALLING, slower=1.2), calm) == 0.0
+    later = [1.0, *FALLING[:-1]]
+    assert delay_in_merges(curve(later, later), calm) == pytest.approx(1 / 6)
+
+
+def test_a_single_change_that_is_a_little_larger_delays_nobody() -> None:
+    norms = [1.0 / (1 + at) for at in range(100)]
+    jagged = [norm * (1.02 if at == 97 else 1.0) for at, norm in enumerate(norms)]
+    assert delay_of(curve(jagged, jagged), curve(norms, norms)) == 0.0
 
 
 def test_what_a_batch_took_longer_is_a_part_of_the_calm_run() -> None:
     calm = curve(FALLING, FALLING)
     assert part_of(batch_excess([[1.0], [2.0], [4.5], [5.5], [6.5]], 2), calm) == pytest.approx(1.5 / 6)
+    assert batch_excess([[1.0], [2.0], [4.5], [7.0], [8.0], [9.0]], 2) == pytest.approx(3.0)
 
 
 def test_some_workers_are_killed_after_a_tenth() -> None:

@@ -111,7 +111,7 @@ def test_what_the_targets_are_about_is_told(planted: Any, tmp_path: Path) -> Non
     planted(Runs())
     rig = StubRig(tmp_path, rounds=1)
     cost = experiment_training_cost.page(experiment_training_cost.measure(rig))
-    assert "averaged over Θ and sizes" in cost and "a pushed megabyte" in cost
+    assert "averaged over Θ and sizes, by throughput: clicks **1.000** ± 0.000" in cost and "a pushed megabyte" in cost
     assert "of the throughput of `logistic_regression`" in cost
     found = experiment_consistency.measure(rig)
     assert found["clicks, delayed steps"]["sooner"]["asp"]["median"] == 1.0

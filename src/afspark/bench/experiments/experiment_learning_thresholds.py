@@ -39,8 +39,9 @@ def measure(rig: Rig) -> dict[str, Any]:
                 _run(spark, data, 0.01, 2000, batches=3)
 
         found = run_contests(contests, rounds=rig.rounds, kept=kept, warm_up=warm_up)
+    told = {name: _summed_up(contest) for name, contest in found.items()}
     kept.forget()
-    return {name: _summed_up(contest) for name, contest in found.items()}
+    return told
 
 
 def _label(theta: float, items: int) -> str:
@@ -68,7 +69,7 @@ def _summed_up(contest: Contest) -> dict[str, Any]:
 
 
 def _case(runs: Sequence[dict[str, Any]], contest: Contest) -> dict[str, Any]:
-    """Seconds until changes are as small as in the last fifth of the first case's run of the same round."""
+    """Seconds until changes are as small as in the last tenth of the first case's run of the same round."""
     first = next(iter(contest.rounds.values()))
     reached = [
         curve_seconds_to(one["curve"], settled_norm(usual["curve"])) for one, usual in zip(runs, first, strict=True)
@@ -86,7 +87,7 @@ def _case(runs: Sequence[dict[str, Any]], contest: Contest) -> dict[str, Any]:
 def page(found: dict[str, Any]) -> str:
     text = (
         f"{ELEVEN} local workers as in experiment 7, {BATCHES} batches, nothing fails. Seconds until changes of the model "
-        "are as small as in the last fifth of the first case's run of the same round, and stay so, in every round; a dash "
+        "are as small as in the last tenth of the first case's run of the same round, and stay so, in every round; a dash "
         "where they are not. L counts pushed items: here input can be read again, so that no item is ever backed up, and "
         "L can make no difference beyond chance. In the papers a small L costs most.\n\n"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
 import afspark as af
@@ -103,17 +103,21 @@ def _summed_up(contest: Contest) -> dict[str, Any]:
     return found
 
 
-def averages(found: dict[str, Any], kind: str) -> dict[str, float]:
-    """By data: approximate over none, averaged over Θ and the sizes of steps."""
-    return {
-        name: mean(
-            part[kind][approximate]["median"]
-            for case, part in found["cases"].items()
-            if case.startswith(f"{name},")
-            for approximate in APPROXIMATE.values()
-        )
-        for name in DATA
-    }
+def averages(found: dict[str, Any], figure: str) -> dict[str, tuple[float, float]]:
+    """By data: approximate over the mean of both runs of none, averaged over Θ and the sizes of steps; and the standard
+    error of that. ``figure``: "items_per_second", or "batch", where less is better.
+    """
+    sign = -1 if figure == "batch" else 1
+    told = {}
+    for name in DATA:
+        ratios = []
+        for case, part in found["cases"].items():
+            if case.startswith(f"{name},"):
+                medians = {one: figures[figure]["median"] for one, figures in part["figures"].items()}
+                none = mean((medians[NONE], medians[AGAIN]))
+                ratios += [(medians[one] / none) ** sign for one in APPROXIMATE.values()]
+        told[name] = mean(ratios), stdev(ratios) / len(ratios) ** 0.5
+    return told
 
 
 def page(found: dict[str, Any]) -> str:
@@ -132,11 +136,12 @@ def page(found: dict[str, Any]) -> str:
     ]
     head = ["items, of a worker's step", *names, "none", "native / in memory", "none / native"]
     text += table(head, rows)
-    for kind, what in (("ratios", "throughput"), ("usual", "usual batch")):
+    for figure, what in (("items_per_second", "throughput"), ("batch", "usual batch")):
         told = ", ".join(
-            f"{name} **{ratio:.3f}** (papers: {PAPERS[name]})" for name, ratio in averages(found, kind).items()
+            f"{name} **{ratio:.3f}** ± {error:.3f} (papers: {PAPERS[name]})"
+            for name, (ratio, error) in averages(found, figure).items()
         )
-        text += f"- approximate over none, averaged over Θ and sizes, by {what}: {told}\n"
+        text += f"- approximate over the mean of both runs of none, averaged over Θ and sizes, by {what}: {told}\n"
     for case, part in cases.items():
         if "over_by_batch" in part:
             ratio = spread(part["over_by_batch"], "{:.2f}")

@@ -40,6 +40,9 @@ if __name__ == "__main__":
 
     from pyspark import daemon
 
+    # What every task needs, and most operators: half a second in each process that is forked without it.
+    import afspark.algorithms
+    import afspark.cluster.spark.stages  # noqa: F401
     from afspark.task.warmup import warm_up
 
     warm_up()

@@ -33,6 +33,20 @@ def _changed(model, before, touched, count, out):  # type: ignore[no-untyped-def
     return norm
 
 
+@njit(cache=True, nogil=True)
+def _first(cells, values, marks, epoch, kept, out):  # type: ignore[no-untyped-def]
+    """How many different cells there are; they are in ``kept``, with their first values in ``out``."""
+    count = 0
+    for i in range(len(cells)):
+        j = cells[i]
+        if marks[j] != epoch:
+            marks[j] = epoch
+            kept[count] = j
+            out[count] = values[i]
+            count += 1
+    return count
+
+
 class Merger:
     """Merges changes into ``model``, in place. Takes memory for three models; merging costs what it touches."""
 
@@ -59,3 +73,10 @@ class Merger:
         values = np.empty(self._count)
         norm = _changed(self.model, self._before, self._touched, self._count, values)
         return cells, values, float(norm)
+
+    def first_of(self, cells: Array, values: Array) -> tuple[Array, Array]:
+        """Every cell once, with the first of its values, in the order in which they come. Not while merging."""
+        self._epoch += 1
+        kept, out = np.empty_like(cells), np.empty_like(values)
+        count = _first(cells, values, self._marks, self._epoch, kept, out)
+        return kept[:count], out[:count]
