@@ -13,9 +13,11 @@ import pytest
 
 from afspark.bench.object_server import ObjectServer, object_server
 from afspark.errors import AnotherDriver, StoreAway, StoreNotWritable, StoreUnreachable
-from afspark.store import RecordLog, Store, open_store
+from afspark.store import RecordLog, Store, claim, open_store
+from afspark.store.checkpoint_place import settle_place
 from afspark.store.drivers import Driver, Notice
 from afspark.store.epochs import epoch_claims
+from afspark.store.naming import FOLDER
 from afspark.store.outage import WaitingStore
 from afspark.store.store_conformance import CHECKS, Check
 from tests.objects.counting_line import CountingLine, counting_line
@@ -47,6 +49,22 @@ def test_contract(check: Check, address: str) -> None:
 def test_other_names_of_the_scheme_mean_the_same_place(s3: ObjectServer, scheme: str) -> None:
     open_store(s3.address("schemes", scheme=scheme)).put(scheme, b"x")
     assert open_store(s3.address("schemes")).get(scheme) == b"x"
+
+
+def test_a_copy_beside_the_original_gets_a_number_of_its_own(s3: ObjectServer, tmp_path: Path) -> None:
+    """Although the address has parameters, of which only those are remembered that hold no keys."""
+
+    def started(address: str) -> str:
+        checkpoint = open_store(address)
+        return settle_place(checkpoint, address, claim(checkpoint.below(FOLDER), "abc", {})).query_id
+
+    first, second = (s3.address(f"places/{os.getpid()}/{tmp_path.name}/{name}") for name in ("first", "copy"))
+    number = started(first)
+    original, copy = open_store(first), open_store(second)
+    for name in original.list(""):
+        copy.put(name, original.get(name))
+    own = started(second)
+    assert own != number and started(second) == own and started(first) == number
 
 
 def test_every_request_is_one_request(line: CountingLine, s3: ObjectServer, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from afspark.cluster.cluster import Cluster
@@ -14,7 +14,7 @@ from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.record_writer import RecordWriter, refuse_if_incomplete
 from afspark.coordinator.snapshots import APPLIED_BEFORE, UNDER_WAY, Snapshots
 from afspark.coordinator.stage_runner import StageRunner
-from afspark.coordinator.told_bounds import with_told
+from afspark.coordinator.told_bounds import operator_record, with_told
 from afspark.coordinator.worker_state import Covered
 from afspark.errors import AfsparkError
 from afspark.numbers import Batch
@@ -168,31 +168,34 @@ class Committer:
         self.records.stop()
         self.cover(self.records.covered)
 
-    def flush(self, seconds: float) -> None:
+    def flush(self, seconds: float) -> bool:
         """Makes all durable that workers have after the last batch, when Spark has committed it and none follows: then
-        nothing is lost with them.
+        nothing is lost with them. Says whether that is so.
 
         In so many seconds at most, once the records that were offered are durable. Not after a loss of which somebody
         has yet to hear: those who were lost are recovered by the next start.
         """
         give_up = self._cluster.clock.monotonic() + seconds
         self._settle()
-        record = self._uncovered or self._unflushed
-        if record is None or any(record.ledger_heads != tuple(run.group.ledger.heads) for run in self.runs):
-            return
-        now, operators = self._cluster.clock.time(), protected(self.runs)
+        record, operators = self._uncovered or self._unflushed, protected(self.runs)
+        if record is None:
+            return not self._is_untold or self._is_durable(operators)
+        if any(record.ledger_heads != tuple(run.group.ledger.heads) for run in self.runs):
+            return False
+        now = self._cluster.clock.time()
         reports: dict[str, list[TaskReport]] = {}
         if self._uncovered is not None or not is_backed_up(record, operators):
             left = max(0.0, give_up - self._cluster.clock.monotonic())
             reports = self._stages.back_up_at_rest(self.runs, record.batch, left)
         pending = frozenset(name for one in reports.values() for report in one for name in report.pending)
-        record = flushed(replace(record, epoch=self._log.epoch), operators, reports)
+        record = flushed(replace(self._with_all(record), epoch=self._log.epoch), operators, reports)
         if self._uncovered is not None:
             self.snapshots.due(record.batch, now)
             self.snapshots.captured(record, now)
         self.records.write(record, pending)
         self._uncovered = None
         self.cover(self.records.covered)
+        return True
 
     def at_rest(self, seconds: float) -> CommitRecord | None:
         """Makes all durable that workers have after the last batch that Spark has committed, in so many seconds, and
@@ -203,6 +206,7 @@ class Committer:
         found = self.newest_found
         if found is None:
             return None
+        found = self._with_all(found)
         self._stages.take_back(self.runs, Batch(found.batch + 1))
         reports = self._stages.back_up_at_rest(self.runs, found.batch, seconds)
         operators = {
@@ -220,6 +224,24 @@ class Committer:
         record = flushed(record, protected(self.runs), reports)
         refuse_if_incomplete(record, {name for one in reports.values() for report in one for name in report.pending})
         return record
+
+    def _with_all(self, record: CommitRecord) -> CommitRecord:
+        """The record with those operators that have started with an empty state since: from now on it is theirs too."""
+        begun = {
+            # No batch is at work that could have moved its windows.
+            run.name: replace(operator_record(run), window_progress=run.window_progress if run.node.window else None)
+            for run in self.runs
+            if run.name not in record.operators
+        }
+        return replace(record, operators={**record.operators, **begun}) if begun else record
+
+    def _is_durable(self, operators: Collection[str]) -> bool:
+        """Whether the newest durable record gives the workers of these operators back all that they have."""
+        covered = self.records.covered
+        if not covered.is_whole or self._batch not in (Batch(-1), covered.batch):
+            return False
+        members = [(run.name, one) for run in self.runs if run.name in operators for one in run.group.members]
+        return all(not one.completed or covered.state_of(name, one.worker).is_whole for name, one in members)
 
     @property
     def _unflushed(self) -> CommitRecord | None:

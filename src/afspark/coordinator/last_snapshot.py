@@ -39,7 +39,7 @@ def take_last_snapshot(engine: Coordinator) -> bool:
             if not _is_left(engine):
                 return True
             engine.ready()
-        engine.commits.flush(engine.options.flush_seconds)
+        done = engine.commits.flush(engine.options.flush_seconds)
         engine.retained.release(Batch(last + 1), engine.commits.records.covered.batch)
     except Exception as error:  # noqa: BLE001 (a query that has ended well stays so, whatever Spark or the store does)
         LOG.warning(
@@ -48,7 +48,12 @@ def take_last_snapshot(engine: Coordinator) -> bool:
             error,
         )
         return False
-    return True
+    if not done:
+        LOG.warning(
+            "Not all that workers have was made durable, because one was lost after the last batch: what is gone by "
+            "the next start is recovered as after any other loss."
+        )
+    return done
 
 
 def _is_left(engine: Coordinator) -> bool:

@@ -111,6 +111,7 @@ class Node:
             "operator": self.operator.fingerprint(),
             "workers": self.workers,
             "keyed": self.keyed,
+            **({"key": list(self.operator.key)} if self.keyed else {}),
             "window": self.window.to_json() if self.window else None,
             "feeds_back": list(self.feeds_back),
             "name": self.title,

@@ -28,6 +28,10 @@ _INSTEAD = {
 }
 #: Parameters of an address that make pyarrow ask less: an object of up to 5 MB is one request, not three.
 _SPARING = {"s3": {"allow_delayed_open": "true"}}
+#: Parameters of an address that say where a place is, and hold no keys.
+_TELLING = ("endpoint_override", "scheme", "region")
+#: Schemes whose addresses have no port.
+_BUCKETS = ("s3", "s3a", "s3n", "gs", "gcs")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
@@ -92,6 +96,45 @@ def redact(address: str) -> str:
     ('s3://bucket/x', 'abfss://box@account/x')
     """
     place = address.partition("?")[0] if scheme_of(address) else address
+    return _secret(address).sub("//", place)
+
+
+def without_keys(address: str) -> str:
+    """An address by which a place can be remembered: with those parameters that say where it is.
+
+    >>> without_keys("s3://key:secret@bucket/x?scheme=http&session_token=t&endpoint_override=localhost:8333")
+    's3://bucket/x?scheme=http&endpoint_override=localhost:8333'
+    """
+    telling = [one for one in _parameters(address) if one.partition("=")[0] in _TELLING]
+    return "?".join([redact(address), *(["&".join(telling)] if telling else [])])
+
+
+def with_keys_of(address: str, place: str) -> str:
+    """A place that was remembered, as whoever has the keys in ``address`` can ask for it.
+
+    >>> with_keys_of("s3://key:secret@bucket/y?session_token=t&scheme=http", "s3://bucket/x?scheme=https")
+    's3://key:secret@bucket/x?scheme=https&session_token=t'
+    """
+    if scheme_of(address) != scheme_of(place) or not scheme_of(place):
+        return place
+    found = _secret(address).search(address.partition("?")[0])
+    keys = [one for one in _parameters(address) if one.partition("=")[0] not in _TELLING]
+    given = "&".join([*_parameters(place), *keys])
+    bare = place.partition("?")[0]
+    return (bare.replace("//", found[0], 1) if found else bare) + (f"?{given}" if given else "")
+
+
+def _parameters(address: str) -> list[str]:
+    given = address.partition("?")[2] if scheme_of(address) else ""
+    return given.split("&") if given else []
+
+
+def _secret(address: str) -> re.Pattern[str]:
+    """Where users and passwords stand in an address."""
+    scheme = scheme_of(address)
     # Where Azure's container stands others have a user; a password follows a colon.
-    secret = r"//[^/@]*:[^/@]*@" if scheme_of(address) in ("abfs", "abfss") else r"//[^/@]*@"
-    return re.sub(secret, "//", place)
+    secret = r"//[^/@]*:[^/@]*@" if scheme in ("abfs", "abfss") else r"//[^/@]*@"
+    if scheme in _BUCKETS:
+        # Of Amazon's keys many have a slash, which nobody can read there as such, and which is not to be shown either.
+        secret = rf"//[^/@:]*:[^@]*@|{secret}"
+    return re.compile(secret)

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from afspark.errors import AfsparkError, CorruptObject, ForeignObject, ObjectMissing
-from afspark.store.address_schemes import redact
+from afspark.store.address_schemes import with_keys_of, without_keys
 from afspark.store.base import Store
 from afspark.store.drivers import Notice, read_notice
 from afspark.store.epochs import epoch_claims
@@ -25,20 +25,19 @@ def settle_place(checkpoint: Store, address: str, identity: QueryIdentity, *, te
 
     Workers' resident states are found by the query's number. A checkpoint that was moved keeps it, and finds them. A
     copy gets a number of its own as long as the checkpoint that it was copied from is there: otherwise both would work
-    on the same states. An address with parameters may hold keys, and is not remembered.
+    on the same states. Keys that an address may hold are not remembered: those of ``address`` are tried.
     """
-    if redact(address) != address:
-        return identity
     store = checkpoint.below(FOLDER)
+    here = without_keys(address)
     found = _remembered(store)
     before = found.get("address", "")
-    if before == address and bool(found.get("temporary")) == temporary:
+    if before == here and bool(found.get("temporary")) == temporary:
         return identity
-    if before not in ("", address) and _is_copy(store, before, identity.query_id):
+    if before not in ("", here) and _is_copy(store, before, address, identity.query_id):
         identity = replace(identity, query_id=secrets.token_hex(16))
         store.put(IDENTITY, seal({"kind": "identity", "identity": asdict(identity)}, {}))
     # Last: whoever was cut off before asks again.
-    _remember(store, address, temporary=temporary)
+    _remember(store, here, temporary=temporary)
     return identity
 
 
@@ -53,10 +52,12 @@ def is_forsaken(store: Store) -> bool:
     return notice is not None and notice.driver.lives() is False
 
 
-def _is_copy(store: Store, before: str, query_id: str) -> bool:
-    """Whether the query is at the address ``before`` too, and that is not this very place under another name."""
+def _is_copy(store: Store, before: str, address: str, query_id: str) -> bool:
+    """Whether the query is at the address ``before`` too, and that is not this very place, which is at ``address``,
+    under another name.
+    """
     try:
-        other = open_store(before).below(FOLDER)
+        other = open_store(with_keys_of(address, before)).below(FOLDER)
         found = identify(other)
     except AfsparkError:
         return False  # what cannot be read is not known to be one

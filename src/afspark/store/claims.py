@@ -12,7 +12,8 @@ name is the least that a store can be asked.
 
 Where the store can put an object only if there is none (`Store.put_new`), guarded claims take *turns* as well: objects
 named by the number alone, which say whose it is. Then no two claims have the same number, and whether there is a later
-one is seen by names, whatever listings show. Turns stay: a number that was free again could be taken twice.
+one is seen by names, whatever listings show. Turns stay: a number that was free again could be taken twice. A server
+may take such puts for any others, so that claims are listed again all the same.
 """
 
 from __future__ import annotations
@@ -112,12 +113,13 @@ class Claims(Generic[C]):
             before = self._among(names)
             mine = self._turn(self._kind.after(max((claim.number for claim in before), default=0)))
             self._store.put(f"{self._folder}/{mine}{self._entry}", data)
-            # Numbers are unique where claims take turns: of two at once, the higher one has it.
-            if self._takes_turns or self.present() - {mine} <= before:
+            others = self.present() - {mine}
+            if self._is_alone(mine, others - before):
                 if self._guard:
                     self._store.put(self._guard_of(mine), b"")
                     late = self._turns(range(max(1, mine.number - _LOOKED_BACK), mine.number))
-                    self._store.delete(sorted(map(self._guard_of, before.union(late))))
+                    older = {claim for claim in before.union(others, late) if claim < mine}
+                    self._store.delete(sorted(map(self._guard_of, older)))
                 if drop_older:
                     self._store.delete(names)
                 return mine
@@ -126,6 +128,14 @@ class Claims(Generic[C]):
             remedy="Let only one query use this checkpoint at a time.",
             path=self._store.path,
         )
+
+    def _is_alone(self, mine: C, others: frozenset[C]) -> bool:
+        """Whether no claim of ``others``, which have come since the listing that ``mine`` follows, is in its way.
+
+        Where claims take turns, of two at once the higher one has it. Two have the same number if the server knows no
+        such puts and says nothing of it, or if a process does not take turns, because it has other credentials.
+        """
+        return all(other.number != mine.number for other in others) if self._takes_turns else not others
 
     def _turn(self, mine: C) -> C:
         """The claim with the first number from its own on that nobody has, where claims take turns."""

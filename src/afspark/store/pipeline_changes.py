@@ -208,6 +208,9 @@ def _bound(there: OperatorDescription, here: OperatorDescription) -> Iterator[Ch
     if there.keyed != here.keyed:
         why = "its state would have to be divided anew among the workers"
         yield _refused(here, "keyed", there.keyed, here.keyed, why)
+    elif there.key is not None and here.key is not None and there.key != here.key:
+        why = "its state is divided among the workers by the key it had"
+        yield _refused(here, "key", list(there.key), list(here.key), why)
     for field, old, new in _windows(there.window, here.window):
         yield _refused(here, field, old, new, "windows that are open cannot be cut in another way")
     if there.feeds_back != here.feeds_back:

@@ -27,6 +27,8 @@ class OperatorDescription:
     inputs: tuple[str, ...] = ("",)
     workers: int = 1
     keyed: bool = False
+    #: the columns that say whose an item is; None: it is not keyed, or the checkpoint does not say
+    key: tuple[str, ...] | None = None
     window: Fields | None = None
     #: ids of operators
     feeds_back: tuple[str, ...] = ()
@@ -46,6 +48,7 @@ class OperatorDescription:
             inputs=tuple(found.get("inputs", ())),
             workers=found.get("workers", 1),
             keyed=found.get("keyed", False),
+            key=tuple(found["key"]) if "key" in found else None,
             window=found.get("window"),
             feeds_back=tuple(found.get("feeds_back", ())),
             tolerance=found.get("tolerance"),

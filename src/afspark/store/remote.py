@@ -144,8 +144,9 @@ class ArrowStore(Store):
                 filesystem, root = pafs.FileSystem.from_uri(sparing(self._uri))
             except (OSError, pa.ArrowException, ImportError) as error:
                 self._refuse_if_away(error)
-                reason = one_line(error).replace(sparing(self._uri), self.path)
-                raise not_writable(self.path, reason, REMOTE_REMEDY) from error
+                # Before it is cut to a line: half an address is not recognised.
+                reason = one_line(str(error).replace(sparing(self._uri), self.path))
+                raise not_writable(self.path, reason, REMOTE_REMEDY) from None
             self._connected = (filesystem, root.rstrip("/"))
         filesystem, root = self._connected
         return filesystem, "/".join(part for part in (root, name) if part)

@@ -192,6 +192,28 @@ def test_operators_come_and_go(tolerance: af.Tolerance, begun: bool) -> None:
         assert not query.ledger()
 
 
+@pytest.mark.parametrize("planned", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize("flushed", [True, False], ids=["flushed", "alone"])
+def test_what_is_given_up_stays_so_until_its_first_batch_whatever_starts_follow(planned: bool, flushed: bool) -> None:
+    """With other workers, after a stop in which nothing came, and on hosts without state."""
+    with testing.run(two(Forwards(), Counts()), LINES) as query:
+        query.batch(lines("to be"))
+        query.restart_driver(planned=planned)
+        query.restart_driver(two(Forwards(), Lengths()), discard=["behind"])
+        assert counted(query.results("behind")) == {}
+        query.restart_driver(workers={"counts": 3}, planned=flushed)
+        assert counted(query.results("behind")) == {}
+        query.restart_driver(planned=flushed)
+        if flushed:
+            for host in query.hosts:
+                query.lose_host(host)
+        assert (counted(query.results("counts")), counted(query.results("behind"))) == ({"to": 1, "be": 1}, {})
+        query.batch(lines("a bee"))
+        assert counted(query.results("behind")) == {"a": 1.0, "bee": 3.0}
+        assert not any(entry["counted"] for entry in query.ledger())
+        assert query.bounds("behind") == {"counts": 0.0}
+
+
 def _apply_only(query: testing.LocalQuery, items: Any) -> None:
     engine = query._engine
 

@@ -23,7 +23,7 @@ from afspark.protocol.fault_plan import FaultPlan
 from afspark.protocol.lifecycle import Hint, Identity
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.resident import Segment, SegmentRoot, Survivor
-from afspark.store import CountedFailure, Loss, ObjectRef, WorkerRecord, open_store
+from afspark.store import CountedFailure, Loss, ObjectRef, Rescaled, WorkerRecord, open_store
 from tests.unit.runtime.sparkless import Hurried
 
 SLOTS = {"a": 1, "b": 1}
@@ -168,6 +168,15 @@ def test_no_failure_counts_twice() -> None:
     losses = [loss(0), loss(0, 1, theta=10.0), loss(0, 2, theta=5.0)]
     members, _ = call(5, records=[record(0, **TWO_LOSSES), record(1)], losses=losses)
     assert (members[0].incarnation, members[0].failures, missing(members[0])) == (3, 3, {"counts": 35.0})
+
+
+def test_what_was_taken_over_from_other_workers_counts_beside_what_the_ledger_tells_of_these() -> None:
+    """The record has forgotten losses whose windows have closed, and the ledger is the longer one."""
+    found = record(0, incarnation=5, counted_failures=(taken(20.0),))
+    recorded = RecordedWorkers(4, [found, record(1, incarnation=5)], Rescaled(3, 3))
+    losses = [loss(0, 0, theta=7.0), loss(0, 3, theta=10.0), loss(0, 4, theta=5.0)]
+    members, _ = restore_workers(batch=5, budget=budget(), slots=SLOTS, recorded=recorded, losses=losses, survivors=[])
+    assert (members[0].failures, missing(members[0])) == (3, {"counts": 35.0})
 
 
 @pytest.mark.parametrize(("losses", "waiting"), [([], 4), ([loss(0)], 0)], ids=["same incarnation", "lost since"])

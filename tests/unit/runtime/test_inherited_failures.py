@@ -141,6 +141,29 @@ def test_without_their_number_failures_would_take_more_than_promised(
     assert all(most <= THETA for most in budget.realised(per_worker).values()) == halves
 
 
+@pytest.mark.parametrize("theta", [0.0, THETA])
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("window", ["none", "hopping"])
+def test_items_that_may_wait_stay_as_few_as_failures_have_made_them(theta: float, keyed: bool, window: str) -> None:
+    """Their number goes by that of failures, also where these could take nothing from a state."""
+
+    def granted(workers: int) -> ErrorBudget:
+        tolerance = Approximate(theta=theta, items=64)
+        place = Place(workers=workers, keyed=keyed)
+        return ErrorBudget(tolerance=tolerance, states=STATES, place=place, window=WINDOWS[window])
+
+    before = granted(2)
+    per_worker: list[tuple[CountedFailure, ...]] = [(), ()]
+    for number in range(3):
+        per_worker[0] = failing(before, per_worker[0], number, frozenset({1}))
+    left = 2 * before.items(per_worker[0])
+    for turn, workers in enumerate((3, 1, 2)):
+        merged = [tuple(range(worker, len(per_worker), workers)) for worker in range(workers)]
+        per_worker = inherited(granted(len(per_worker)), per_worker, merged, keyed=keyed, word=f"turn {turn}")
+        assert all(workers * granted(workers).items(one) <= left for one in per_worker)
+    assert theta or all(len(one) == 3 for one in per_worker), "none is made up"
+
+
 def test_counted_failures_survive_a_record() -> None:
     shared = CountedFailure(taken={"a": 1.0}, shared="before incarnation 3")
     assert CountedFailure.from_json(shared.to_json()) == shared

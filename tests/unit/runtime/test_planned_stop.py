@@ -179,6 +179,20 @@ def test_a_flush_that_runs_out_of_time_is_counted(make_rig: MakeRig, caplog: pyt
     assert all(entry.loss.counted for entry in rig.ledger) and rig.bound() > 0
 
 
+@pytest.mark.parametrize("tolerance", [LOOSE, MiniBatch()], ids=lambda one: one.name)
+def test_a_stop_after_a_loss_says_what_it_has_not_made_durable(
+    make_rig: MakeRig, caplog: pytest.LogCaptureFixture, tolerance: Tolerance
+) -> None:
+    """Nobody has told the operator of the loss, so that the others' states are not flushed."""
+    rig, _ = make_rig(tolerance=tolerance)
+    rig.go(3)
+    rig.lose(0)
+    rig.driver.ready()
+    caplog.clear()
+    assert take_last_snapshot(rig.driver) == tolerance.exact
+    assert ("one was lost after the last batch" in caplog.text) != tolerance.exact
+
+
 @pytest.mark.parametrize("theta", [1e9, 15.0], ids=["", "lowered"])
 @pytest.mark.parametrize("after", [0, 1, 2])
 def test_a_state_that_survives_goes_on_as_if_nothing_had_been_written(

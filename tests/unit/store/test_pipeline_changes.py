@@ -113,6 +113,13 @@ def test_what_the_state_depends_on_is_refused_or_given_up(
     assert told.field == field
 
 
+def test_another_key_is_refused_where_the_state_is_divided_by_it() -> None:
+    """What an earlier release has not written is not known, and goes on."""
+    there, here = changed(keyed=True, key=["word"]), changed(keyed=True, key=["user"])
+    assert verdicts(here, there=there) == {"key": REFUSED}
+    assert verdicts(there, there=there) == verdicts(here, there=changed(keyed=True)) == {"state": KEPT}
+
+
 def test_another_number_of_workers_keeps_the_state_unless_operators_change_as_well() -> None:
     found = findings(changed(workers=3))
     assert [(one.verdict, one.field) for one in found] == [(KEPT, "state"), (CHANGED, "workers")]

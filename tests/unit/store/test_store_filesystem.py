@@ -7,6 +7,7 @@ import pickle
 import stat
 import threading
 import time
+import traceback
 from pathlib import Path
 
 import pytest
@@ -213,8 +214,18 @@ def test_listing_passes_over_files_that_vanish(tmp_path: Path) -> None:
     assert names == ["a/one"]
 
 
+@pytest.mark.parametrize("address", [f"s3://user:zyx/{'x' * 300}@bucket/key", f"s3://user:{'%zz' * 99}zyx@b/k"])
+def test_an_address_that_cannot_be_read_keeps_its_secrets(address: str) -> None:
+    with pytest.raises(StoreError) as caught:
+        open_store(address).get("name")
+    assert "zyx" not in "".join(traceback.format_exception(caught.value))
+
+
 def test_redact() -> None:
     assert redact("s3://k:s@bucket/p?secret_key=x") == "s3://bucket/p"
     assert redact("abfss://container@account/p") == "abfss://container@account/p"
     assert redact("abfss://account:key@container/p?enable_tls=false") == "abfss://container/p"
     assert redact("/plain/path") == "/plain/path"
+    assert redact("s3://k:a/b+c@bucket/p") == "s3://bucket/p", "a key that should have been quoted"
+    assert redact("s3://bucket/at=10:00/a@b") == "s3://bucket/at=10:00/a@b"
+    assert redact("hdfs://host:8020/a@b") == "hdfs://host:8020/a@b"

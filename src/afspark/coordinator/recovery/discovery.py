@@ -11,7 +11,7 @@ from afspark.coordinator.placement import spread
 from afspark.coordinator.recovery.error_budget import ErrorBudget
 from afspark.coordinator.worker_state import WorkerState
 from afspark.errors import CheckpointError, WorkerFailed
-from afspark.numbers import FIRST_INCARNATION, Batch, Incarnation
+from afspark.numbers import FIRST_INCARNATION, NO_INCARNATION, Batch, Incarnation
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.operator_config import OperatorConfig
 from afspark.resident import Survivor
@@ -148,7 +148,7 @@ def restore_workers(
             expected = max(expected, record.incarnation)
         elif not budget.tolerance.needs_records:
             expected = max([expected, *(s.incarnation for s in usable)])
-        counted_failures = _counted_failures(record, own_losses)
+        counted_failures = _counted_failures(record, own_losses, rescaled=recorded.rescaled is not None)
         own = record if record is not None and record.incarnation == expected else None
         untold = _told_before(budget, recorded.batch, own_losses) < batch
         lowered, raised = _changed(own, budget)
@@ -258,13 +258,18 @@ def _housed(members: Sequence[WorkerState], slots: Mapping[str, int], taken: Seq
     return list(housed.values())
 
 
-def _counted_failures(record: WorkerRecord | None, losses: Sequence[Loss]) -> tuple[CountedFailure, ...]:
+def _counted_failures(
+    record: WorkerRecord | None, losses: Sequence[Loss], *, rescaled: bool = False
+) -> tuple[CountedFailure, ...]:
     """The counted failures: as the ledger says, or as the record and what came after it say if the ledger has gaps."""
     told = [loss.counted_failure for loss in losses if loss.counted_failure]
     if record is None:
         return tuple(told)
     later = [one.counted_failure for one in losses if one.counted_failure and one.incarnation >= record.incarnation]
     kept = [*record.counted_failures, *later]
+    if rescaled:
+        # What was taken over from other workers in number, the ledger tells of those.
+        told = [*(one for one in record.counted_failures if one.incarnation == NO_INCARNATION), *told]
     return tuple(told if len(told) > len(kept) else kept)
 
 

@@ -44,11 +44,11 @@ def _amounts(budget: ErrorBudget, per_worker: Sequence[CountedFailures], *, keye
     if budget.paned:
         panes = {pane for counted_failures in per_worker for failure in counted_failures for pane in failure.affected}
         taken = {pane: _in_pane(budget, pane, per_worker, keyed=keyed) for pane in sorted(panes)}
-        if not taken:
-            return []
-        return [CountedFailure(pane_taken=taken, panes=(min(taken), max(taken)))]
-    ticks = sorted({failure.tick for counted_failures in per_worker for failure in counted_failures})
-    return [CountedFailure(taken=_at_tick(budget, tick, per_worker, keyed=keyed), tick=tick) for tick in ticks]
+        found = [CountedFailure(pane_taken=taken, panes=(min(taken), max(taken)))] if taken else []
+    else:
+        ticks = sorted({failure.tick for counted_failures in per_worker for failure in counted_failures})
+        found = [CountedFailure(taken=_at_tick(budget, tick, per_worker, keyed=keyed), tick=tick) for tick in ticks]
+    return [one for one in found if _takes(one)]
 
 
 def _in_pane(
@@ -86,7 +86,13 @@ def _halving(budget: ErrorBudget, per_worker: Sequence[CountedFailures]) -> list
                 for pane in panes
             ):
                 chosen.append(_without_amounts(failure))
-    return chosen
+    # Those that lowered no threshold of a state have lowered how many items may wait, which goes by their number.
+    others = [[one for one in found if not one.may_take and not _takes(one)] for found in per_worker]
+    return [*map(_without_amounts, max(others, key=len, default=[])), *chosen]
+
+
+def _takes(failure: CountedFailure) -> bool:
+    return any(failure.labelled().values())
 
 
 def _without_amounts(failure: CountedFailure) -> CountedFailure:

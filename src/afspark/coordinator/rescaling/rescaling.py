@@ -17,6 +17,7 @@ from functools import partial
 from afspark.cluster.cluster import Cluster, StageFailed
 from afspark.cluster.remade_frame import PastFrames
 from afspark.coordinator.batch_loop import Coordinator
+from afspark.coordinator.changed_pipeline import starting_empty
 from afspark.coordinator.configuring import operator_config
 from afspark.coordinator.ending import is_intended
 from afspark.coordinator.flushing import is_flushed
@@ -125,8 +126,11 @@ class _Rescaling:
         return record
 
     def _is_at_rest(self, record: CommitRecord) -> bool:
-        """Whether a query was stopped with this record, and nobody was lost since."""
+        """Whether a query was stopped with this record, and nobody was lost or has started anew since."""
         operators = [node.name for node in self._pipeline.nodes if node.tolerance.needs_records]
+        if starting_empty(self._engine.identity, record):
+            # Of those the record has what was given up.
+            return False
         return is_flushed(record, operators) and tuple(self._engine.ledger.heads) == record.ledger_heads
 
     def _not_stopped(self, why: str) -> CheckpointError:
