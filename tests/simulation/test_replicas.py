@@ -1,6 +1,7 @@
 """Random schedules of queries whose workers have secondaries: nothing is lost or doubled, whoever dies when.
 
-Mistakes in the promotion of secondaries are planted in the real code, and found.
+Mistakes in the promotion of secondaries are planted in the real code, and found. One that schedules notice too rarely
+is in ``tests/unit/runtime/test_promoted_backups.py``.
 """
 
 from __future__ import annotations
@@ -84,14 +85,6 @@ def damaged_one_promoted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(worker, "noted_damage", lambda storage, batch=None: () if batch is None else real(storage, batch))
     patch.setattr(
         Secondary, "can_replace", lambda self, member, covered: self.is_built and self.can_follow(member, covered)
-    )
-
-
-def backups_of_the_lost_primary_built_on(patch: pytest.MonkeyPatch) -> None:
-    """A promoted secondary writes what has changed since the last backup of the primary before it."""
-    real = WorkerState.promoted
-    patch.setattr(
-        WorkerState, "promoted", lambda self, *queued: replace(real(self, *queued), restart_chain=self.restart_chain)
     )
 
 
@@ -227,8 +220,6 @@ MISTAKES = [
     one_behind_a_record_given_less_than_its_backups_hold,
     one_that_lacks_a_batch_promoted_as_if_it_had_it,
     damaged_one_promoted,
-    # Seen by one schedule in thousands.
-    pytest.param(backups_of_the_lost_primary_built_on, marks=pytest.mark.thorough),
     one_that_is_promoted_stays_a_secondary,
     queue_with_a_hole,
     stage_goes_on_over_a_batch_that_does_not_wait,
@@ -254,8 +245,8 @@ def test_the_fence_alone_keeps_late_tasks_away(monkeypatch: pytest.MonkeyPatch) 
         simulate(NOTICED["fence_not_raised_at_promotion"], make=ReplicatedSimulation)
 
 
-#: Mistakes that need damage or restarts before a promotion, which the plain world has more of.
-PLAIN = (damaged_one_promoted, backups_of_the_lost_primary_built_on)
+#: Mistakes that need damage before a promotion, which the plain world has more of.
+PLAIN = (damaged_one_promoted,)
 
 
 @pytest.mark.some(2)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from afspark.push.wire.messages import Allowance
 from afspark.push.wire.security import Access
 from afspark.store.itemlosses import Gap
+from afspark.store.lane_order import LaneOrder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,5 +29,7 @@ class LaneTicket:
     until: Mapping[str, int] | None = None
     #: what was missing then, and nobody will send
     gone: tuple[Gap, ...] = ()
+    #: in which order it was taken then
+    order: LaneOrder = ()
     #: what the receiver may hold without backup
     allow: Allowance

@@ -16,6 +16,7 @@ from afspark.protocol.replicas import ReplicaId
 from afspark.protocol.task_work import TaskWork
 from afspark.store import ObjectRef
 from afspark.store.itemlosses import Gap
+from afspark.store.lane_order import LaneOrder, order_from_json, order_to_json
 from afspark.store.quarantine import BadBatch
 
 
@@ -58,8 +59,9 @@ class TaskReport:
     backups: tuple[ObjectRef, ...] = ()
     #: names of backups, of this batch or earlier ones, that the store may not have yet
     pending: tuple[str, ...] = ()
-    #: what came from a receiver: how far its lane has been taken, and what was missing
+    #: what came from a receiver: how far its lane has been taken, in which order, and what was missing
     positions: Mapping[str, int] | None = None
+    lane_order: LaneOrder = ()
     gaps: tuple[Gap, ...] = ()
     #: what was left out because the operator could not take it
     bad: tuple[BadBatch, ...] = ()
@@ -129,6 +131,7 @@ class TaskReport:
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("batch", "error", "trace")}
         return values | {
             "backups": [ref.to_json() for ref in self.backups],
+            "lane_order": order_to_json(self.lane_order),
             "gaps": [vars(gap) for gap in self.gaps],
             "restored": vars(self.restored) if self.restored else None,
             "work": self.work.to_json(),
@@ -145,6 +148,7 @@ class TaskReport:
                 "status": Status(data["status"]),
                 "damaged": tuple(data["damaged"]),
                 "pending": tuple(data["pending"]),
+                "lane_order": order_from_json(data.get("lane_order", {})),
                 "gaps": tuple(Gap(**gap) for gap in data["gaps"]),
                 "restored": Restored(**data["restored"]) if data["restored"] else None,
                 "work": TaskWork(**data.get("work", {})),

@@ -15,11 +15,13 @@ from afspark.store.batch_log import BatchLog
 from afspark.store.commits import LanePositions
 from afspark.store.effect_log import BatchEffects, effects_from_json, effects_to_json
 from afspark.store.itemlosses import Gap
+from afspark.store.lane_order import LaneOrder, order_from_json, order_to_json
 
 POSITIONS = "positions"
 
 #: by source and lane
 LaneGaps = Mapping[str, Mapping[int, tuple[Gap, ...]]]
+LaneOrders = Mapping[str, Mapping[int, LaneOrder]]
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class BatchEnd:
     effects: BatchEffects = field(default_factory=dict)
     #: items that were gone before: nobody has to send them again
     gaps: LaneGaps = field(default_factory=dict)
+    #: in which order they were taken
+    orders: LaneOrders = field(default_factory=dict)
 
 
 class PositionLog(BatchLog):
@@ -45,7 +49,11 @@ class PositionLog(BatchLog):
             name: {str(lane): [vars(gap) for gap in found] for lane, found in of.items()}
             for name, of in end.gaps.items()
         }
-        self.put(batch, epoch, {"lanes": lanes, "effects": effects_to_json(end.effects), "gaps": gaps})
+        orders = {
+            name: {str(lane): order_to_json(order) for lane, order in of.items()} for name, of in end.orders.items()
+        }
+        found = {"lanes": lanes, "effects": effects_to_json(end.effects), "gaps": gaps, "orders": orders}
+        self.put(batch, epoch, found)
 
     def read(self, first: Batch, last: Batch) -> dict[Batch, BatchEnd]:
         """How the batches from ``first`` to ``last`` have ended, as far as that can be read."""
@@ -57,6 +65,10 @@ class PositionLog(BatchLog):
                 {
                     name: {int(lane): tuple(Gap(**gap) for gap in found) for lane, found in of.items()}
                     for name, of in meta.get("gaps", {}).items()
+                },
+                {
+                    name: {int(lane): order_from_json(order) for lane, order in of.items()}
+                    for name, of in meta.get("orders", {}).items()
                 },
             )
             for batch, meta in self.contents(newest.values())

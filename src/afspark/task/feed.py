@@ -11,6 +11,7 @@ from afspark.protocol.parcels import Packet, Parcel, open_bad
 from afspark.protocol.punctuation_plan import Step
 from afspark.push.wire.worker_messages import BackupNumber
 from afspark.store.itemlosses import Gap
+from afspark.store.lane_order import LaneOrder
 from afspark.task.bad_item_search import RawItems
 from afspark.task.ingest import Ingest, numbered
 from afspark.task.intake import Start
@@ -135,6 +136,11 @@ class Feed:
     def positions(self) -> Positions:
         """How far the lane has been taken."""
         return {}
+
+    @property
+    def lane_order(self) -> LaneOrder:
+        """In which order items were taken off a lane, if they may have to be applied once more."""
+        return ()
 
     @property
     def gaps(self) -> tuple[Gap, ...]:

@@ -18,6 +18,8 @@ from afspark.push.receiver.session_listing import is_receiver_start
 from afspark.push.wire.messages import PunctuationMark as Mark
 from afspark.push.wire.worker_messages import NO_BACKUP, Attached, BackupNumber
 from afspark.store.itemlosses import Gap
+from afspark.store.lane_order import LaneOrder
+from afspark.task.first_order import FirstOrder, LanePiece, Portion, portion_of
 from afspark.task.step_progress import Positions, StepProgress
 
 #: How long a worker waits for items before it looks at the clock again.
@@ -87,21 +89,12 @@ class Start:
     damaged: bool = False
 
 
-@dataclass(frozen=True)
-class Portion:
-    """New items of a lane in order, and the punctuation among them: after how many of the batches, and what."""
-
-    items: tuple[pa.RecordBatch, ...] = ()
-    punctuation: tuple[tuple[int, Mark], ...] = ()
-    #: of each batch: its producer, and the number of its first item
-    origins: tuple[tuple[str, int], ...] = ()
-
-
 class Intake:
     """One lane during one batch. ``progress`` tells what of it is in the state and closed.
 
     ``released``: what the receiver may forget, where that is not what the state has: the rest may have to be applied
-    once more. ``until``: the batch is applied once more, and ended there; ``gone``: what was missing then.
+    once more. ``until``: the batch is applied once more, and ended there; ``gone``: what was missing then; ``order``:
+    how it was taken.
     """
 
     def __init__(
@@ -114,9 +107,13 @@ class Intake:
         released: Positions | None = None,
         until: Positions | None = None,
         gone: Sequence[Gap] = (),
+        order: LaneOrder = (),
     ) -> None:
         self._lane, self._seconds, self._size, self._clock = lane, seconds, size, clock or SystemClock()
         self._released, self._until, self._gone = released, until, gone
+        self._again = FirstOrder(order, until or {})
+        #: how the batch was taken, if it may have to be applied once more
+        self.order = order
         self._deadline: float | None = None
         self._attached = False
         self._confirmed: Positions = {}
@@ -168,14 +165,19 @@ class Intake:
         if self.over:
             return None
         try:
-            return self._new(self._pull(wait))
+            pieces = self._new(self._pull(wait))
         except LaneAway:
             self._attached = False
             self._clock.sleep(WAIT_SECONDS)
             return Portion()
+        if pieces and self._released is not None:
+            self.order = (*self.order, tuple((piece.producer, piece.end) for piece in pieces))
+        return portion_of(pieces)
 
     def _portion_again(self, until: Positions, wait: float) -> Portion | None:
         """The next items of a batch that is applied once more; None when all are there, or nobody sends the rest."""
+        if (ready := self._again.next(self.positions)) is not None:
+            return ready
         lacking = [
             part
             for producer, end in until.items()
@@ -185,10 +187,10 @@ class Intake:
         if not lacking or self.over:
             self.unsent = (*self.unsent, *lacking)
             self.positions = dict(until)
-            return None
+            return self._again.next(self.positions)
         now = self._clock.monotonic()
         try:
-            found = self._new(self._pull(wait))
+            pieces = self._new(self._pull(wait))
         except LaneAway as error:
             self._attached = False
             if now >= self._answered + RESEND_SECONDS:
@@ -198,9 +200,10 @@ class Intake:
             self._deadline = now + RESEND_SECONDS
             return Portion()
         self._answered = now
-        if found != Portion():
+        if pieces:
             self._deadline = now + RESEND_SECONDS
-        return found
+        self._again.put(pieces)
+        return self._again.next(self.positions) or Portion()
 
     def stop_logging(self) -> bool:
         """Has the receiver stop logging the step's items before the step is closed. Returns whether some are in the
@@ -257,10 +260,8 @@ class Intake:
                 raise BackupLost.of(f"{behind} items were confirmed that it lacks", known.durable, start.durable)
             self.misses_backup = True
 
-    def _new(self, entries: Iterable[PulledEntry]) -> Portion:
-        batches: list[pa.RecordBatch] = []
-        punctuation: list[tuple[int, Mark]] = []
-        origins: list[tuple[str, int]] = []
+    def _new(self, entries: Iterable[PulledEntry]) -> list[LanePiece]:
+        pieces: list[LanePiece] = []
         for entry in entries:
             at = self.positions.get(entry.producer, 0)
             limit = entry.end if self._until is None else self._until.get(entry.producer, 0)
@@ -273,11 +274,11 @@ class Intake:
             self.positions[entry.producer] = max(at, end)
             if end <= at:
                 continue
+            first = max(at, entry.start)
             if entry.punctuation is not None:
-                punctuation.append((len(batches), entry.punctuation))
+                pieces.append(LanePiece(entry.producer, first, punctuation=entry.punctuation))
             elif entry.batch is not None:
-                fresh = entry.batch.slice(max(0, at - entry.start), end - max(at, entry.start))
+                fresh = entry.batch.slice(max(0, at - entry.start), end - first)
                 self.bytes += fresh.nbytes
-                batches.append(fresh)
-                origins.append((entry.producer, max(at, entry.start)))
-        return Portion(tuple(batches), tuple(punctuation), tuple(origins))
+                pieces.append(LanePiece(entry.producer, first, fresh))
+        return pieces

@@ -9,10 +9,12 @@ from dataclasses import replace
 from afspark.protocol.parcels import Packet, Parcel
 from afspark.push.wire.worker_messages import BackupNumber
 from afspark.store.itemlosses import Gap
+from afspark.store.lane_order import LaneOrder
 from afspark.task.bad_item_search import RawItems
 from afspark.task.feed import AwaitDurable, Feed, Sign, always_durable
+from afspark.task.first_order import Portion
 from afspark.task.ingest import Ingest
-from afspark.task.intake import WAIT_SECONDS, Intake, Portion, Start
+from afspark.task.intake import WAIT_SECONDS, Intake, Start
 from afspark.task.isolation import Chooser, Rows
 from afspark.task.step_progress import Positions, StepProgress
 
@@ -75,6 +77,10 @@ class LaneFeed(Feed):
     @property
     def positions(self) -> Positions:
         return self.intake.positions
+
+    @property
+    def lane_order(self) -> LaneOrder:
+        return self.intake.order
 
     @property
     def gaps(self) -> tuple[Gap, ...]:

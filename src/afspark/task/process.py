@@ -185,6 +185,7 @@ class BatchApplication:
             backups=self.steps.writes.durable,
             pending=self.home.spooled() if self.request.covered is not None else (),
             positions=None if feed.replayable else dict(feed.positions),
+            lane_order=feed.lane_order,
             gaps=feed.gaps,
             bad=self.steps.progress.bad,
             consumed=dict(feed.consumed),

@@ -64,6 +64,7 @@ def receive(
                     released=ticket.released,
                     until=ticket.until,
                     gone=ticket.gone,
+                    order=ticket.order,
                 )
                 feed = _lane_feed(work, request, lanes[0], intake, ticket, inbox)
                 yield serve(environment, config, request, work.operator, feed)

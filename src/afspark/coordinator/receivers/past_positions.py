@@ -8,7 +8,8 @@ from afspark.numbers import Batch
 from afspark.push.receiver.session_listing import is_receiver_start
 from afspark.store.commits import LanePositions
 from afspark.store.itemlosses import Gap
-from afspark.store.position_log import BatchEnd, LaneGaps
+from afspark.store.lane_order import LaneOrder
+from afspark.store.position_log import BatchEnd, LaneGaps, LaneOrders
 
 Lanes = dict[int, dict[str, int]]
 
@@ -27,12 +28,14 @@ class PastPositions:
     def __init__(self) -> None:
         self._ends: dict[Batch, dict[str, Lanes]] = {}
         self._gaps: dict[Batch, LaneGaps] = {}
+        self._orders: dict[Batch, LaneOrders] = {}
         self.released: dict[str, Lanes] = {}
 
     def begin(self, covered: Batch, recorded: Mapping[str, LanePositions], past: Mapping[Batch, BatchEnd]) -> None:
         """A driver starts from the record of ``covered``; ``past``: how the batches after it ended."""
         self._ends = {covered: copied(recorded), **{batch: copied(end.lanes) for batch, end in past.items()}}
         self._gaps = {batch: end.gaps for batch, end in past.items()}
+        self._orders = {batch: end.orders for batch, end in past.items()}
         self.released = copied(recorded)
         newest = self._ends[max(self._ends)]
         for name, lanes in self.released.items():
@@ -45,7 +48,7 @@ class PastPositions:
 
     def note(self, batch: Batch, end: BatchEnd) -> None:
         """``batch`` has ended there."""
-        self._ends[batch], self._gaps[batch] = copied(end.lanes), end.gaps
+        self._ends[batch], self._gaps[batch], self._orders[batch] = copied(end.lanes), end.gaps, end.orders
 
     def release(self, covered: Batch) -> None:
         """A durable record covers ``covered``, which Spark has committed: nobody will apply it once more."""
@@ -53,6 +56,7 @@ class PastPositions:
             self.released = copied(self._ends[covered])
             self._ends = {batch: lanes for batch, lanes in self._ends.items() if batch >= covered}
             self._gaps = {batch: gaps for batch, gaps in self._gaps.items() if batch >= covered}
+            self._orders = {batch: orders for batch, orders in self._orders.items() if batch >= covered}
 
     def span(self, name: str, lane: int, batch: Batch) -> tuple[dict[str, int], dict[str, int]] | None:
         """Where a batch that has ended begins and ends on a lane; None if it has not ended yet."""
@@ -63,6 +67,10 @@ class PastPositions:
     def gaps_of(self, name: str, lane: int, batch: Batch) -> tuple[Gap, ...]:
         """What was missing on a lane when a batch was applied first."""
         return self._gaps.get(batch, {}).get(name, {}).get(lane, ())
+
+    def order_of(self, name: str, lane: int, batch: Batch) -> LaneOrder:
+        """In which order items were taken off a lane when a batch was applied first."""
+        return self._orders.get(batch, {}).get(name, {}).get(lane, ())
 
     def ends_of(self, batch: Batch) -> Mapping[str, LanePositions]:
         """Where a batch ended."""

@@ -32,6 +32,7 @@ from afspark.store import Store
 from afspark.store.commits import LanePositions
 from afspark.store.epochs import read_history
 from afspark.store.itemlosses import Gap
+from afspark.store.lane_order import LaneOrder
 from afspark.task.intake import LaneAway
 from afspark.task.remote_lane import RemoteLane, open_lane
 
@@ -53,6 +54,8 @@ class Receivers:
         self.positions: dict[str, Lanes] = {}
         #: what was missing on the lanes of each source in the last batch
         self.gaps: dict[str, Mapping[int, tuple[Gap, ...]]] = {}
+        #: in which order it has taken them
+        self.orders: dict[str, Mapping[int, LaneOrder]] = {}
         self.past = PastPositions()
         self.pressed = False
         self._before: dict[str, Lanes] = {}
@@ -155,12 +158,14 @@ class Receivers:
         span = None if batch is None else self.past.span(name, lane, batch)
         if batch is None or span is None:
             return new
-        return replace(new, positions=span[0], until=span[1], gone=self.past.gaps_of(name, lane, batch))
+        gone, order = self.past.gaps_of(name, lane, batch), self.past.order_of(name, lane, batch)
+        return replace(new, positions=span[0], until=span[1], gone=gone, order=order)
 
     def advance(self, name: str, reports: Sequence[TaskReport]) -> None:
         """What the workers of a source have taken in the batch at work."""
         lanes = self.positions.setdefault(name, {})
         self.gaps[name] = {report.worker: tuple(report.gaps) for report in reports if report.gaps}
+        self.orders[name] = {report.worker: report.lane_order for report in reports if report.lane_order}
         for report in reports:
             if report.positions is not None:
                 before = lanes.get(report.worker, {})

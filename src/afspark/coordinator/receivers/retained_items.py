@@ -86,7 +86,8 @@ class RetainedItems:
         """
         if not self.active:
             return
-        end = BatchEnd(self._receivers.recorded(), effects, dict(self._receivers.gaps))
+        lanes = self._receivers.recorded()
+        end = BatchEnd(lanes, effects, dict(self._receivers.gaps), dict(self._receivers.orders))
         self._receivers.past.note(batch, end)
         self._positions.write(batch, self._records.epoch, end)
         # Of two drivers either the older one sees the newer one now, or the newer one reads this.
