@@ -13,7 +13,7 @@ LearningCurve = Sequence[Sequence[float]]
 #: More points than that are told with half as many.
 SHOWN_POINTS = 512
 #: A norm or a loss is reached by whoever is above it by no more than such a part of it.
-NORM_SLACK, LOSS_SLACK = 0.05, 0.01
+NORM_SLACK, LOSS_SLACK = 0.05, 0.005
 
 
 def thinned_curve(curve: LearningCurve) -> list[list[float]]:
@@ -34,8 +34,8 @@ def seconds_to_loss(curve: LearningCurve, loss: float) -> float | None:
 
 
 def shared_loss(curves: Sequence[LearningCurve]) -> float:
-    """The least loss that all of them reach, and a hundredth more: a curve that has become flat reaches its very least
-    loss at any time.
+    """The least loss that all of them reach, and a little more: a curve that has become flat reaches its very least loss
+    at any time.
     """
     return (1.0 + LOSS_SLACK) * max(min(mean for _, mean in windowed_losses(curve)) for curve in curves)
 

@@ -156,8 +156,8 @@ def merged_by_batch(
 def trained_run(
     model: af.StatefulStream, data: TrainingData, *, faults: FaultPlan | None = None, together: bool = True
 ) -> dict[str, Any]:
-    """What a run costs, and what the model came to; ``together``: how it converged, whether theorem 1 held, and the
-    pushes and pulls of its last batch, which is unknown where models are merged by batch.
+    """What a run costs, and what the model came to; ``together``: how it converged, in seconds from its first merge on,
+    whether theorem 1 held, and the pushes and pulls of its last batch, which is unknown where models are merged by batch.
     """
     seen = SeenBatches()
     writer = model.writeStream
@@ -179,9 +179,13 @@ def trained_run(
 
 def _converged(query: af.Query) -> dict[str, Any]:
     found = query.convergence(GLOBAL)
-    kept = ("merges", "seconds", "failures", "regret_per_item", "held", "batches")
+    kept = ("merges", "failures", "regret_per_item", "held")
+    # How long processes take to start is no matter of how a model converges.
+    began = found["curve"][0][0]
     return {
         **{name: found[name] for name in kept},
-        "curve": thinned_curve(found["curve"]),
+        "seconds": found["seconds"] - began,
+        "batches": [[at - began, *others] for at, *others in found["batches"]],
+        "curve": thinned_curve([[at - began, *others] for at, *others in found["curve"]]),
         "events": query.exchanges().get(LOCAL, {"pushes": [], "pulls": []}),
     }

@@ -37,7 +37,7 @@ def test_a_loss_is_reached_by_the_newest_items() -> None:
 
 def test_the_same_loss_is_one_that_all_reach() -> None:
     worse = [loss + 0.1 for loss in FALLING]
-    assert shared_loss([curve(FALLING, FALLING), curve(FALLING, worse)]) == pytest.approx(0.606)
+    assert shared_loss([curve(FALLING, FALLING), curve(FALLING, worse)]) == pytest.approx(0.603)
 
 
 def test_a_delay_is_read_at_the_norm_of_the_calm_run() -> None:

@@ -110,7 +110,7 @@ def page(found: dict[str, Any]) -> str:
         "as in the last tenth of the run without kills (means of a tenth of all merges, to 5 %), and stay so; a dash where "
         "they are not. It compares two runs on a noisy machine. Beside it the same in merges, which is what the model "
         "itself is behind, and how much longer the batch with the kills and the next took than two usual ones of the same "
-        "run, over the same time. Rounds side by side. Theorem 1 held in every run, or it says so.\n\n"
+        "run, over the same time. Seconds count from the first merge on. Rounds side by side. Theorem 1 held in every run, or it says so.\n\n"
     )
     rows = []
     for name, part in found.items():
