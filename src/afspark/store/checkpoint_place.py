@@ -10,6 +10,7 @@ from typing import Any
 
 from afspark.errors import AfsparkError, CorruptObject, ForeignObject, ObjectMissing
 from afspark.store.address_schemes import with_keys_of, without_keys
+from afspark.store.asking import Request
 from afspark.store.base import Store
 from afspark.store.drivers import Notice, read_notice
 from afspark.store.epochs import epoch_claims
@@ -17,6 +18,8 @@ from afspark.store.filesystem import open_store
 from afspark.store.format import seal, unseal
 from afspark.store.identity import QueryIdentity, identify
 from afspark.store.naming import FOLDER, IDENTITY, PLACE
+
+_LOOK_SECONDS = 10.0
 
 
 def settle_place(checkpoint: Store, address: str, identity: QueryIdentity, *, temporary: bool = False) -> QueryIdentity:
@@ -58,7 +61,9 @@ def _is_copy(store: Store, before: str, address: str, query_id: str) -> bool:
     """
     try:
         other = open_store(with_keys_of(address, before)).below(FOLDER)
-        found = identify(other)
+        looking = Request(lambda: identify(other))
+        # A client may ask for ever where nobody answers any more.
+        found = looking.result() if looking.wait(_LOOK_SECONDS) else None
     except AfsparkError:
         return False  # what cannot be read is not known to be one
     if found is None or found.query_id != query_id:

@@ -216,7 +216,7 @@ def test_feedback_and_everything_downstream_go_along(policy: str, planned: bool,
         {"back": 3},
         {"gate": 3, "sums": 1},
         {"gate": 1, "back": 1, "sums": 4},
-        {"gate": 2},
+        {"gate": 2, "back": 4},
     ]
     with (
         testing.run(graph(tolerance, WINDOWS[window]), ITEMS) as query,

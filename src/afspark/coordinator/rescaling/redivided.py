@@ -30,9 +30,14 @@ class Handover:
         return tuple(range(worker, len(self.former), self.workers))
 
     def feedback_of(self, worker: int) -> tuple[int, ...]:
-        """Those whose feedback it is given: in the order of the former workers it stays."""
+        """Those whose feedback it is given: in the order of the former workers it stays.
+
+        >>> one_to_three = Handover(former=(None,), workers=3, keyed=True)
+        >>> [one_to_three.feedback_of(worker) for worker in range(3)]
+        [(0,), (), ()]
+        """
         last = len(self.former) if worker == self.workers - 1 else worker + 1
-        return tuple(range(worker, last))
+        return tuple(range(worker, min(last, len(self.former))))
 
     def chains(self) -> dict[int, tuple[Chain, Chain]]:
         """The durable state of each former worker, and the one before it."""
