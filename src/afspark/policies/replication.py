@@ -68,7 +68,7 @@ class Followed(Replicated):
 
     @property
     def rarely(self) -> Followed:
-        apart = {name: _at_most(value * self.store_every) for name, value in self._distances().items()}
+        apart: dict[str, Any] = {name: _at_most(value * self.store_every) for name, value in self._distances().items()}
         return replace(self, store_every=1, **apart)
 
     def to_json(self) -> dict[str, Any]:

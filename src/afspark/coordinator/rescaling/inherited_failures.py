@@ -87,8 +87,9 @@ def _halving(budget: ErrorBudget, per_worker: Sequence[CountedFailures]) -> list
             ):
                 chosen.append(_without_amounts(failure))
     # Those that lowered no threshold of a state have lowered how many items may wait, which goes by their number.
-    others = [[one for one in found if not one.may_take and not _takes(one)] for found in per_worker]
-    return [*map(_without_amounts, max(others, key=len, default=[])), *chosen]
+    others = ([one for one in found if not one.may_take and not _takes(one)] for found in per_worker)
+    most: list[CountedFailure] = max(others, key=len, default=[])
+    return [*map(_without_amounts, most), *chosen]
 
 
 def _takes(failure: CountedFailure) -> bool:
