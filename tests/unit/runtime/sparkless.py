@@ -269,7 +269,9 @@ class Rig:
         ]
         assert lost, "there was nothing to lose"
         for path in lost:
-            shutil.rmtree(path)
+            # An upload of the driver before may remove a file of its own meanwhile.
+            while path.exists():
+                shutil.rmtree(path, ignore_errors=True)
 
     def objects(self, worker: int | None = None) -> list[Path]:
         """Backup objects, oldest first."""
