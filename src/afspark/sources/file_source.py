@@ -60,8 +60,13 @@ class _Place:
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """The same place for every process: local paths made absolute, other addresses unchanged."""
+    """The same place for every process: local paths made absolute, other addresses unchanged.
+
+    `UsageError` for an address of a kind that nobody can read, such as ``dbfs:/x``.
+    """
     text = os.fspath(path)
+    if not os.path.exists(text):
+        for_arrow(text)
     if text.startswith("file:"):
         # Both file:/x and file:///x are in use.
         text = "/" + unquote(text.removeprefix("file:")).lstrip("/")
