@@ -10,11 +10,14 @@ from typing import ClassVar
 import pytest
 
 from afspark.cluster.local.processes import KILLED, forked
+from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.rescaling.rescaling import numbers_found
 from afspark.errors import CheckpointError
 from afspark.policies import ActiveStandby, Approximate, BarrierSnapshot, MiniBatch, Tolerance
 from afspark.store import open_store
+from afspark.store.epochs import newest_record
 from afspark.store.local import LocalStore
+from afspark.store.naming import FOLDER
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Rig, die
 from tests.unit.runtime.test_planned_stop import stopped
@@ -201,6 +204,31 @@ def test_a_damaged_backup_is_told_before_anything_changes(make_rig: MakeRig) -> 
     rig.start(workers=2)
     rig.go()
     assert rig.counts() == truth
+
+
+def test_how_far_the_driver_before_has_come_is_asked_when_it_has_ended(make_rig: MakeRig) -> None:
+    """Of a checkpoint that Spark cannot write to a start has a copy of Spark's part, which is old by then."""
+    rig, truth = make_rig(keyed=True, max_replay_seconds=100.0, slots={"a": 3, "b": 3})
+    rig.go(3)
+    stopped(rig)
+    commit = rig.checkpoint / "commits" / "2"
+    late = commit.rename(rig.root / "late")
+
+    def end(engine: Coordinator) -> None:
+        assert engine.lease.held
+        late.rename(commit)
+
+    rig.rescale(workers=3, taken=end)
+    assert numbers_at(rig) == {2: 3}
+    rig.go()
+    assert rig.counts() == truth and rig.bound() == 0
+
+
+def numbers_at(rig: Rig) -> dict[int, int]:
+    """How many workers the newest record has, by its batch."""
+    record = newest_record(open_store(rig.checkpoint).below(FOLDER))
+    assert record is not None
+    return {record.batch: len(record.operators["operator"].workers)}
 
 
 def test_former_states_leave_the_hosts(make_rig: MakeRig) -> None:
