@@ -45,7 +45,7 @@ from afspark.protocol.fault_plan import FaultPlan
 from afspark.sources import Source
 from afspark.sources.file_source import InputAwaited
 from afspark.store import claim, open_store
-from afspark.store.address_schemes import joined
+from afspark.store.address_schemes import joined, redact
 from afspark.store.checkpoint_place import settle_place
 from afspark.store.naming import FOLDER, source_folder
 
@@ -374,7 +374,7 @@ def _validate(source: Source) -> None:
 def _described(pipeline: Pipeline) -> str:
     """What a query reads, for people."""
     given = [
-        f"{source.kind}[{getattr(source, 'path', '')}]" if isinstance(source, Source) else "DataFrame"
+        f"{source.kind}[{redact(getattr(source, 'path', ''))}]" if isinstance(source, Source) else "DataFrame"
         for source in pipeline.sources.values()
     ]
     return ", ".join(given)

@@ -165,6 +165,7 @@ SWALLOWED = IN_A_THREAD.replace(
 )
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("script", [IN_A_THREAD, SWALLOWED], ids=["in a thread", "swallowed"])
 def test_a_program_starts_its_query_in_no_other_way(
     query: testing.LocalQuery, tmp_path: Path, capsys: pytest.CaptureFixture[str], script: str

@@ -71,9 +71,11 @@ def test_what_is_being_flushed_is_not_removed_before(monkeypatch: pytest.MonkeyP
     order: list[str] = []
     monkeypatch.setattr(queries, "take_last_snapshot", lambda engine: order.append("flushed"))
     monkeypatch.setattr(queries, "release_states", lambda engine: order.append("released"))
-    over = threading.Event()
+    over, going_on = threading.Event(), threading.Event()
+    over.set()
+    monkeypatch.setattr(queries.Query, "_keep_commit", lambda query: going_on.wait(10))
     query, busy = query_with(lambda query: None, ends=over)
     busy.resumed = True
-    threading.Timer(0.1, over.set).start()
+    threading.Timer(0.1, going_on.set).start()
     query.release()
     assert order == ["flushed", "released"]

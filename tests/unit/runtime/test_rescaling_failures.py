@@ -9,10 +9,12 @@ from typing import ClassVar
 
 import pytest
 
+from afspark import testing
 from afspark.cluster.local.processes import KILLED, forked
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.rescaling.rescaling import numbers_found
 from afspark.errors import CheckpointError
+from afspark.model.windows import Hopping
 from afspark.policies import ActiveStandby, Approximate, BarrierSnapshot, MiniBatch, Tolerance
 from afspark.store import open_store
 from afspark.store.epochs import newest_record
@@ -21,6 +23,7 @@ from afspark.store.naming import FOLDER
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Rig, die
 from tests.unit.runtime.test_planned_stop import stopped
+from tests.unit.runtime.test_rescaling import ITEMS, assert_nothing_was_counted, drawn, summing, sums, truth
 
 pytestmark = pytest.mark.some(3)
 
@@ -188,6 +191,27 @@ def test_with_secondaries(make_rig: MakeRig, keyed: bool) -> None:
     rig.rescale(workers=1)
     rig.go()
     assert rig.counts() == truth and rig.bound() == 0
+
+
+@pytest.mark.parametrize("rescaled", [True, False], ids=["other workers", "other hosts"])
+def test_a_promoted_worker_of_which_there_is_nothing_lacks_nothing(rescaled: bool) -> None:
+    """Its windows are closed: the image that begins its new chain is empty, and is there."""
+    settings = {"tolerance": ActiveStandby(batches=1), "window": Hopping(10, by="processing"), "keyed": True}
+    with testing.run(summing(workers=2, **settings), ITEMS, hosts=3) as query:
+        for place in range(4):
+            query.batch(drawn(place), at=1.0)
+        query.batch(None, at=12.0)
+        query.lose_host()
+        query.batch(None, at=13.0)
+        if rescaled:
+            query.restart_driver(workers={"sums": 3})
+        else:
+            query.restart_driver(planned=True)
+            for host in query.hosts:
+                query.lose_host(host)
+        query.batch(drawn(4), at=14.0)
+        assert sums(query.results()) == truth(4)
+        assert_nothing_was_counted(query)
 
 
 def test_a_damaged_backup_is_told_before_anything_changes(make_rig: MakeRig) -> None:
