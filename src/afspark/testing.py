@@ -21,9 +21,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,12 +52,16 @@ from afspark.policies import Tolerance
 from afspark.policies.parameters import count, shown
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.resident import process_cache
+from afspark.resident.scratch_folders import scratch_folder, sweep_scratch
 from afspark.sources import Source
 from afspark.sources.given_items import GivenItems, Items
 from afspark.store import Store, claim, open_store
 from afspark.store.naming import FOLDER
 
 Sinks = StatefulStream | StreamWriter | Sequence[StatefulStream | StreamWriter]
+
+#: Begins the names of the folders of tests.
+_PREFIX = "afspark-testing-"
 
 #: Moments of a batch at which a worker can be killed.
 _KILLED_AT = (FaultPhase.BETWEEN, FaultPhase.APPLYING, FaultPhase.BACKING_UP)
@@ -79,8 +81,9 @@ def run(
     sources = [GivenItems(number, one) for number, one in enumerate(schemas)]
     assembled = _assembled(pipeline, sources)
     count("hosts", hosts, "It is on how many hosts the workers run.")
-    with tempfile.TemporaryDirectory(prefix="afspark-testing-", dir=_fast_folder()) as folder:
-        query = LocalQuery(Path(folder), assembled, sources, hosts)
+    sweep_scratch(_PREFIX)
+    with scratch_folder(_PREFIX) as folder:
+        query = LocalQuery(folder, assembled, sources, hosts)
         try:
             yield query
         finally:
@@ -106,10 +109,6 @@ def _sink(made: object) -> tuple[StatefulStream, str | None]:
         f"The pipeline returned {shown(made)}, which is no operator.",
         remedy="Return what apply(...) gives, or its writeStream; several in a list.",
     )
-
-
-def _fast_folder() -> str | None:
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else None
 
 
 class LocalQuery(Accounts):

@@ -13,7 +13,9 @@ import pytest
 
 from afspark.bench.object_server import ObjectServer, object_server
 from afspark.errors import AnotherDriver, StoreAway, StoreNotWritable, StoreUnreachable
+from afspark.sources.file_source import open_file, require_files
 from afspark.store import RecordLog, Store, claim, open_store
+from afspark.store.address_schemes import joined
 from afspark.store.checkpoint_place import settle_place
 from afspark.store.drivers import Driver, Notice
 from afspark.store.epochs import epoch_claims
@@ -222,3 +224,12 @@ def test_whether_a_driver_was_superseded_is_seen_without_a_listing(
     RecordLog(through(line, s3, tmp_path.name)).announce(notice())
     with pytest.raises(AnotherDriver):
         log.refuse_if_superseded()
+
+
+@pytest.mark.parametrize("pattern", ["in", "in/*.txt"])
+def test_input_is_found_at_an_address_that_says_where_the_server_is(address: str, pattern: str) -> None:
+    open_store(address).put("in/a.txt", b"to be")
+    (found,) = require_files(joined(address, pattern))
+    assert found.path == joined(address, "in/a.txt")
+    with open_file(found.path) as file:
+        assert file.read() == b"to be"

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -30,15 +29,14 @@ from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.batch_progress import BatchProgress, Totals
 from afspark.coordinator.last_snapshot import committed_by_spark, take_last_snapshot
 from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.releasing import release_states
 from afspark.coordinator.spark_copies import SparkCopies
 from afspark.errors import AfsparkError, AnotherDriver, StoreError, UsageError
 from afspark.model.operator import Share
 from afspark.numbers import Batch
 from afspark.policies import Tolerance
-from afspark.protocol.operator_config import OperatorConfig
 from afspark.sources.file_source import absolute
 from afspark.store.savepoint import place_of
-from afspark.task.task_environment import TaskEnvironment
 
 #: How many batches are remembered, as Spark does.
 RECENT = 100
@@ -259,8 +257,7 @@ class Query(Accounts):
         Call it after the query has stopped or terminated. What the closing of windows sends goes to the sinks.
         """
         with self._at_rest():
-            if self._spark_query.isActive:
-                raise UsageError("The query is still running.", remedy="Stop it, or await its termination, first.")
+            self._refuse_while_it_runs()
             for progress in self._engine.end(self._hand_on):
                 self._note(progress)
 
@@ -274,14 +271,16 @@ class Query(Accounts):
         return self._engine.receivers.stats()
 
     def release(self) -> None:
-        """Removes the resident state from all hosts. A later start recovers from the backups."""
-        if self._engine.runs:
-            # It may be another driver's by now.
-            self._engine.log.refuse_if_superseded()
-        # Also where nobody lives any more: one that was away may have come back with what it had.
-        hosts = sorted(self._cluster.slots_by_host())
-        for run in self._engine.runs:
-            self._cluster.try_on(dict(enumerate(hosts)), partial(_release, run.config))
+        """Removes the resident state from all hosts. A later start recovers from the backups.
+
+        Call it after the query has stopped or terminated: what no backup holds is lost.
+        """
+        self._refuse_inside_a_batch()
+        self._refuse_while_it_runs()
+        # Spark's query has ended, and what is left to be made durable of it may still be on its way.
+        self._await_end()
+        with self._at_rest():
+            release_states(self._engine)
 
     @contextmanager
     def _at_rest(self) -> Iterator[None]:
@@ -296,6 +295,10 @@ class Query(Accounts):
                 "A sink cannot ask the query that is calling it.",
                 remedy="Use the rows it was given, or ask after the batch from another thread.",
             )
+
+    def _refuse_while_it_runs(self) -> None:
+        if self._spark_query.isActive:
+            raise UsageError("The query is still running.", remedy="Stop it, or await its termination, first.")
 
     def raise_failure(self) -> None:
         """Raises what made the query fail, if anything has."""
@@ -487,8 +490,3 @@ class Query(Accounts):
     def _spark_query(self) -> StreamingQuery:
         assert self._query is not None
         return self._query
-
-
-def _release(config: OperatorConfig, environment: TaskEnvironment, _: int) -> tuple[()]:
-    environment.release(config)
-    return ()

@@ -12,16 +12,10 @@ from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.told_bounds import with_lost_items
 from afspark.errors import UsageError
 from afspark.model.operator import Operator, Share
-from afspark.model.states import HashTable, StateSpec
+from afspark.model.states import StateSpec
 from afspark.numbers import Batch
 from afspark.protocol.parcels import open_parts
 from afspark.task.result_reading import SPAN, ReadCells, current_cells, kept_windows, packed_cells
-
-
-def is_lone_table(operator: Operator) -> bool:
-    """Whether results are the rows of one table, added up by key."""
-    specs = list(operator.states().values())
-    return len(specs) == 1 and isinstance(specs[0], HashTable) and type(operator).results is Operator.results
 
 
 def is_apart(run: OperatorRun) -> bool:

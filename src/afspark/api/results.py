@@ -17,12 +17,12 @@ from afspark.api.result_shares import (
     closes_windows,
     current_shares,
     is_apart,
-    is_lone_table,
     row_schema,
     window_tables,
 )
 from afspark.cluster.cluster import Cluster
 from afspark.coordinator.operator_run import OperatorRun
+from afspark.model.lone_table import is_lone_table
 from afspark.numbers import Batch
 from afspark.protocol.parcels import open_schema
 from afspark.protocol.ports import ALL, ROWS

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from afspark.api.query import Deliver
 from afspark.errors import UsageError
 
-#: Sinks that write files, to which a batch can only add.
+#: Sinks that write files, and have to be told where.
 FILES = frozenset({"parquet", "orc", "csv", "json", "text", "avro", "xml"})
 _OWN_SINKS: dict[str, tuple[str, ...]] = {"console": ("numRows", "truncate"), "memory": (), "noop": ()}
 
@@ -40,28 +40,44 @@ class Sink:
         return _OWN_SINKS.get((self.format or "").lower())
 
     @property
-    def _is_files(self) -> bool:
-        return self.deliver is None and (self.table is not None or (self.format or "").lower() in FILES)
+    def _keeps_all(self) -> bool:
+        """Whether rows go to files, a table or another place of Spark's, to which a batch can only add."""
+        kept = self.format is not None and self.format.lower() not in _OWN_SINKS
+        return self.deliver is None and (self.table is not None or kept)
+
+    @property
+    def _place_by_option(self) -> str | None:
+        return next((value for name, value in self.options.items() if name.lower() == "path"), None)
+
+    @property
+    def _place(self) -> str | None:
+        """Where rows go: what `start` was told, or an option, as in Spark."""
+        return self.path or self._place_by_option
 
     @property
     def told(self) -> str:
         """What it is, for people."""
         if self.deliver is not None:
             return "function"
-        return f"table[{self.table}]" if self.table is not None else f"{self.format}[{self.path or ''}]"
+        return f"table[{self.table}]" if self.table is not None else f"{self.format}[{self._place or ''}]"
 
     def check(self) -> None:
         """UsageError for what cannot be written."""
         where = f"table {self.table!r}" if self.table is not None else f"format {self.format!r}"
-        if self._is_files and self.mode == "complete":
+        if self._keeps_all and self.mode == "complete":
             raise UsageError(
                 f"In complete mode every batch would add all results to the {where} once more.",
                 remedy="Use outputMode('append') or outputMode('update'), or overwrite in foreachBatch.",
                 mode=self.mode,
             )
-        if self._is_files and self.table is None and not self.path:
+        if self.deliver is None and self.table is None and (self.format or "").lower() in FILES and not self._place:
             raise UsageError(f"The {where} needs a path.", remedy="Name a folder: start('out/').")
-        if self.columns and not self._is_files:
+        if self.path and self._place_by_option:
+            raise UsageError(
+                f"The path is {self.path!r} for start(), and {self._place_by_option!r} for an option.",
+                remedy="Leave one of them out.",
+            )
+        if self.columns and not self._keeps_all:
             raise UsageError(
                 "Only files and tables are partitioned by columns.",
                 remedy="Leave out partitionBy, or use it in foreachBatch.",

@@ -45,7 +45,7 @@ from afspark.protocol.fault_plan import FaultPlan
 from afspark.sources import Source
 from afspark.sources.file_source import InputAwaited
 from afspark.store import claim, open_store
-from afspark.store.address_schemes import joined
+from afspark.store.address_schemes import joined, redact
 from afspark.store.checkpoint_place import settle_place
 from afspark.store.naming import FOLDER, source_folder
 
@@ -121,7 +121,8 @@ class StreamWriter:
         checkpoint has to be empty), ``discardState`` (operators, separated by commas, whose state may be given up if a
         changed pipeline cannot keep it), or one for the sink.
         """
-        return replace(self, given={**self.given, own_name(key): text_of(value)})
+        name = own_name(key)
+        return replace(self, given={**self.given, name: text_of(name, value)})
 
     def options(self, **options: object) -> StreamWriter:
         """Several options at once."""
@@ -132,7 +133,8 @@ class StreamWriter:
 
     def trigger(self, **trigger: Any) -> StreamWriter:
         """Spark's triggers: ``availableNow=True``, ``once=True`` or ``processingTime='10 seconds'``."""
-        if len(trigger) != 1 or not trigger.keys() <= TRIGGERS:
+        fits = {name: _is_text(value) if name == "processingTime" else value is True for name, value in trigger.items()}
+        if len(trigger) != 1 or not trigger.keys() <= TRIGGERS or not all(fits.values()):
             given = ", ".join(f"{name}={value!r}" for name, value in trigger.items())
             raise UsageError(
                 f"There is no trigger({given}).",
@@ -160,27 +162,66 @@ class StreamWriter:
             raise UsageError(f"{shown(other)} is no sink.", remedy="Write also(other.writeStream.format(…)).")
         return replace(self, others=(*self.others, other))
 
-    def toTable(self, name: str, *, takeover: bool = False) -> Query:
+    def toTable(
+        self,
+        tableName: str,
+        format: str | None = None,
+        outputMode: str | None = None,
+        partitionBy: str | Sequence[str] | None = None,
+        queryName: str | None = None,
+        *,
+        takeover: bool = False,
+        **options: object,
+    ) -> Query:
         """Starts a query whose rows are appended to a table, which is made with the first of them."""
-        if not _is_text(name):
-            raise UsageError(f"The name of a table is a text, not {name!r}.", remedy="Write toTable('counts').")
-        return replace(self, table=name).start(takeover=takeover)
+        if not _is_text(tableName):
+            raise UsageError(f"The name of a table is a text, not {tableName!r}.", remedy="Write toTable('counts').")
+        writer = replace(self, table=tableName)._with(format, outputMode, partitionBy, queryName, options)
+        return writer.start(takeover=takeover)
 
-    def start(self, path: str | None = None, *, takeover: bool = False) -> Query:
-        """Checks everything that can be checked, then starts.
+    def start(
+        self,
+        path: str | None = None,
+        format: str | None = None,
+        outputMode: str | None = None,
+        partitionBy: str | Sequence[str] | None = None,
+        queryName: str | None = None,
+        *,
+        takeover: bool = False,
+        **options: object,
+    ) -> Query:
+        """Checks everything that can be checked, then starts; with what else Spark's own `start` may be given.
 
         `AnotherDriver` if one that lives runs on this checkpoint; with ``takeover`` that one has to stop instead.
         """
-        first = replace(self, path=path or self.path)
-        end_if_planned(first)
-        spark = first.stateful.spark
+        first = replace(self, path=path or self.path)._with(format, outputMode, partitionBy, queryName, options)
+        return first._started(takeover=takeover)
+
+    def _with(
+        self,
+        sink: str | None,
+        mode: str | None,
+        columns: str | Sequence[str] | None,
+        name: str | None,
+        options: Mapping[str, object],
+    ) -> StreamWriter:
+        """The writer with what may be left to the call that starts it."""
+        writer = self if sink is None else self.format(sink)
+        writer = writer if mode is None else writer.outputMode(mode)
+        writer = writer if columns is None else writer.partitionBy(columns)
+        writer = writer if name is None else writer.queryName(name)
+        return writer.options(**options)
+
+    def _started(self, *, takeover: bool) -> Query:
+        end_if_planned(self)
+        spark = self.stateful.spark
         if spark is None:
             raise UsageError("A pipeline of a test has no Spark session.", remedy="Return it to afspark.testing.run.")
         check_session(spark)
-        writers = [first, *first.others]
+        writers = [self, *self.others]
         kept = int(spark.conf.get("spark.sql.streaming.minBatchesToRetain", "100") or 100)
-        options = replace(first._run_options(spark), takeover=takeover, offsets_kept=kept)
-        pipeline = first.check(options.batch_bytes)
+        options = replace(self._run_options(spark), takeover=takeover, offsets_kept=kept)
+        pipeline = self.check(options.batch_bytes)
         for source in pipeline.sources.values():
             if isinstance(source, Source):
                 _validate(source)
@@ -191,8 +232,8 @@ class StreamWriter:
         check_slots(registered_slots(spark.sparkContext, workers + receivers), workers, receivers)
         checkpoint = open_store(options.checkpoint)
         checkpoint.check_writable()
-        if "savepoint" in first.given:
-            start_from_savepoint(open_store(first.given["savepoint"]), checkpoint, pipeline, options.discard_state)
+        if "savepoint" in self.given:
+            start_from_savepoint(open_store(self.given["savepoint"]), checkpoint, pipeline, options.discard_state)
         identity = claim(checkpoint.below(FOLDER), pipeline.fingerprint(), pipeline.settings(), options.discard_state)
         temporary = is_temporary(options.checkpoint)
         identity = settle_place(checkpoint, options.checkpoint, identity, temporary=temporary)
@@ -204,7 +245,13 @@ class StreamWriter:
         place, copies = spark_part(spark, pipeline, checkpoint, options.checkpoint)
         whole = checkpoint if copies is None else copies.checkpoint
         past = next((SparkPastFrames(one.frame, whole) for one in pipeline.frames.values()), None)
-        pipeline = rescaled(cluster, pipeline, options, identity, whole, past)
+
+        def take_up(engine: Coordinator) -> None:
+            """What the driver before has left is known once it can do nothing more."""
+            if copies is not None:
+                copies.take_up(engine.checkpoint, lambda: engine.log.epoch)
+
+        pipeline = rescaled(cluster, pipeline, options, identity, whole, past, take_up)
         engine = Coordinator(cluster, pipeline, options, identity, whole, past)
         engine.check_hosts()
         query = Query(cluster, engine, outlets, copies)
@@ -212,12 +259,11 @@ class StreamWriter:
             # First of all, so that no older driver commits a batch after Spark has looked for the last one.
             engine.take_lease()
             undo.callback(engine.lease.release)
-            if copies is not None:
-                copies.take_up(engine.checkpoint, lambda: engine.log.epoch)
+            take_up(engine)
             engine.check_unrecorded()
             engine.receivers.open(recorded_lanes(engine.store))
             undo.callback(engine.receivers.close)
-            started = first._spark_query(spark, pipeline, options, query, place)
+            started = self._spark_query(spark, pipeline, options, query, place)
             query.attach(started, _described(pipeline), ", ".join(one._sink().told for one in writers if one._outlet()))
             undo.pop_all()
         if temporary:
@@ -328,7 +374,7 @@ def _validate(source: Source) -> None:
 def _described(pipeline: Pipeline) -> str:
     """What a query reads, for people."""
     given = [
-        f"{source.kind}[{getattr(source, 'path', '')}]" if isinstance(source, Source) else "DataFrame"
+        f"{source.kind}[{redact(getattr(source, 'path', ''))}]" if isinstance(source, Source) else "DataFrame"
         for source in pipeline.sources.values()
     ]
     return ", ".join(given)

@@ -44,8 +44,10 @@ def own_name(name: object) -> str:
     return _OWN_BY_LOWER.get(name.lower(), name)
 
 
-def text_of(value: object) -> str:
-    """A value as Spark keeps it."""
+def text_of(name: str, value: object) -> str:
+    """The value of an option as Spark keeps it; UsageError for None, which would be the text 'None'."""
+    if value is None:
+        raise UsageError(f"The option {name!r} is None.", remedy="Leave it out, or give it a value.", option=name)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -13,6 +13,7 @@ from afspark.cli.failures import own_error
 from afspark.coordinator.savepoint_copying import refuse_unless_empty
 from afspark.errors import UsageError
 from afspark.store import open_store
+from afspark.store.address_schemes import scheme_of
 from afspark.store.savepoint import read_savepoint
 
 
@@ -63,7 +64,7 @@ def check_savepoint(address: str, checkpoint: str | None) -> None:
 
 def check_output(address: str) -> None:
     """UsageError unless results can be written there and nothing but earlier results would be replaced."""
-    if "://" in address:
+    if scheme_of(address):
         open_store(address).check_writable()
         return
     folder = Path(address).absolute()

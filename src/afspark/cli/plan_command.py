@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from afspark.cli.options import PlanOptions
 from afspark.cli.places import check_file
 from afspark.cli.user_files import FUNCTION, defines, function_of, load_module, run_program
 from afspark.coordinator.run_options import DEFAULT_BATCH_BYTES
-from afspark.errors import UsageError
+from afspark.errors import AfsparkError, UsageError
 from afspark.graph.pipeline import Pipeline
 from afspark.lab.application import call
 from afspark.policies.parameters import shown
@@ -58,13 +59,17 @@ def built(file: str, sources: Mapping[str, Mapping[str, Any]]) -> tuple[Pipeline
     """
     place, _, name = file.rpartition(":") if not Path(file).is_file() and ":" in file else (file, "", "")
     path = Path(place)
-    try:
-        with planned_only():
+    with planned_only() as asked, suppress(PlannedStart):
+        try:
             if name or defines(path, FUNCTION):
                 return _of_function(function_of(load_module(path), place, name), sources)
             run_program(path)
-    except PlannedStart as start:
-        return start.writer.check(), start.writer.given
+        except AfsparkError:
+            # A program that goes on without its query may fail for want of that.
+            if not asked:
+                raise
+    if asked:
+        return asked[0].check(), asked[0].given
     raise UsageError(f"{file} starts no query and has no function {FUNCTION!r}.", remedy=_GIVEN)
 
 

@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import runpy
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,9 +67,14 @@ def defines(path: Path, function: str) -> bool:
 
 def run_program(path: Path) -> None:
     """Runs a user's program to its end, as ``python path`` does; UsageError for what it raises itself."""
+    before = threading.enumerate()
     try:
         with _as_program(path):
             runpy.run_path(str(path), run_name="__main__")
+            for thread in threading.enumerate():
+                # As Python itself at its end.
+                if thread not in before and not thread.daemon:
+                    thread.join()
     except (AfsparkError, SystemExit) as error:
         if isinstance(error, AfsparkError):
             raise

@@ -14,6 +14,11 @@ from afspark.store.epochs import read_history
 
 LOG = logging.getLogger("afspark")
 
+_AT_RISK = (
+    "The last batches will be replayed at the next start if workers lose their state until then, and what no backup"
+    " holds is lost with it"
+)
+
 
 def committed_by_spark(engine: Coordinator) -> bool:
     """Whether Spark has committed the last batch that was applied: otherwise that one will run again."""
@@ -30,6 +35,8 @@ def take_last_snapshot(engine: Coordinator) -> bool:
     the last batch: then that one will run again. Says whether it was done, or there was nothing to do.
     """
     if engine.cluster.stopped:
+        if engine.runs:
+            LOG.warning("%s, because Spark was stopped before the query: call query.stop() first.", _AT_RISK)
         return False
     last = engine.committed
     try:
@@ -42,11 +49,7 @@ def take_last_snapshot(engine: Coordinator) -> bool:
         done = engine.commits.flush(engine.options.flush_seconds)
         engine.retained.release(Batch(last + 1), engine.commits.records.covered.batch)
     except Exception as error:  # noqa: BLE001 (a query that has ended well stays so, whatever Spark or the store does)
-        LOG.warning(
-            "The last batches will be replayed at the next start if workers lose their state until then, and what no "
-            "backup holds is lost with it, because no snapshot covers it: %s",
-            error,
-        )
+        LOG.warning("%s, because no snapshot covers it: %s", _AT_RISK, error)
         return False
     if not done:
         LOG.warning(

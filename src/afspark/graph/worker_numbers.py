@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from afspark.errors import CheckpointError
 from afspark.graph.node import Node
 from afspark.graph.pipeline import Pipeline
+from afspark.model.lone_table import is_lone_table
 from afspark.model.operator import Operator
-from afspark.model.states import HashTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,8 +121,8 @@ def _of_local(node: Node, keep: str) -> tuple[str, str]:
     apart = [state for state, spec in specs.items() if not spec.mergeable]
     if apart:
         return f"shares of its state {apart[0]!r} cannot be added up", keep
-    summed = len(specs) == 1 and all(isinstance(spec, HashTable) for spec in specs.values())
-    if not specs or summed or node.operator.rescalable:
+    # Results that the operator makes itself may be anything but sums: then only it can know.
+    if not specs or is_lone_table(node.operator) or node.operator.rescalable:
         return "", ""
     why = "nobody knows whether the shares of its states can be added up"
     return why, f"Declare rescalable = True if they can, and an empty one more changes no result. {keep}"

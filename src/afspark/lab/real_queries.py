@@ -80,6 +80,8 @@ def query_output(
         if any(node.window is not None for node in plan.application(repetition).graph.nodes):
             query.end()
         query.stop()
+        # Its checkpoint goes, and nobody would look for its state in the memory of the hosts.
+        query.release()
     if writer.mode == "complete":
         return parts[max(parts)]
     return pa.concat_tables([parts[batch] for batch in sorted(parts)])

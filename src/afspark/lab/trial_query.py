@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +20,7 @@ from afspark.lab.troubled_store import StoreDelay, TroubledStore
 from afspark.model.distances import Cells, cells_of
 from afspark.model.operator import Share
 from afspark.numbers import Batch
+from afspark.resident.scratch_folders import scratch_folder, sweep_scratch
 from afspark.sources.recorded_items import RecordedItems
 from afspark.store import Store
 from afspark.testing import LocalQuery
@@ -141,10 +140,10 @@ def trial_query(
     pipeline: Pipeline, output: str, mode: str, *, start: Path | None = None, hosts: int = 1
 ) -> Iterator[TrialQuery]:
     """A query that begins where another was kept, or at the beginning; its folder is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=_fast_folder()) as folder:
+    with scratch_folder(_PREFIX) as folder:
         if start is not None:
             shutil.copytree(start, folder, dirs_exist_ok=True)
-        query = TrialQuery(Path(folder), pipeline, output, mode, hosts)
+        query = TrialQuery(folder, pipeline, output, mode, hosts)
         try:
             yield query
         finally:
@@ -153,11 +152,4 @@ def trial_query(
 
 def sweep() -> None:
     """Removes folders of trials whose processes are gone: they were killed."""
-    for folder in Path(_fast_folder() or tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
-        process = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        if process.isdigit() and not Path(f"/proc/{process}").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _fast_folder() -> str | None:
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else None
+    sweep_scratch(_PREFIX)

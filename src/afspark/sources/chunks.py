@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from afspark.store.address_schemes import redact
+
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
@@ -17,7 +19,9 @@ class Chunk:
     def place(self) -> str:
         """Where its items are, for somebody who looks for one of them."""
         named = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "bytes"}
-        return ", ".join(f"{name} {value}" for name, value in named.items())
+        # An address may hold keys.
+        told = {name: redact(value) if isinstance(value, str) else value for name, value in named.items()}
+        return ", ".join(f"{name} {value}" for name, value in told.items())
 
     @property
     def part_of(self) -> str:

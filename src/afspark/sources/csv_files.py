@@ -20,6 +20,7 @@ from afspark.sources.file_source import open_file, require_files
 from afspark.sources.libsvm_files import bad_line
 from afspark.sources.source import require_columns
 from afspark.sources.text_files import find_newline, lines_of, read_lines, refuse_other_encodings
+from afspark.store.address_schemes import redact
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +116,7 @@ class CsvFiles(ChunkedFiles, kind="csv"):
             line.decode()
         except UnicodeDecodeError:
             raise InputError(
-                f"Input file {path!r} is not UTF-8 in line 1, which names its columns.",
+                f"Input file {redact(path)!r} is not UTF-8 in line 1, which names its columns.",
                 remedy="Convert it into a new file: iconv -t UTF-8.",
                 path=path,
                 missing=False,
@@ -140,7 +141,11 @@ class CsvFiles(ChunkedFiles, kind="csv"):
                 remedy = f"Its first line has: {', '.join(header)[:200]}."
                 if path is not None:
                     raise InputError(
-                        f"Input file {path!r} has {problem}.", remedy=remedy, path=path, missing=False, column=name
+                        f"Input file {redact(path)!r} has {problem}.",
+                        remedy=remedy,
+                        path=path,
+                        missing=False,
+                        column=name,
                     )
                 raise UsageError(f"The input has {problem}.", remedy=remedy, column=name)
         label = pa.string() if self.text_label else pa.float64()

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from afspark.errors import InputError, UsageError, first_line
-from afspark.store.address_schemes import for_arrow
+from afspark.store.address_schemes import for_arrow, redact
 
 _WILDCARDS = "*?["
 
@@ -35,12 +35,15 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A path taken apart: how the file system names it, and how to write such a name as a path again."""
+    """A path taken apart: how the file system names it, and how to write such a name as a path again: between what
+    stands ``before`` and ``after`` it, without the ``bucket`` that is named by what stands before.
+    """
 
     system: fs.FileSystem
     name: str
     before: str
     after: str
+    bucket: str = ""
 
     @staticmethod
     def of(path: str) -> _Place:
@@ -48,20 +51,46 @@ class _Place:
             return _Place(fs.LocalFileSystem(), path, "", "")
         address, mark, options = path.partition("?")
         system, name = fs.FileSystem.from_uri(for_arrow(path))
-        bare = address.rstrip("/") if not name.endswith("/") else address
-        if not bare.endswith(name):
-            raise UsageError(
-                f"Input path {path!r} cannot be taken apart.", remedy="Write it without escapes.", path=path
-            )
-        return _Place(system, name, bare[: len(bare) - len(name)], mark + options)
+        before, bucket = _around(address.rstrip("/") if not name.endswith("/") else address, name)
+        return _Place(system, name, before, mark + options, bucket)
 
     def path(self, name: str) -> str:
-        return f"{self.before}{name}{self.after}"
+        return f"{self.before}{name.removeprefix(self.bucket)}{self.after}"
+
+    def parts(self, path: str) -> list[str]:
+        """The parts of the name that was written as ``path``."""
+        written = path[len(self.before) : len(path) - len(self.after)]
+        return f"{self.bucket}{written}".split("/")
+
+
+def _around(address: str, name: str) -> tuple[str, str]:
+    """What stands before a file system's ``name`` in an address, and which bucket of the name is named there.
+
+    >>> _around("s3://bucket/in", "bucket/in")
+    ('s3://', '')
+    >>> _around("abfss://box@account.dfs.core.windows.net/in", "box/in")
+    ('abfss://box@account.dfs.core.windows.net/', 'box/')
+    """
+    if address.endswith(name):
+        return address[: len(address) - len(name)], ""
+    bucket, slash, below = name.partition("/")
+    if slash and address.endswith(f"/{below}"):
+        return address[: len(address) - len(below)], f"{bucket}/"
+    raise UsageError(
+        f"Input path {redact(address)!r} cannot be taken apart.",
+        remedy="Name a folder below the bucket, without escapes.",
+        path=address,
+    )
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """The same place for every process: local paths made absolute, other addresses unchanged."""
+    """The same place for every process: local paths made absolute, other addresses unchanged.
+
+    `UsageError` for an address of a kind that nobody can read, such as ``dbfs:/x``.
+    """
     text = os.fspath(path)
+    if not os.path.exists(text):
+        for_arrow(text)
     if text.startswith("file:"):
         # Both file:/x and file:///x are in use.
         text = "/" + unquote(text.removeprefix("file:")).lstrip("/")
@@ -72,7 +101,7 @@ def absolute(path: str | os.PathLike[str]) -> str:
 
 def find_files(path: str) -> list[FoundFile]:
     """Non-empty files at ``path`` (file, folder with its subfolders, or glob), oldest first, then by name."""
-    if not any(mark in path for mark in _WILDCARDS):
+    if not _is_glob(path):
         return _sorted(_walk(path))
     if "://" not in path and os.path.exists(path):
         return _sorted(_walk(path))
@@ -99,20 +128,26 @@ def require_files(path: str) -> list[FoundFile]:
         found = find_files(path)
     except (OSError, pa.ArrowException, ValueError) as error:
         raise UsageError(
-            f"Input {path!r} cannot be listed: {first_line(error)}.",
+            f"Input {redact(path)!r} cannot be listed: {first_line(error).replace(path, redact(path))}.",
             remedy="Check the path, the permissions and the file system's address.",
             path=path,
         ) from error
     if not found:
-        wild = any(mark in path for mark in _WILDCARDS)
+        wild = _is_glob(path)
         why = "matches no file with data" if wild else "holds no file with data" if exists(path) else "does not exist"
         kind = InputAwaited if exists(_fixed(path) if wild else path) else UsageError
         raise kind(
-            f"Input {path!r} {why}.",
+            f"Input {redact(path)!r} {why}.",
             remedy="Name a file, a folder with files or a glob (names starting with '.' or '_' are ignored).",
             path=path,
         )
     return found
+
+
+def _is_glob(path: str) -> bool:
+    """Whether it has wildcards; the parameters of an address have none."""
+    place = path.partition("?")[0] if "://" in path else path
+    return any(mark in place for mark in _WILDCARDS)
 
 
 def _fixed(pattern: str) -> str:
@@ -144,14 +179,14 @@ def open_file(path: str) -> Iterator[pa.NativeFile]:
         raise
     except FileNotFoundError as error:
         raise InputError(
-            f"Input file {path!r} no longer exists.",
+            f"Input file {redact(path)!r} no longer exists.",
             remedy="Put it back; a restarted query skips files that were removed.",
             path=path,
             missing=True,
         ) from error
     except (OSError, pa.ArrowException) as error:
         raise InputError(
-            f"Input file {path!r} cannot be read: {first_line(error)}.",
+            f"Input file {redact(path)!r} cannot be read: {first_line(error)}.",
             remedy="Repair or remove it.",
             path=path,
             missing=False,
@@ -161,7 +196,7 @@ def open_file(path: str) -> Iterator[pa.NativeFile]:
 def changed(path: str, why: str) -> InputError:
     """The error for a file that is not what was logged when it was found."""
     return InputError(
-        f"Input file {path!r} changed after it was found: {why}.",
+        f"Input file {redact(path)!r} changed after it was found: {why}.",
         remedy="Restore it or remove it; new data belongs into a new file.",
         path=path,
         missing=False,
@@ -187,8 +222,7 @@ def _match(pattern: str) -> Iterator[FoundFile]:
     wanted = parts[fixed:]
     root = "/".join(parts[:fixed]) or "/"
     for file in _below(place, root):
-        name = file.path[len(place.before) : len(file.path) - len(place.after)]
-        if _matches(name.split("/")[fixed:], wanted):
+        if _matches(place.parts(file.path)[fixed:], wanted):
             yield file
 
 

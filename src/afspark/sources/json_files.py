@@ -16,6 +16,7 @@ from afspark.sources.chunks import ByteRange
 from afspark.sources.file_source import require_files
 from afspark.sources.source import require_columns
 from afspark.sources.text_files import lines_of
+from afspark.store.address_schemes import redact
 
 _SAMPLE_BYTES = 1 << 16
 
@@ -54,14 +55,14 @@ class JsonFiles(ChunkedFiles, kind="jsonl"):
         rows = JsonLines(self.schema())(text)
         if rows.bad and not rows.batch.num_rows:
             raise UsageError(
-                f"None of the first {rows.bad} lines of {first.path!r} can be read: {rows.example}.",
+                f"None of the first {rows.bad} lines of {redact(first.path)!r} can be read: {rows.example}.",
                 remedy="Each line is a JSON object whose fields have the types that are asked for.",
                 path=first.path,
             )
         for name, column in zip(rows.batch.schema.names, rows.batch.columns, strict=True):
             if len(column) and column.null_count == len(column):
                 raise UsageError(
-                    f"None of the first {len(column)} lines of {first.path!r} has the field {name!r}.",
+                    f"None of the first {len(column)} lines of {redact(first.path)!r} has the field {name!r}.",
                     remedy=f"The first has: {', '.join(map(repr, first_object(text, first.path)))}.",
                     column=name,
                 )
@@ -74,7 +75,7 @@ class JsonFiles(ChunkedFiles, kind="jsonl"):
         rows = JsonLines(self.schema())(text)
         if rows.bad and self.on_bad == STOP:
             raise InputError(
-                f"Input file {chunk.path!r} has a line that cannot be read: {rows.example}.",
+                f"Input file {redact(chunk.path)!r} has a line that cannot be read: {rows.example}.",
                 remedy="Repair it, or let such rows be skipped.",
                 path=chunk.path,
                 missing=False,
@@ -94,7 +95,7 @@ def first_object(text: bytes, path: str) -> dict[str, object]:
         found = None
     if not isinstance(found, dict):
         raise UsageError(
-            f"The first line of {path!r} is no JSON object: {line[:60].decode(errors='replace')!r}.",
+            f"The first line of {redact(path)!r} is no JSON object: {line[:60].decode(errors='replace')!r}.",
             remedy="Is it a file of another format?",
             path=path,
         )

@@ -15,6 +15,7 @@ from afspark.sources.chunks import ByteRange
 from afspark.sources.file_source import require_files
 from afspark.sources.source import require_columns
 from afspark.sources.text_files import lines_of
+from afspark.store.address_schemes import redact
 
 ROWS = pa.schema([("label", pa.float64()), ("index", pa.list_(pa.int32())), ("value", pa.list_(pa.float64()))])
 
@@ -48,7 +49,7 @@ class LibsvmFiles(ChunkedFiles, kind="libsvm"):
         labels = parse_libsvm(np.frombuffer(text, np.uint8)).labels
         if len(labels) and np.isnan(labels).all():
             raise UsageError(
-                f"None of the first {len(labels)} lines of {first.path!r} is `label index:value …`.",
+                f"None of the first {len(labels)} lines of {redact(first.path)!r} is `label index:value …`.",
                 remedy="Is it a file of another format?",
                 path=first.path,
             )
@@ -76,7 +77,7 @@ def bad_line(path: str, text: bytes) -> InputError:
     line = text.split(b"\n")[0].decode(errors="replace").strip()
     shown = line if len(line) <= 60 else f"{line[:57]}..."
     return InputError(
-        f"Input file {path!r} has a line that cannot be parsed: {shown!r}.",
+        f"Input file {redact(path)!r} has a line that cannot be parsed: {shown!r}.",
         remedy="Repair it, or let such rows be skipped.",
         path=path,
         missing=False,

@@ -16,6 +16,7 @@ from afspark.errors import InputError, UsageError, first_line
 from afspark.sources.file_source import open_file, require_files
 from afspark.sources.generated_market import EVENTS, QUOTE, TRADE
 from afspark.sources.source import Source
+from afspark.store.address_schemes import redact
 
 _KINDS = {TRADE: TRADE, "t": TRADE, QUOTE: QUOTE, "q": QUOTE}
 _GROUP_ROWS = 1 << 16
@@ -179,7 +180,7 @@ def _positive(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _refuse_first(rows: np.ndarray[tuple[int], np.dtype[np.int64]], what: str, path: str) -> None:
     if len(rows):
         raise InputError(
-            f"Event {int(rows[0]) + 1} of {path!r} {what}.",
+            f"Event {int(rows[0]) + 1} of {redact(path)!r} {what}.",
             remedy="Mend or leave out such events first.",
             path=path,
             missing=False,

@@ -15,6 +15,7 @@ from afspark.sources.chunked_files import ChunkedFiles
 from afspark.sources.chunks import FileChunk, RowGroups
 from afspark.sources.file_source import FoundFile, changed, open_file, require_files
 from afspark.sources.source import require_columns
+from afspark.store.address_schemes import redact
 
 BATCH_ROWS = 1 << 16
 
@@ -58,7 +59,7 @@ class ParquetFiles(ChunkedFiles, kind="parquet"):
             require_columns(full, dict.fromkeys(self.columns, "any"))
             return pa.schema([full.field(name) for name in self.columns])
         raise UsageError(
-            f"None of the {len(found)} files at {self.path!r} is readable Parquet.",
+            f"None of the {len(found)} files at {redact(self.path)!r} is readable Parquet.",
             remedy="Check the path; files starting with '.' or '_' are ignored.",
             path=self.path,
         )
@@ -84,7 +85,7 @@ class ParquetFiles(ChunkedFiles, kind="parquet"):
         for name in self.columns:
             if name not in present and self.on_bad == STOP:
                 raise InputError(
-                    f"Input file {path!r} has no column {name!r}.",
+                    f"Input file {redact(path)!r} has no column {name!r}.",
                     remedy=f"It has: {', '.join(present)}. Write it anew, or read nulls there with on_bad='skip'.",
                     path=path,
                     missing=False,

@@ -16,6 +16,7 @@ from afspark.sources.chunked_files import ChunkedFiles
 from afspark.sources.chunks import ByteRange
 from afspark.sources.file_source import FoundFile, changed, open_file, require_files
 from afspark.sources.source import require_columns
+from afspark.store.address_schemes import redact
 
 CAPTURED = pa.schema(
     [
@@ -85,7 +86,9 @@ class PcapFiles(ChunkedFiles, kind="pcap"):
                 return
             except InputError as error:
                 problems.append(error)
-        raise UsageError(f"Nothing at {self.path!r} is a capture: {problems[0]}", path=self.path) from problems[0]
+        raise UsageError(f"Nothing at {redact(self.path)!r} is a capture: {problems[0]}", path=self.path) from problems[
+            0
+        ]
 
     def read(self, chunk: ByteRange) -> Iterator[pa.RecordBatch]:
         # Not before: whoever only plans other sources needs no compiled kernels.
@@ -106,7 +109,7 @@ class PcapFiles(ChunkedFiles, kind="pcap"):
         if self.on_bad == STOP and (kinds == BAD).any():
             at = start + int(starts[kinds == BAD][0])
             raise InputError(
-                f"Input file {path!r} has a damaged record at byte {at}.",
+                f"Input file {redact(path)!r} has a damaged record at byte {at}.",
                 remedy="Mend or remove it, or let such records be skipped and counted.",
                 path=path,
                 position=at,
@@ -133,14 +136,14 @@ def read_header(path: str) -> Header:
         head = file.read(_HEADER_BYTES)
     if head[:4] not in _MAGIC or len(head) < _HEADER_BYTES:
         why = next((why for magic, why in _ELSE.items() if head.startswith(magic)), "its header is none of pcap's")
-        raise InputError(f"Input file {path!r} is no capture: {why}.", remedy="Repair or remove it.", path=path)
+        raise InputError(f"Input file {redact(path)!r} is no capture: {why}.", remedy="Repair or remove it.", path=path)
     order, nanoseconds = _MAGIC[head[:4]]
     snapped, link = struct.unpack(f"{order}II", head[16:])
     # The upper bits of the link type tell about frame check sequences.
     link &= 0x0FFFFFFF
     if link not in LINKS:
         raise InputError(
-            f"Input file {path!r} has frames of link type {link}, which are not understood.",
+            f"Input file {redact(path)!r} has frames of link type {link}, which are not understood.",
             remedy=f"Known are {', '.join(map(str, LINKS))}.",
             path=path,
             link=link,

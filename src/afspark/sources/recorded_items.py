@@ -14,6 +14,7 @@ import pyarrow as pa
 from afspark.errors import InputError
 from afspark.sources.chunks import Chunk, NumberedChunk
 from afspark.sources.source import LogStore, Offset, Planner, Source
+from afspark.store.address_schemes import redact
 
 #: In the metadata of the file: after how many pieces each batch ends.
 _ENDS = b"afspark.batch_ends"
@@ -30,7 +31,7 @@ class RecordedItems(Source, kind="recorded"):
         try:
             return pa.ipc.open_file(pa.memory_map(self.path))
         except (OSError, pa.ArrowInvalid) as error:
-            raise InputError(f"The recorded items at {self.path!r} cannot be read.", path=self.path) from error
+            raise InputError(f"The recorded items at {redact(self.path)!r} cannot be read.", path=self.path) from error
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path}

@@ -16,6 +16,7 @@ from afspark.sources.chunked_files import ChunkedFiles
 from afspark.sources.chunks import ByteRange
 from afspark.sources.file_source import changed, open_file, require_files
 from afspark.sources.source import require_columns
+from afspark.store.address_schemes import redact
 
 BLOCK_BYTES = 1 << 20
 BLOCKS = pa.schema([pa.field("value", pa.large_binary(), nullable=False)])
@@ -86,7 +87,7 @@ def refuse_other_encodings(text: pa.Buffer, chunk: ByteRange, *, rows: int = 0) 
     except UnicodeDecodeError as error:
         row = rows + data.count(b"\n", 0, error.start)
         raise InputError(
-            f"Input file {chunk.path!r} is not UTF-8 in {line_at(chunk, row)}: byte 0x{data[error.start]:02x}.",
+            f"Input file {redact(chunk.path)!r} is not UTF-8 in {line_at(chunk, row)}: byte 0x{data[error.start]:02x}.",
             remedy="Convert it into a new file (iconv -t UTF-8), or read on with on_bad='skip'.",
             path=chunk.path,
             missing=False,
@@ -129,7 +130,8 @@ def read_lines(file: pa.NativeFile, path: str, start: int, stop: int, size: int)
         searched = len(data)
         if len(data) - first > MOST_LINE_BYTES:
             raise InputError(
-                f"Input file {path!r} has a line of over {MOST_LINE_BYTES:,} bytes that begins before byte {stop}.",
+                f"Input file {redact(path)!r} has a line of over {MOST_LINE_BYTES:,} bytes that begins before byte"
+                f" {stop}.",
                 remedy="Break it into lines, or take the file away: is it a text at all?",
                 path=path,
                 missing=False,
@@ -168,7 +170,7 @@ def split_lines(text: pa.Buffer, path: str) -> pa.Array:
     """The lines of a buffer of whole lines as a string array without line ends."""
     if text.size > 2**31 - 1:
         raise InputError(
-            f"Input file {path!r} has a line of 2 GiB or more.",
+            f"Input file {redact(path)!r} has a line of 2 GiB or more.",
             remedy="Read it with blocks=True or break the line.",
             path=path,
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from afspark.store.address_schemes import redact
 from afspark.store.pipeline_description import Fields, OperatorDescription, PipelineDescription
 
 DISCARD = "discardState"
@@ -323,5 +324,5 @@ def _inputs(operator: OperatorDescription) -> str:
 def _text(value: object) -> str:
     if value is _ABSENT:
         return "none"
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    text = redact(value) if isinstance(value, str) else json.dumps(value, default=str)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

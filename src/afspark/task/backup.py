@@ -136,7 +136,8 @@ class BackupTask:
             for target, sent in output.feedback.items():
                 for number, batch in enumerate(sent):
                     images[FeedbackPart(target, self.request.batch, number)] = batch
-        if images or self.steps.needs_backup(output.panes):
+        # A state of which there is nothing begins a new chain as any other.
+        if images or chosen.full or self.steps.needs_backup(output.panes):
             self._write(home, images, full=chosen.full, seen=output.panes, spare=_room_for(output))
         if self.request.shipping is not None and chosen.changes is not None:
             self._keep_for_secondary(home, stamped_images(chosen.changes, panes), self.request.shipping)

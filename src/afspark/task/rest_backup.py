@@ -58,7 +58,7 @@ def take_at_rest(
     finally:
         panes.rollback()
         home.clear_mark()
-    if not images:
+    if not images and not chosen.full:
         return None
     cells = sum(image.num_rows for image in images.values())
     header = replace(

@@ -13,6 +13,7 @@ import pytest
 import afspark as af
 from afspark import testing
 from afspark.api.stream import Inflow, Stream, StreamReader
+from afspark.cli.places import check_output
 from afspark.cluster.spark.foreign_errors import one_line
 from afspark.cluster.spark.session import check_session
 from afspark.errors import AfsparkError
@@ -121,6 +122,9 @@ MISTAKES: dict[str, tuple[Callable[[Path], Any], str]] = {
         "option('discardState', 'count')",
     ),
     "an address that nobody knows": (lambda _: open_store("ftp://host/checkpoint"), "ftp"),
+    "input in a place of Databricks": (lambda _: StreamReader(None).text("dbfs:/landing"), "/dbfs/"),  # type: ignore[arg-type]
+    "output that nobody knows": (lambda _: check_output("dbfs:/out"), "dbfs"),
+    "an option that was left unset": (lambda _: written().option("checkpointLocation", None), "is None"),
     "an operator that raises": (lambda _: batch(Raises(), [1]), "on purpose"),
     "an operator that returns a list": (lambda _: batch(ReturnsList(), [1]), "RecordBatch"),
     "a step that returns a dictionary": (

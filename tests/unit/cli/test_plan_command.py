@@ -145,6 +145,37 @@ def test_a_program_is_run_until_it_would_start_its_query(
     assert any("'counts' has keyed true instead of false" in line for line in told)
 
 
+IN_A_THREAD = """
+import threading
+
+import afspark as af
+from afspark.api.stream import StreamReader
+
+
+def begin():
+    StreamReader(None).words(1000).apply(af.WordCount(), name="counts").writeStream.start()
+
+
+if __name__ == "__main__":
+    threading.Thread(target=begin).start()
+"""
+SWALLOWED = IN_A_THREAD.replace(
+    "    threading.Thread(target=begin).start()",
+    "    try:\n        query = begin()\n    except:\n        pass\n    query.awaitTermination()",
+)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("script", [IN_A_THREAD, SWALLOWED], ids=["in a thread", "swallowed"])
+def test_a_program_starts_its_query_in_no_other_way(
+    query: testing.LocalQuery, tmp_path: Path, capsys: pytest.CaptureFixture[str], script: str
+) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(script)
+    status, told = planned(query, capsys, str(file))
+    assert status == 1 and any("source has another kind" in line for line in told)
+
+
 def test_bad_use(query: testing.LocalQuery, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint, file = str(query._folder / "checkpoint"), program(tmp_path)
     (tmp_path / "empty.py").write_text("x = 1\n")

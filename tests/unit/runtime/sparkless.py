@@ -162,12 +162,12 @@ class Rig:
         self.engine = Coordinator(self.hosts, pipeline, run, identity, store, self.past_frames)
         return self.engine
 
-    def rescale(self, **changes: Any) -> Coordinator:
+    def rescale(self, taken: Callable[[Coordinator], None] = lambda _: None, **changes: Any) -> Coordinator:
         """A new driver on the checkpoint, with other numbers of workers, as `StreamWriter.start` makes one."""
         self.settings |= changes
         run, store, pipeline = self._options(), self.open_store(str(self.checkpoint)), self.pipeline
         identity = claim(store.below("afspark"), pipeline.fingerprint(), pipeline.settings())
-        pipeline = rescaled(self.hosts, pipeline, run, identity, store, self.past_frames)
+        pipeline = rescaled(self.hosts, pipeline, run, identity, store, self.past_frames, taken)
         self.engine = Coordinator(self.hosts, pipeline, run, identity, store, self.past_frames)
         return self.engine
 

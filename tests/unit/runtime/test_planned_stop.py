@@ -179,6 +179,18 @@ def test_a_flush_that_runs_out_of_time_is_counted(make_rig: MakeRig, caplog: pyt
     assert all(entry.loss.counted for entry in rig.ledger) and rig.bound() > 0
 
 
+@pytest.mark.parametrize("begun", [True, False], ids=["", "no batch came"])
+def test_a_session_that_is_stopped_before_its_query_is_told(
+    make_rig: MakeRig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    """As by `spark.stop()` at the end of a script: nobody can ask the workers for anything then."""
+    rig, _ = make_rig(tolerance=LOOSE)
+    rig.go(3 if begun else 0)
+    monkeypatch.setattr(type(rig.hosts), "stopped", True)
+    assert not take_last_snapshot(rig.driver)
+    assert ("call query.stop() first" in caplog.text) == begun
+
+
 @pytest.mark.parametrize("tolerance", [LOOSE, MiniBatch()], ids=lambda one: one.name)
 def test_a_stop_after_a_loss_says_what_it_has_not_made_durable(
     make_rig: MakeRig, caplog: pytest.LogCaptureFixture, tolerance: Tolerance

@@ -98,7 +98,7 @@ def query_with(sink: Callable[[Query], Any], ends: threading.Event | None = None
     return query, busy
 
 
-QUESTIONS: list[Callable[[Query], Any]] = [Query.results, Query.shares, Query.stop, Query.end]
+QUESTIONS: list[Callable[[Query], Any]] = [Query.results, Query.shares, Query.stop, Query.end, Query.release]
 
 
 @pytest.mark.parametrize("ask", QUESTIONS, ids=lambda ask: ask.__name__)
@@ -239,19 +239,3 @@ def test_a_query_that_cannot_record_its_last_batch_while_it_is_idle_fails() -> N
 
     query, quiet = watched(refuse)
     assert isinstance(query.exception(), StoreNotWritable) and quiet.stopped == 1
-
-
-def test_release_removes_what_is_left_on_any_host_that_lives() -> None:
-    """Also where no worker lives any more: hosts come back with what they had."""
-    asked: list[tuple[dict[int, str], Any]] = []
-    cluster = SimpleNamespace(
-        slots_by_host=lambda: {"b": 2, "a": 2}, try_on=lambda hosts, task: asked.append((hosts, task))
-    )
-    engine = SimpleNamespace(
-        runs=[SimpleNamespace(config="config")], log=SimpleNamespace(refuse_if_superseded=lambda: None)
-    )
-    Query.release(SimpleNamespace(_engine=engine, _cluster=cluster))  # type: ignore[arg-type]
-    ((hosts, task),) = asked
-    released: list[str] = []
-    assert list(task(SimpleNamespace(release=released.append), 0)) == []
-    assert (sorted(hosts.values()), released) == (["a", "b"], ["config"])

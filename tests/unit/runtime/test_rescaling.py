@@ -126,6 +126,23 @@ def test_rescaled_is_as_never_rescaled(
             assert sums(query.windows()) == sums(calm.windows())
 
 
+class WithNull(Amounts):
+    """Null is a word of its own."""
+
+    def states(self) -> Mapping[str, af.StateSpec]:
+        return {"sums": af.HashTable(key="string", value="float64", operator_key=True, null_key=True)}
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "local"])
+def test_the_null_key_goes_along(keyed: bool) -> None:
+    items = {"word": [None, "one", None, "two"], "amount": [1.0, 2.0, 3.0, 4.0]}
+    with testing.run(lambda stream: stream.apply(WithNull(), name="sums", workers=1, keyed=keyed), ITEMS) as query:
+        for number, workers in enumerate((3, 2, 1), 1):
+            query.batch(items)
+            query.restart_driver(workers={"sums": workers}, planned=True)
+            assert sums(query.results()) == {None: 4.0 * number, "one": 2.0 * number, "two": 4.0 * number}
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("planned", [True, False], ids=["stopped", "killed"])
 def test_hosts_may_be_others_as_well(policy: str, planned: bool) -> None:
@@ -375,6 +392,21 @@ class KeysApart(Several):
         return pa.table({"key": ["items"], "value": [float(items)]})
 
 
+class Greatest(Amounts):
+    """The greatest amount of each word, wherever it came from: shares that are added up would give another one."""
+
+    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
+        words, amounts = items.column("word"), items.column("amount")
+        greatest = pa.table([words, amounts], names=["word", "amount"]).group_by("word").aggregate([("amount", "max")])
+        known = states["sums"].get(greatest["word"].combine_chunks())
+        states["sums"].put(greatest["word"].combine_chunks(), np.maximum(known, greatest["amount_max"].to_numpy()))
+
+    def results(self, shares: Any) -> pa.Table:
+        cells = pa.concat_tables(pa.Table.from_batches([share.cells["sums"]]) for share in shares)
+        found = cells.group_by("key").aggregate([("value", "max")])
+        return pa.table({"key": found["key"], "value": found["value_max"]})
+
+
 class Never(Amounts):
     rescalable = "it is bound to them"
 
@@ -387,6 +419,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "count": ({"operator": Amounts(), "window": af.Hopping(12, by="count")}, "by count"),
     "unknown keys": ({"operator": Untold(), "keyed": True}, "keys_of"),
     "unknown shares": ({"operator": Several()}, "rescalable"),
+    "results of its own": ({"operator": Greatest(), "keyed": False}, "rescalable"),
     "declared": ({"operator": Never(), "keyed": True}, "it is bound to them"),
     "wrong keys": ({"operator": WrongKeys(), "keyed": True}, "belongs to worker"),
 }

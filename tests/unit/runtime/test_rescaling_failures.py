@@ -9,15 +9,21 @@ from typing import ClassVar
 
 import pytest
 
+from afspark import testing
 from afspark.cluster.local.processes import KILLED, forked
+from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.rescaling.rescaling import numbers_found
 from afspark.errors import CheckpointError
+from afspark.model.windows import Hopping
 from afspark.policies import ActiveStandby, Approximate, BarrierSnapshot, MiniBatch, Tolerance
 from afspark.store import open_store
+from afspark.store.epochs import newest_record
 from afspark.store.local import LocalStore
+from afspark.store.naming import FOLDER
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Rig, die
 from tests.unit.runtime.test_planned_stop import stopped
+from tests.unit.runtime.test_rescaling import ITEMS, assert_nothing_was_counted, drawn, summing, sums, truth
 
 pytestmark = pytest.mark.some(3)
 
@@ -187,6 +193,27 @@ def test_with_secondaries(make_rig: MakeRig, keyed: bool) -> None:
     assert rig.counts() == truth and rig.bound() == 0
 
 
+@pytest.mark.parametrize("rescaled", [True, False], ids=["other workers", "other hosts"])
+def test_a_promoted_worker_of_which_there_is_nothing_lacks_nothing(rescaled: bool) -> None:
+    """Its windows are closed: the image that begins its new chain is empty, and is there."""
+    settings = {"tolerance": ActiveStandby(batches=1), "window": Hopping(10, by="processing"), "keyed": True}
+    with testing.run(summing(workers=2, **settings), ITEMS, hosts=3) as query:
+        for place in range(4):
+            query.batch(drawn(place), at=1.0)
+        query.batch(None, at=12.0)
+        query.lose_host()
+        query.batch(None, at=13.0)
+        if rescaled:
+            query.restart_driver(workers={"sums": 3})
+        else:
+            query.restart_driver(planned=True)
+            for host in query.hosts:
+                query.lose_host(host)
+        query.batch(drawn(4), at=14.0)
+        assert sums(query.results()) == truth(4)
+        assert_nothing_was_counted(query)
+
+
 def test_a_damaged_backup_is_told_before_anything_changes(make_rig: MakeRig) -> None:
     rig, truth = make_rig(keyed=True, slots={"a": 3, "b": 3})
     rig.go(3)
@@ -201,6 +228,31 @@ def test_a_damaged_backup_is_told_before_anything_changes(make_rig: MakeRig) -> 
     rig.start(workers=2)
     rig.go()
     assert rig.counts() == truth
+
+
+def test_how_far_the_driver_before_has_come_is_asked_when_it_has_ended(make_rig: MakeRig) -> None:
+    """Of a checkpoint that Spark cannot write to a start has a copy of Spark's part, which is old by then."""
+    rig, truth = make_rig(keyed=True, max_replay_seconds=100.0, slots={"a": 3, "b": 3})
+    rig.go(3)
+    stopped(rig)
+    commit = rig.checkpoint / "commits" / "2"
+    late = commit.rename(rig.root / "late")
+
+    def end(engine: Coordinator) -> None:
+        assert engine.lease.held
+        late.rename(commit)
+
+    rig.rescale(workers=3, taken=end)
+    assert numbers_at(rig) == {2: 3}
+    rig.go()
+    assert rig.counts() == truth and rig.bound() == 0
+
+
+def numbers_at(rig: Rig) -> dict[int, int]:
+    """How many workers the newest record has, by its batch."""
+    record = newest_record(open_store(rig.checkpoint).below(FOLDER))
+    assert record is not None
+    return {record.batch: len(record.operators["operator"].workers)}
 
 
 def test_former_states_leave_the_hosts(make_rig: MakeRig) -> None:

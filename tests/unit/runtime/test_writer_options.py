@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import afspark as af
+from afspark.api.planned_start import PlannedStart, planned_only
 from afspark.api.sinks import each
 from afspark.api.stream import Inflow, Stream
 from afspark.api.writer import StreamWriter
@@ -59,6 +61,7 @@ def test_bounds_are_wanted_or_not(given: Any) -> None:
         "lease_seconds",
         "store_wait_seconds",
         "max_replay_seconds",
+        "flush_seconds",
         "max_kept_bytes",
         "quarantine_bytes",
     ],
@@ -100,12 +103,48 @@ def test_without_a_checkpoint_a_warning_says_where_it_is(caplog: pytest.LogCaptu
     assert not caplog.text
 
 
-@pytest.mark.parametrize("sink", ["parquet", "CSV", "json"])
-def test_complete_mode_is_refused_on_files(sink: str) -> None:
+@pytest.mark.parametrize("sink", ["parquet", "CSV", "json", "delta", "jdbc", "org.example.Sink"])
+def test_complete_mode_is_refused_where_a_batch_can_only_add(sink: str) -> None:
     with pytest.raises(UsageError) as caught:
         replace(writer().format(sink), path="out/").check()
     assert caught.value.mode == "complete"
-    replace(writer().format(sink).outputMode("Append"), path="out/").check()
+    replace(writer().format(sink).outputMode("Append"), path="out/").partitionBy("word").check()
+
+
+def test_the_path_of_files_may_be_an_option() -> None:
+    """As in Spark, which takes it in one place only."""
+    given = writer().format("csv").outputMode("append").option("Path", "out/")
+    given.check()
+    assert given._sink().told == "csv[out/]"
+    with pytest.raises(UsageError, match="for an option"):
+        replace(given, path="other/").check()
+
+
+@pytest.mark.parametrize("option", ["checkpointLocation", "compression"])
+def test_what_a_program_has_left_unset_is_no_value(option: str) -> None:
+    """A folder of the name None would be a checkpoint."""
+    with pytest.raises(UsageError) as caught:
+        writer().option(option, None)
+    assert caught.value.option == option
+
+
+def given_at_the_start(ask: Callable[[StreamWriter], Any]) -> StreamWriter:
+    with planned_only(), pytest.raises(PlannedStart) as planned:
+        ask(writer())
+    return planned.value.writer
+
+
+def test_what_spark_takes_with_the_start_is_taken_there() -> None:
+    made = given_at_the_start(
+        lambda one: one.start(
+            "out/", format="parquet", outputMode="append", partitionBy=["word"], queryName="counts", compression="none"
+        )
+    )
+    said = writer().format("parquet").outputMode("append").partitionBy("word").queryName("counts")
+    assert made == replace(said.option("compression", "none"), stateful=made.stateful, path="out/")
+    made.check()
+    made = given_at_the_start(lambda one: one.toTable("counts", outputMode="append", checkpointlocation="/there"))
+    assert (made.table, made.mode, made.given) == ("counts", "append", {"checkpointLocation": "/there"})
 
 
 @pytest.mark.parametrize(
@@ -118,6 +157,9 @@ def test_complete_mode_is_refused_on_files(sink: str) -> None:
         lambda: writer().queryName(""),
         lambda: writer().trigger(),
         lambda: writer().trigger(everySecond=True),
+        lambda: writer().trigger(availableNow=False),
+        lambda: writer().trigger(processingTime=10),
+        lambda: writer().start(outputMode="upsert"),
         lambda: writer().also("sink"),
         lambda: writer().partitionBy(),
         lambda: writer().option(3, 3),

@@ -6,9 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
 from afspark.errors import InputError, UsageError
-from afspark.sources.file_source import absolute, exists, find_files, open_file, require_files
+from afspark.sources import file_source
+from afspark.sources.chunks import ByteRange
+from afspark.sources.file_source import InputAwaited, absolute, exists, find_files, open_file, require_files
 
 
 @pytest.fixture
@@ -115,3 +118,37 @@ def test_opening_fails_with_the_path(tmp_path):
     with pytest.raises(InputError) as caught, open_file(str(tmp_path)):
         pass
     assert (caught.value.path, caught.value.missing) == (str(tmp_path), False)
+
+
+def test_parameters_of_an_address_are_no_wildcards(tmp_path: Path) -> None:
+    """Where a server is, is said behind a question mark."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("x")
+    address = f"file://{tmp_path}/in?use_mmap"
+    for asked in (address, f"file://{tmp_path}/*?use_mmap"):
+        (found,) = require_files(asked)
+        assert found.path == f"file://{tmp_path}/in/a.txt?use_mmap"
+        with open_file(found.path) as file:
+            assert file.read() == b"x"
+    with pytest.raises(InputAwaited):
+        require_files(f"file://{tmp_path}/in/*.csv?use_mmap")
+    with pytest.raises(UsageError, match="does not exist"):
+        require_files(f"file://{tmp_path}/none?use_mmap")
+
+
+def test_files_of_a_bucket_that_stands_elsewhere_in_the_address() -> None:
+    """As Azure has it: the file system's names begin with it."""
+    address = "abfss://box@account.dfs.core.windows.net/in"
+    before, bucket = file_source._around(address, "box/in")
+    place = file_source._Place(fs.LocalFileSystem(), "box/in", before, "?x=1", bucket)
+    assert place.path("box/in/a") == f"{address}/a?x=1" and place.parts(place.path("box/in/a")) == ["box", "in", "a"]
+    with pytest.raises(UsageError, match="cannot be taken apart"):
+        file_source._around("abfss://box@account.dfs.core.windows.net", "box")
+
+
+def test_keys_in_an_address_are_told_to_nobody() -> None:
+    """Neither in errors nor by what says where an item is."""
+    path = "s3://key:secret@bucket/in/a?session_token=token"
+    chunk = ByteRange(path=path, size=9, start=0, stop=9, bytes=9)
+    for text in (str(file_source.changed(path, "it is shorter")), chunk.place):
+        assert "bucket/in/a" in text and "secret" not in text and "token" not in text

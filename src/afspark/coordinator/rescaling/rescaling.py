@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -62,10 +62,12 @@ def rescaled(
     identity: QueryIdentity,
     checkpoint: Store,
     past_frames: PastFrames | None = None,
+    taken: Callable[[Coordinator], None] = lambda engine: None,
 ) -> Pipeline:
     """The pipeline that can run on the checkpoint: where it has other numbers of workers, these have the state now.
 
-    `CheckpointError` if that cannot be. Nothing is changed before the end of it.
+    `CheckpointError` if that cannot be. Nothing is changed before the end of it. ``taken`` is called as soon as no
+    driver before can run batches any more, before anybody looks how far it has come.
     """
     former = numbers_found(checkpoint)
     pipeline, changes = fitted(pipeline, former)
@@ -80,6 +82,8 @@ def rescaled(
         )
     engine = Coordinator(cluster, with_workers(pipeline, former), options, identity, checkpoint, past_frames)
     try:
+        engine.take_lease()
+        taken(engine)
         _Rescaling(cluster, engine, pipeline).run(others)
     finally:
         engine.close()
@@ -95,7 +99,6 @@ class _Rescaling:
         self._cluster, self._engine, self._pipeline = cluster, engine, pipeline
 
     def run(self, nodes: Sequence[Node]) -> None:
-        self._engine.take_lease()
         self._engine.check_unrecorded()
         record = self._rest()
         operators = dict(record.operators)
