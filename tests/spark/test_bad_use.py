@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -74,6 +75,17 @@ def test_input_that_is_not_there_is_refused(spark: SparkSession, place: Place) -
     with pytest.raises(UsageError) as caught:
         words(spark, place, af.MiniBatch()).start()
     assert caught.value.path == str(place.input)
+
+
+def test_what_is_refused_leaves_no_temporary_checkpoint(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    writer = af.read_stream(spark).text(str(tmp_path / "nowhere"), blocks=True).apply(af.WordCount()).writeStream
+    with pytest.raises(UsageError):
+        writer.start()
+    assert not list((tmp_path / "temporary").glob("afspark-checkpoint-*")) and not caplog.records
 
 
 def test_columns_that_are_not_there_are_refused(spark: SparkSession) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -339,11 +339,8 @@ def _base(segments: str | Path | None) -> Path | None:
 def _residents(
     base: Path, query_id: str, operators: Mapping[str, Any], record: CommitRecord | None, cells: int
 ) -> dict[tuple[str, int], list[Resident]]:
-    incarnations = (
-        {(name, one.worker): one.incarnation for name, found in record.operators.items() for one in found.workers}
-        if record
-        else {}
-    )
+    told = record.operators if record else {}
+    known = {(name, one.worker): one for name, operator in told.items() for one in operator.workers}
     specs = {name: _specs(settings) for name, settings in operators.items()}
     found: dict[tuple[str, int], list[Resident]] = {}
     for folder in sorted(path for path in base.iterdir() if path.is_dir() and not path.name.startswith(".")):
@@ -352,9 +349,18 @@ def _residents(
             committed = record.batch if record else -1
             seen = peek(Path(survivor.directory), specs.get(survivor.operator, {}), committed=committed, largest=cells)
             if seen is not None:
-                current = incarnations.get(owner, seen.incarnation) <= seen.incarnation
+                worker = known.get(owner)
+                current = worker is None or worker.incarnation <= seen.incarnation
+                if worker is not None and worker.at_rest and not worker.hole and seen.version == committed:
+                    seen = _at_rest(seen)
                 found.setdefault(owner, []).append(Resident(host=survivor.host, current=current, peek=seen))
     return found
+
+
+def _at_rest(seen: Peek) -> Peek:
+    """With what was backed up after the last batch, on which the state itself does not build: it lacks nothing."""
+    states = (view if view.divergence is None else replace(view, divergence=0.0) for view in seen.states)
+    return replace(seen, states=tuple(states))
 
 
 def _specs(settings: Mapping[str, Any]) -> dict[str, StateSpec]:

@@ -67,7 +67,8 @@ class Sink:
         if self._keeps_all and self.mode == "complete":
             raise UsageError(
                 f"In complete mode every batch would add all results to the {where} once more.",
-                remedy="Use outputMode('append') or outputMode('update'), or overwrite in foreachBatch.",
+                remedy="Use outputMode('append') or outputMode('update') (complete is the default), or overwrite in"
+                " foreachBatch.",
                 mode=self.mode,
             )
         if self.deliver is None and self.table is None and (self.format or "").lower() in FILES and not self._place:

@@ -230,6 +230,8 @@ class StreamWriter:
             min(source.receivers, source.lanes) for source in pipeline.pushed.values() if source.where == "executors"
         )
         check_slots(registered_slots(spark.sparkContext, workers + receivers), workers, receivers)
+        # Not before all this: of a query that is refused no folder stays behind, and nothing is said of one.
+        options = replace(options, checkpoint=options.checkpoint or new_temporary())
         checkpoint = open_store(options.checkpoint)
         checkpoint.check_writable()
         if "savepoint" in self.given:
@@ -307,13 +309,12 @@ class StreamWriter:
         )
 
     def _checkpoint(self, spark: SparkSession | None) -> str:
-        """The folder given, one below Spark's setting for all queries, or a temporary one."""
-        checkpoint = self.given.get("checkpointLocation")
+        """The place given, or a folder below Spark's setting for all queries; "" if there is neither."""
+        checkpoint = self.given.get("checkpointLocation", "")
         common = spark.conf.get("spark.sql.streaming.checkpointLocation", None) if spark is not None else None
         if not checkpoint and common:
             checkpoint = joined(common, self.query_name or str(uuid.uuid4()))
-        checkpoint = checkpoint or new_temporary()
-        return checkpoint if urlparse(checkpoint).scheme else str(Path(checkpoint).absolute())
+        return checkpoint if not checkpoint or urlparse(checkpoint).scheme else str(Path(checkpoint).absolute())
 
     def _spark_query(
         self, spark: SparkSession, pipeline: Pipeline, options: RunOptions, query: Query, place: str

@@ -13,10 +13,11 @@ def check_slots(slots: dict[str, int], workers: int, receivers: int = 0) -> None
     """Raises UsageError if the workers, and receivers on executors, cannot all run at the same time."""
     total = sum(slots.values())
     if total < workers + receivers:
+        fitting = max(total - receivers, 1)
         others = f" and {receivers} receivers" if receivers else ""
         raise UsageError(
             f"{workers} workers{others} need {workers + receivers} task slots and Spark offers {total}.",
-            remedy=f"Use --workers {max(total - receivers, 1)} or fewer, or a master with more cores.",
+            remedy=f"Use workers={fitting} or fewer (--workers {fitting}), or a master with more cores.",
             workers=workers,
             slots=total,
         )

@@ -32,10 +32,13 @@ class NewNumber:
 
         >>> NewNumber(operator="counts", former=2, workers=3).text
         "'counts' is rescaled from 2 workers to 3"
+        >>> NewNumber(operator="counts", former=1, workers=3).text
+        "'counts' is rescaled from 1 worker to 3"
         """
+        former = f"{self.former} worker{'s' if self.former != 1 else ''}"
         if not self.refused:
-            return f"{self.operator!r} is rescaled from {self.former} workers to {self.workers}"
-        return f"{self.operator!r} cannot go from {self.former} workers to {self.workers}, because {self.refused}"
+            return f"{self.operator!r} is rescaled from {former} to {self.workers}"
+        return f"{self.operator!r} cannot go from {former} to {self.workers}, because {self.refused}"
 
 
 def new_numbers(pipeline: Pipeline, former: Mapping[str, int]) -> list[NewNumber]:

@@ -79,7 +79,7 @@ def _damage_text(found: Inspection) -> str:
 def _workers(operator: OperatorInspection) -> RenderableType:
     table = plain_table()
     # Two tables of few columns: one with all of them is wider than most terminals.
-    names = ("worker", "host", "incar-\nnation", "batches\ncompleted", "failures", "threshold", "affected\npanes")
+    names = ("worker", "host", "incar-\nnation", "batches since\nloss or stop", "failures", "threshold", "affected\npanes")
     for name in names:
         table.add_column(name, justify="left" if name == "host" else "right")
     for worker in operator.workers:

@@ -37,24 +37,44 @@ class FileChunk(Chunk):
     size: int
 
     @property
+    def place(self) -> str:
+        return self.path
+
+    @property
     def part_of(self) -> str:
         return self.path
 
 
 @dataclass(frozen=True, kw_only=True)
 class ByteRange(FileChunk):
-    """The bytes from ``start`` to before ``stop``."""
+    """The bytes from ``start`` to before ``stop``.
+
+    >>> ByteRange(bytes=4, path="/in/a.csv", size=9, start=5, stop=9).place
+    '/in/a.csv from byte 5'
+    """
 
     start: int
     stop: int
 
+    @property
+    def place(self) -> str:
+        return f"{self.path} from byte {self.start}" if self.start else self.path
+
 
 @dataclass(frozen=True, kw_only=True)
 class RowGroups(FileChunk):
-    """The row groups from the first number to before the second, with so many rows; None: whatever there is."""
+    """The row groups from the first number to before the second, with so many rows; None: whatever there is.
+
+    >>> RowGroups(bytes=4, path="/in/a.parquet", size=9, groups=(2, 4)).place
+    '/in/a.parquet from row group 2'
+    """
 
     groups: Sequence[int] | None
     rows: int | None = None
+
+    @property
+    def place(self) -> str:
+        return f"{self.path} from row group {self.groups[0]}" if self.groups and self.groups[0] else self.path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +91,10 @@ class InputChunk(Chunk):
 
     input: int
     chunk: Chunk
+
+    @property
+    def place(self) -> str:
+        return self.chunk.place
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,10 +70,11 @@ class CsvFiles(ChunkedFiles, kind="csv"):
         first = require_files(self.path)[0]
         header = self._header(first.path)
         text = lines_of(first.path, 0, min(first.size, _SAMPLE_BYTES), first.size)
-        rows, _ = self._parsed(self._body(text), header, dict.fromkeys(schema.names, pa.string()))
+        # Not as texts: some may not be UTF-8, and what becomes of those is decided where they are read.
+        rows, _ = self._parsed(self._body(text), header, dict.fromkeys(schema.names, pa.binary()))
         for field in schema:
             if pa.types.is_floating(field.type):
-                refuse_text(field.name, rows.column(field.name), label=field.name == self.label)
+                refuse_text(field.name, texts_of(rows.column(field.name)), label=field.name == self.label)
         require_columns(schema, needs or {})
 
     def read(self, chunk: ByteRange) -> Iterator[pa.RecordBatch]:

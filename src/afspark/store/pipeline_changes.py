@@ -111,7 +111,8 @@ def summed_up(refused: Sequence[ChangeFinding]) -> str:
 
 def _rescaled(there: OperatorDescription, here: OperatorDescription) -> Iterator[ChangeFinding]:
     if there.workers != here.workers:
-        yield _changed(here, WORKERS, f"{here.name!r} is rescaled from {there.workers} workers to {here.workers}.")
+        former = f"{there.workers} worker{'s' if there.workers != 1 else ''}"
+        yield _changed(here, WORKERS, f"{here.name!r} is rescaled from {former} to {here.workers}.")
 
 
 def _one_by_one(found: list[ChangeFinding]) -> list[ChangeFinding]:

@@ -150,7 +150,7 @@ def _named(error: Exception, raw: RawItems, at: int) -> AfsparkError:
     row = one_line(raw.items.slice(at, 1).to_pylist()[0], _ROW_LENGTH)
     which = {"origin": raw.origin, "producer": raw.producer, "number": raw.first + at, "place": raw.place, "row": row}
     where = f"It is {_place(raw, at)}: {row}."
-    remedy = "Mend it, or let such items be left out with on_bad='skip'."
+    remedy = "Mend it or the code that raises, or let such items be left out with on_bad='skip'."
     if isinstance(error, AfsparkError):
         facts = {**_traced(error).fields, **which}
         return type(error)(f"{error.message} {where}", remedy=error.remedy or remedy, **facts)

@@ -10,10 +10,12 @@ import pytest
 
 import afspark
 from afspark.cli.main import main
+from afspark.coordinator.last_snapshot import take_last_snapshot
 from afspark.errors import UsageError
 from afspark.model.windows import Hopping
 from afspark.policies import Approximate
 from afspark.resident import Segment
+from afspark.resident.peek import StateView
 from afspark.store import claim, open_store
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Rig, die
@@ -21,6 +23,11 @@ from tests.unit.runtime.sparkless import Rig, die
 
 def look(rig: Rig, **options: Any) -> afspark.Inspection:
     return afspark.inspect(rig.checkpoint, segments=rig.segments, **options)
+
+
+def residents_of(found: afspark.Inspection) -> list[StateView]:
+    workers = found.operators[0].workers
+    return [state for worker in workers for resident in worker.residents for state in resident.peek.states]
 
 
 def contents(root: Path) -> dict[str, bytes]:
@@ -61,6 +68,16 @@ def test_divergence_within_the_threshold(make_rig: MakeRig, theta: float) -> Non
         (state,) = worker.residents[0].peek.states
         assert state.divergence is not None
         assert 0 < state.divergence <= worker.record.theta["counts"]
+
+
+def test_nothing_diverges_after_a_planned_stop(make_rig: MakeRig) -> None:
+    rig, _ = make_rig(tolerance=Approximate(1000))
+    rig.go(2)
+    take_last_snapshot(rig.driver)
+    found = look(rig)
+    assert [state.divergence for state in residents_of(found)] == [0.0, 0.0]
+    rig.go(1)
+    assert all(state.divergence for state in residents_of(look(rig))), "it is not for ever"
 
 
 def test_a_crashed_driver(make_rig: MakeRig) -> None:

@@ -42,6 +42,7 @@ def test_too_few_slots_are_refused() -> None:
     with pytest.raises(UsageError) as caught:
         check_slots({"a": 2, "b": 1}, 4)
     assert (caught.value.workers, caught.value.slots) == (4, 3)
+    assert "workers=3" in caught.value.remedy
 
 
 @pytest.mark.parametrize(
