@@ -17,6 +17,7 @@ from pathlib import Path
 
 from afspark.errors import AfsparkError, SegmentBusy
 from afspark.numbers import Batch
+from afspark.resident.folders import own_files
 from afspark.resident.open_folder import OpenFolder, is_torn
 from afspark.store import Store
 
@@ -117,13 +118,16 @@ class Uploads:
 
 
 def upload(directory: Path, store: Store) -> int:
-    """Writes all that waits in ``directory`` to the store; how many bytes. Raises what the store refused it with."""
+    """Writes all that waits in ``directory`` to the store; how many bytes. Raises what the store refused it with, and
+    `SegmentError` if the folder is removed meanwhile, or has no room for the lock.
+    """
     try:
         folder = OpenFolder(directory)
     except FileNotFoundError:
         return 0
     written = 0
-    lock = folder.open(_LOCK, os.O_RDWR | os.O_CREAT)
+    with own_files(directory):
+        lock = folder.open(_LOCK, os.O_RDWR | os.O_CREAT)
     try:
         _await_turn(lock, directory)
         for one in spooled_in(folder):
