@@ -46,7 +46,7 @@ class ObjectServer:
     def start(self) -> None:
         """Returns when objects can be written."""
         flags = [f"-{name}={port}" for name, port in self._ports.items()]
-        quiet = ["-ip=127.0.0.1", "-webdav=false", "-admin.ui=false", "-s3.port.iceberg=0"]
+        quiet = ["-ip=127.0.0.1", "-webdav=false", "-admin.ui=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]
         named = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "S3_BUCKET": BUCKET}
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
