@@ -103,6 +103,7 @@ class LocalTraining(Operator):
     def _step(self, items: pa.RecordBatch, progress: Progress) -> None:
         self._pull()
         learned = self._learn(items, progress.items)
+        learned.check(cells=self.learner.cells, rows=items.num_rows)
         if learned.skipped and self.on_bad == STOP:
             raise UsageError(
                 f"{learned.skipped} of {items.num_rows} rows have missing, undefined or unknown values.",

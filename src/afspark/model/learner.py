@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from afspark.errors import OperatorMisuse
 from afspark.model.kernels.plain_arrays import Array
 from afspark.model.training import Cells, ConvexLoss, StepFacts
 
@@ -24,6 +25,34 @@ class Learned:
     skipped: int = 0
     #: items with label 1, where there are labels
     positives: int = 0
+
+    def check(self, *, cells: int, rows: int) -> None:
+        """OperatorMisuse if so many rows cannot have taught this to a model of so many cells."""
+        index, values = self.change.index, self.change.values
+        if not isinstance(index, np.ndarray) or index.ndim != 1 or index.dtype.kind not in "ui":
+            raise OperatorMisuse(
+                "A learner numbers cells by something else than a flat array of whole numbers.",
+                remedy="Give Cells(index, values), with an index such as np.arange(cells, dtype=np.uint32).",
+            )
+        if not isinstance(values, np.ndarray) or values.shape != index.shape:
+            raise OperatorMisuse(
+                f"A learner changes {len(index)} cells by an array of the shape {np.shape(values)}.",
+                remedy="Give an array of numpy with as many values as there are in the index.",
+            )
+        if len(index) and not 0 <= index.min() <= index.max() < cells:
+            wrong = int(index.max() if index.min() >= 0 else index.min())
+            raise OperatorMisuse(
+                f"A learner changes cell {wrong} of a model of {cells} cells.",
+                remedy="Number cells from 0 on, and have `cells` say how many there are.",
+                cell=wrong,
+                cells=cells,
+            )
+        if not 0 <= self.facts.items <= rows:
+            raise OperatorMisuse(
+                f"A learner has learned from {self.facts.items} of {rows} items.",
+                remedy="Let StepFacts.items be the number of those that it has learned from.",
+                items=self.facts.items,
+            )
 
 
 class Learner:
