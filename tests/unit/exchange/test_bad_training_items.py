@@ -22,7 +22,7 @@ from afspark.model.consistency import ASP, BSP, Consistency
 from afspark.model.kernels.plain_arrays import Array
 from afspark.model.learner import Learned, Learner
 from afspark.model.training import Cells, StepFacts
-from tests.unit.exchange.test_planted_in_servers import ServerHere
+from tests.unit.exchange.test_planted_in_training import ServerHere
 from tests.unit.exchange.test_training import SCHEMA, model_of, rows
 
 

@@ -18,12 +18,14 @@ from afspark import testing
 from afspark.coordinator import model_servers, stage_runner
 from afspark.coordinator.stage_runner import StageRunner
 from afspark.errors import WorkerFailed
+from afspark.exchange.driver_calls import ServerCalls
+from afspark.exchange.exchange_messages import Leave
 from afspark.exchange.model_client import ModelExchange
 from afspark.model.consistency import BSP
 from afspark.model.training import Cells, StepFacts
 from afspark.sources.chunks import NumberedChunk
 from afspark.sources.given_items import PIECES, GivenItems
-from tests.unit.exchange.test_planted_in_servers import ServerHere
+from tests.unit.exchange.test_planted_in_training import ServerHere
 from tests.unit.exchange.test_training import (
     BATCHES,
     SCHEMA,
@@ -87,15 +89,27 @@ def test_what_was_learned_from_other_items_does_not_count(monkeypatch: pytest.Mo
         assert model_of(query) == found
 
 
-def test_a_batch_is_taken_back_until_all_have(undisturbed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The servers are gone when all have trained, and the stages that take the batch back fail as well."""
+def abandon_rounds(query: testing.LocalQuery) -> None:
+    (found,) = query._engine._stages._servers._trained.values()
+    (_, one) = query._engine.operator("local").group.members
+    leave = Leave(batch=found.batch, attempt=found.attempt, worker=1, incarnation=one.incarnation, why="given up")
+    for server in found.servers:
+        ServerCalls(server.address, found.secret).abandon(leave)
+
+
+@pytest.mark.parametrize("trouble", [kill_servers, abandon_rounds])
+def test_a_batch_is_taken_back_until_all_have(
+    undisturbed: Any, monkeypatch: pytest.MonkeyPatch, trouble: Callable[[testing.LocalQuery], None]
+) -> None:
+    """The rounds are gone when all have trained, and the stages that take the batch back fail as well."""
     advance, roll_back = StageRunner._advance, StageRunner._roll_back
     happened: list[str] = []
 
     def advancing(self: StageRunner, run: Any, runs: Any, batch: Any, *given: Any, **named: Any) -> bool:
         if run.name == "global" and batch == 1 and not happened:
-            happened.append("killed")
-            kill_servers(query)
+            happened.append("gone")
+            trouble(query)
+            return False
         return advance(self, run, runs, batch, *given, **named)
 
     def rolling_back(self: StageRunner, run: Any, batch: Any) -> bool:
@@ -112,26 +126,26 @@ def test_a_batch_is_taken_back_until_all_have(undisturbed: Any, monkeypatch: pyt
         for batch in range(BATCHES):
             query.batch(rows(batch))
         assert (model_of(query), query.results("local").to_pylist()[0]) == undisturbed
-    assert happened == ["killed", "local", "global"]
+    assert happened == ["gone", "local", "global"]
 
 
 def replayed_with(
-    monkeypatch: pytest.MonkeyPatch, trouble: Callable[[testing.LocalQuery], None], *, between: bool
+    monkeypatch: pytest.MonkeyPatch, trouble: Callable[[testing.LocalQuery], None], *, at: int, between: bool
 ) -> Any:
-    """A run whose batches are replayed from the first on; something happens in the second of them."""
+    """A run whose batches are replayed from the first on; something happens in one of them."""
     replay, push = StageRunner._replay_stage, ModelExchange.push
     happened: list[bool] = []
     replays: list[int] = []
 
     def replaying(self: StageRunner, run: Any, runs: Any, batch: Any, given: Any) -> Any:
         replays.append(batch)
-        if between and batch == 1 and run.name == "global" and not happened:
+        if between and batch == at and run.name == "global" and not happened:
             happened.append(True)
             trouble(query)
         return replay(self, run, runs, batch, given)
 
     def pushing(self: ModelExchange, cells: Cells, facts: StepFacts) -> Cells:
-        if not between and replays and replays[-1] == 1 and self._step == 2 and not happened:
+        if not between and replays and replays[-1] == at and self._step == 2 and not happened:
             happened.append(True)
             trouble(query)
         return push(self, cells, facts)
@@ -147,9 +161,12 @@ def replayed_with(
         return model_of(query), query.results("local").to_pylist()[0]
 
 
+@pytest.mark.parametrize("at", [1, 2])
 @pytest.mark.parametrize("between", [False, True], ids=["while they train", "between the stages"])
-def test_servers_that_are_lost_in_a_replay(undisturbed: Any, monkeypatch: pytest.MonkeyPatch, between: bool) -> None:
-    assert replayed_with(monkeypatch, kill_servers, between=between) == undisturbed
+def test_servers_that_are_lost_in_a_replay(
+    undisturbed: Any, monkeypatch: pytest.MonkeyPatch, between: bool, at: int
+) -> None:
+    assert replayed_with(monkeypatch, kill_servers, at=at, between=between) == undisturbed
 
 
 @pytest.mark.parametrize("lost", ["local", "global"])
@@ -168,7 +185,7 @@ def test_a_driver_and_a_host_are_lost_after_batches_without_a_record(
 
 @pytest.mark.parametrize("operator", ["local", "global"])
 def test_a_state_that_is_lost_while_a_new_driver_asks_what_was_done(
-    undisturbed: Any, monkeypatch: pytest.MonkeyPatch, operator: str
+    undisturbed: Any, operator: str
 ) -> None:
     """The others have applied the batches that no record covers, and must do so again, together with the one."""
 
@@ -177,7 +194,6 @@ def test_a_state_that_is_lost_while_a_new_driver_asks_what_was_done(
             query.restart_driver()
             query.kill_worker(operator, 0, "between", lose_state=True)
 
-    monkeypatch.setattr(model_servers, "ServerProcess", ServerHere)
     assert trained(logistic(BSP(), SNAPSHOTS, wait_seconds=3.0), both) == undisturbed
 
 
