@@ -32,7 +32,6 @@ from afspark.protocol.lifecycle import Hint
 from afspark.protocol.requests import TaskRequest
 from afspark.task.model_loading import ModelDestination, load_model
 
-
 #: No batch at all, of a driver that has begun some.
 _NONE = Batch(-1)
 

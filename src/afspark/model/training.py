@@ -47,7 +47,11 @@ class StepFacts:
     def __post_init__(self) -> None:
         """Numbers of numpy become plain ones: they go as JSON."""
         try:
-            for name, plain in (("items", index(self.items)), ("correct", index(self.correct)), ("loss", float(self.loss))):
+            for name, plain in (
+                ("items", index(self.items)),
+                ("correct", index(self.correct)),
+                ("loss", float(self.loss)),
+            ):
                 object.__setattr__(self, name, plain)
         except (TypeError, ValueError) as error:
             raise OperatorMisuse(

@@ -1,5 +1,5 @@
-"""Items on which a learner raises: the search for them leaves no trace at model servers, and every other item is learned
-from once.
+"""Items on which a learner raises: the search for them leaves no trace at model servers, and every other item is
+learned from once.
 """
 
 from __future__ import annotations

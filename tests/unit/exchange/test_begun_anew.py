@@ -184,9 +184,7 @@ def test_a_driver_and_a_host_are_lost_after_batches_without_a_record(
 
 
 @pytest.mark.parametrize("operator", ["local", "global"])
-def test_a_state_that_is_lost_while_a_new_driver_asks_what_was_done(
-    undisturbed: Any, operator: str
-) -> None:
+def test_a_state_that_is_lost_while_a_new_driver_asks_what_was_done(undisturbed: Any, operator: str) -> None:
     """The others have applied the batches that no record covers, and must do so again, together with the one."""
 
     def both(query: testing.LocalQuery, batch: int) -> None:
