@@ -287,6 +287,7 @@ class ModelServers:
             key=RoundKey(batch=batch, attempt=trained.attempt),
             secret=trained.secret,
             becomes=_version(self._of(trained, runs), Batch(batch + 1)),
+            in_rounds=trained.training.consistency.in_rounds,
         )
 
     def _of(self, trained: _Trained, runs: Sequence[OperatorRun]) -> OperatorRun:

@@ -28,7 +28,8 @@ class Learned:
 
     def check(self, *, cells: int, rows: int) -> None:
         """OperatorMisuse if so many rows cannot have taught this to a model of so many cells."""
-        index, values = self.change.index, self.change.values
+        index: Any = self.change.index
+        values: Any = self.change.values
         if not isinstance(index, np.ndarray) or index.ndim != 1 or index.dtype.kind not in "ui":
             raise OperatorMisuse(
                 "A learner numbers cells by something else than a flat array of whole numbers.",

@@ -151,8 +151,12 @@ class BatchApplication:
 
     def _effects(self, output: Output) -> dict[str, EffectDigest]:
         """Nothing if the batch is never replayed, or not in the same way: a replay does not tell the operator again
-        what was lost before. The journal of states has the last step alone.
+        what was lost before. The journal of states has the last step alone. Nor of a model that depends on who was
+        first to push, unless others go on from what is told of it.
         """
+        exchange = self.request.exchange
+        if exchange is not None and not exchange.in_rounds and not self.config.successors:
+            return {}
         told = self.request.lost is not None and type(self.operator).on_recover is not Operator.on_recover
         if self.request.covered is None or told or self.task.in_steps:
             return {}

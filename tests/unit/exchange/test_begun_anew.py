@@ -21,7 +21,7 @@ from afspark.errors import WorkerFailed
 from afspark.exchange.driver_calls import ServerCalls
 from afspark.exchange.exchange_messages import Leave
 from afspark.exchange.model_client import ModelExchange
-from afspark.model.consistency import BSP
+from afspark.model.consistency import ASP, BSP, SSP, Consistency
 from afspark.model.training import Cells, StepFacts
 from afspark.sources.chunks import NumberedChunk
 from afspark.sources.given_items import PIECES, GivenItems
@@ -193,6 +193,21 @@ def test_a_state_that_is_lost_while_a_new_driver_asks_what_was_done(undisturbed:
             query.kill_worker(operator, 0, "between", lose_state=True)
 
     assert trained(logistic(BSP(), SNAPSHOTS, wait_seconds=3.0), both) == undisturbed
+
+
+@pytest.mark.parametrize("consistency", [SSP(1), ASP()], ids=str)
+def test_a_replay_without_rounds_that_comes_to_another_model_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, consistency: Consistency
+) -> None:
+    monkeypatch.setattr(model_servers, "ServerProcess", ServerHere)
+    with testing.run(logistic(consistency, SNAPSHOTS, wait_seconds=3.0), SCHEMA) as query:
+        for batch in range(BATCHES):
+            if batch == 3:
+                query.lose_host(query.homes("local")[-1])
+            query.batch(rows(batch))
+        assert query.results("local").to_pylist()[0]["items"] == 300 * BATCHES
+        assert query.bounds("global") == {"model": 0.0}
+        assert query.bounds("local") == {"progress": 0.0}
 
 
 def test_why_a_batch_could_not_be_applied_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

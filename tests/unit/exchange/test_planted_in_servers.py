@@ -105,7 +105,11 @@ def same_attempt_again(patch: pytest.MonkeyPatch) -> None:
             trained.attempt = before
         return found
 
+    def taken_back(self: ModelServers, name: str, *, everywhere: bool) -> None:
+        """The rounds stay as they are."""
+
     patch.setattr(ModelServers, "must_take_back", must)
+    patch.setattr(ModelServers, "taken_back", taken_back)
 
 
 def version_without_incarnations(patch: pytest.MonkeyPatch) -> None:
