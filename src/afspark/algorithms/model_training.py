@@ -21,7 +21,7 @@ from afspark.algorithms.progressive import UNIT, Progress
 from afspark.errors import UsageError
 from afspark.model.consistency import BSP, Consistency
 from afspark.model.kernels.logistic import Lesson
-from afspark.model.learner import Learned, Learner
+from afspark.model.learner import Learned, Learner, check_learned
 from afspark.model.onbad import SKIP, STOP, check_on_bad
 from afspark.model.operator import Operator, Share, WorkerContext
 from afspark.model.states import Own, StateSpec, Vector
@@ -103,6 +103,7 @@ class LocalTraining(Operator):
     def _step(self, items: pa.RecordBatch, progress: Progress) -> None:
         self._pull()
         learned = self._learn(items, progress.items)
+        check_learned(learned, cells=self.learner.cells, rows=items.num_rows)
         if learned.skipped and self.on_bad == STOP:
             raise UsageError(
                 f"{learned.skipped} of {items.num_rows} rows have missing, undefined or unknown values.",

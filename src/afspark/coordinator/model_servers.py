@@ -32,6 +32,9 @@ from afspark.protocol.lifecycle import Hint
 from afspark.protocol.requests import TaskRequest
 from afspark.task.model_loading import ModelDestination, load_model
 
+#: No batch at all, of a driver that has begun some.
+_NONE = Batch(-1)
+
 
 @dataclass
 class _Trained:
@@ -44,6 +47,8 @@ class _Trained:
     batch: Batch | None = None
     attempt: int = 0
     base: str = ""
+    #: some may have applied the batch in rounds that do not count
+    spoiled: bool = False
 
 
 class ModelServers:
@@ -99,7 +104,7 @@ class ModelServers:
 
     def must_take_back(self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch) -> bool:
         """Whether ``batch`` has to be taken back before the workers of ``run`` are equipped: rounds of it were begun
-        that cannot be completed, or others may have begun some.
+        that cannot be completed, or others may have begun some. It stays so until `taken_back` or `gone_back`.
         """
         trained = self._trained.get(run.name)
         if trained is None:
@@ -109,13 +114,32 @@ class ModelServers:
         if trained.batch != batch:
             # A driver before this one may have begun it.
             members = [*run.group.members, *model.group.members]
-            spoiled = trained.batch is None and any(one.hint is Hint.RESUME for one in members)
+            trained.spoiled = trained.batch is None and any(one.hint is Hint.RESUME for one in members)
             trained.batch, trained.attempt, trained.base = batch, trained.attempt + 1, base
-            return spoiled
-        if base == trained.base and self._are_open(trained, run):
-            return False
-        trained.attempt, trained.base = trained.attempt + 1, base
+        elif base != trained.base or not self._are_open(trained, run):
+            trained.attempt, trained.base, trained.spoiled = trained.attempt + 1, base, True
+        return trained.spoiled
+
+    def has_rounds(self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch) -> bool:
+        """Whether an operator that has a model finds what ``batch`` has made of it; others look for nothing."""
+        for name, trained in self._trained.items():
+            if trained.training.model == run.title:
+                trainer = next(one for one in runs if one.name == name)
+                return trained.batch == batch and not trained.spoiled and self._are_open(trained, trainer)
         return True
+
+    def taken_back(self, name: str, *, everywhere: bool) -> None:
+        """Workers of an operator have taken the batch at work back; if they have ``everywhere``, it is begun anew, and
+        nothing counts that they have pushed. Else it has to be taken back once more.
+        """
+        trained = self._trained.get(name)
+        if trained is not None:
+            trained.attempt, trained.spoiled = trained.attempt + 1, not everywhere
+
+    def gone_back(self) -> None:
+        """All workers are given an older state: no rounds count."""
+        for trained in self._trained.values():
+            trained.batch, trained.spoiled = _NONE, False
 
     def equip(
         self,
@@ -263,6 +287,7 @@ class ModelServers:
             key=RoundKey(batch=batch, attempt=trained.attempt),
             secret=trained.secret,
             becomes=_version(self._of(trained, runs), Batch(batch + 1)),
+            in_rounds=trained.training.consistency.in_rounds,
         )
 
     def _of(self, trained: _Trained, runs: Sequence[OperatorRun]) -> OperatorRun:

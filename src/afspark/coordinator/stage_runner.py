@@ -55,8 +55,8 @@ class StageRunner:
         self.spools = False
         #: whether a loss takes all workers back to the durable record
         self.takes_all_back = False
-        #: what workers said last
-        self._last: dict[ReplicaId, TaskReport] = {}
+        #: why workers could not do what the batch at work needs, when any said so last
+        self._reasons: list[str] = []
 
     def check_slots(self) -> None:
         """UsageError if workers that have to be at work at the same time could not be."""
@@ -81,6 +81,7 @@ class StageRunner:
 
         ``past``: workers may have applied it, and later ones, for an earlier driver.
         """
+        self._reasons = []
         for attempt in range(1, BATCH_TRIES + 1):
             if all(self._advance(run, runs, batch, given, past=past) for run in runs):
                 return attempt
@@ -163,8 +164,11 @@ class StageRunner:
             return self._recall(run, batch)
         if past:
             given.tell()
-        if self._servers.must_take_back(run, runs, batch) and not past:
-            self._take_back(run, runs, batch)
+        if self._servers.must_take_back(run, runs, batch):
+            if past:
+                self._all_go_back(runs, batch)
+            if past or not self._take_back(run, runs, batch):
+                return False
         inputs = self._inputs.of(run, runs, batch, given)
         requests = self._equipped(run, runs, batch, past=past)
         if requests is None:
@@ -184,12 +188,14 @@ class StageRunner:
         self._take_back(run, runs, batch)
         return False
 
-    def _take_back(self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch) -> None:
-        """Has an operator and all that it reaches take the batch back."""
-        concerned = {run.name, *self._inputs.pipeline.downstream_of(run.name)}
-        for one in runs:
-            if one.name in concerned:
-                self._roll_back(one, batch)
+    def _take_back(self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch) -> bool:
+        """Has an operator and all that it reaches take the batch back; whether all of them have."""
+        names = {run.name, *self._inputs.pipeline.downstream_of(run.name)}
+        concerned = [one for one in runs if one.name in names]
+        left = [one for one in concerned if not self._roll_back(one, batch)]
+        for one in concerned:
+            self._servers.taken_back(one.name, everywhere=not left)
+        return not left
 
     def take_back_everywhere(self, runs: Sequence[OperatorRun], batch: Batch) -> None:
         """Has these operators take back ``batch``, which they may have applied for a driver with another pipeline."""
@@ -236,9 +242,14 @@ class StageRunner:
             " it that no record covers.",
             batch,
         )
-        for one in runs:
-            one.group.go_back(batch)
+        self._all_go_back(runs, batch)
         return False
+
+    def _all_go_back(self, runs: Sequence[OperatorRun], batch: Batch) -> None:
+        """Takes everybody back to the durable record, whatever they have applied of ``batch``, or before it."""
+        for run in runs:
+            run.group.go_back(batch, everybody=True)
+        self._servers.gone_back()
 
     def _agree_on_past(
         self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, produced: Mapping[str, str]
@@ -273,8 +284,11 @@ class StageRunner:
     def _replay_stage(
         self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch, given: BatchInput
     ) -> Mapping[ReplicaId, TaskReport]:
+        if self._servers.must_take_back(run, runs, batch) or not self._servers.has_rounds(run, runs, batch):
+            # A past batch cannot be taken back, and nobody knows who has applied it already.
+            self._all_go_back(runs, batch)
+            return {}
         inputs = self._inputs.of(run, runs, batch, given)
-        self._servers.must_take_back(run, runs, batch)
         requests = self._equipped(run, runs, batch, past=True)
         return {} if requests is None else self._reports(run, requests, inputs)
 
@@ -302,11 +316,16 @@ class StageRunner:
             if edge.origin in receivers.sources:
                 receivers.take_over(edge.origin, run.group.last_requests(batch))
 
-    def _roll_back(self, run: OperatorRun, batch: Batch) -> None:
-        """Takes the batch back everywhere: a retried stage has given some workers other items."""
+    def _roll_back(self, run: OperatorRun, batch: Batch) -> bool:
+        """Takes the batch back everywhere: a retried stage has given some workers other items. Whether all could."""
         self._companions.settle()
-        self._reports(run, run.group.take_back(batch))
+        requests = run.group.take_back(batch)
+        reports = self._reports(run, requests)
         run.group.secondaries.discard_from(batch)
+        # Those who refuse have another state, or none.
+        undone = {Status.BUSY, Status.MISPLACED, Status.FAILED}
+        heard = {one for one, report in reports.items() if report.status not in undone}
+        return heard >= {request.replica_id for request in requests}
 
     def _reports(
         self, run: OperatorRun, requests: Sequence[TaskRequest], inputs: Sequence[StageInput] = ()
@@ -328,14 +347,12 @@ class StageRunner:
         except StageFailed:
             return []
         run.stage_seconds = self._cluster.clock.monotonic() - started
-        self._last = {report.replica_id: report for report in found}
+        # The next stage may be one that takes the batch back, and succeed.
+        self._reasons = reasons(found) or self._reasons
         return found
 
     def _gave_up(self, batch: Batch) -> WorkerFailed:
-        why = (
-            "; ".join(one.rstrip(".") for one in reasons(self._last.values()))
-            or "each time a stage failed or a worker was lost"
-        )
+        why = "; ".join(one.rstrip(".") for one in self._reasons) or "each time a stage failed or a worker was lost"
         return WorkerFailed(
             f"Batch {batch} could not be applied in {BATCH_TRIES} tries: {why}.",
             remedy="See the executors' logs, then start the query again.",

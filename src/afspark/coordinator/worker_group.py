@@ -291,10 +291,10 @@ class WorkerGroup:
         finally:
             self.batch_time, self.punctuation_plan, self.barrier, self.past = now
 
-    def go_back(self, batch: Batch) -> None:
-        """Takes all workers that lack nothing before ``batch`` back to what the durable record names."""
+    def go_back(self, batch: Batch, *, everybody: bool = False) -> None:
+        """Takes all workers that lack nothing before ``batch``, or ``everybody``, back to what the record names."""
         for member in self.members:
-            if member.version == batch - 1:
+            if everybody or member.version == batch - 1:
                 self._declare(member, batch, "everybody goes back to the last snapshot", goes_back=True)
 
     def go_back_alone(self, worker: int, batch: Batch, why: str) -> None:

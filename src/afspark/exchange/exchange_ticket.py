@@ -27,6 +27,8 @@ class ExchangeTicket:
     secret: str
     #: how the model is called that the batch leaves behind
     becomes: str = ""
+    #: whether the same items lead to the same model again
+    in_rounds: bool = True
 
     def size(self, shard: int) -> int:
         return self.bounds[shard + 1] - self.bounds[shard]

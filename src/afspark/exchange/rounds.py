@@ -125,7 +125,8 @@ class Rounds:
         return self.missing() or [
             worker
             for worker, member in self._members.items()
-            if not member.is_done and not self.consistency.may_begin(step, member.merged)
+            # In rounds nothing of anybody is merged as long as something of one is missing.
+            if not member.is_done and not self.consistency.may_begin(step, len(member.pushes))
         ]
 
     def version_for(self, step: int) -> int:

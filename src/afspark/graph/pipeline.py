@@ -100,6 +100,7 @@ class Pipeline(Graph):
             return
         reasons = [frame.not_replayable for frame in self.frames.values() if frame.not_replayable]
         bare = [node.name for node in self.nodes if not node.tolerance.needs_records]
+        inexact = [node.name for node in self.nodes if not node.tolerance.exact]
         if reasons:
             why = f"this DataFrame cannot be replayed: {reasons[0]}"
             remedy = (
@@ -108,6 +109,9 @@ class Pipeline(Graph):
         elif bare:
             why = f"{bare[0]!r} under Nothing() has no state to be replayed upon"
             remedy = f"Give {bare[0]!r} a tolerance that backs up."
+        elif inexact and self.trains:
+            why = f"those who train a model go back together, which {inexact[0]!r} could not exactly"
+            remedy = "Give the workers and the model exact tolerances, or Approximate() to both."
         else:
             why = "a pushed source has no reader with barrier snapshots, so that nobody keeps its items"
             remedy = "Give every pushed source such a reader, or use MiniBatch()."

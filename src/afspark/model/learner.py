@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from afspark.errors import OperatorMisuse
 from afspark.model.kernels.plain_arrays import Array
 from afspark.model.training import Cells, ConvexLoss, StepFacts
 
@@ -71,3 +72,33 @@ class Learner:
 def difference(before: Array, index: Array, after: Array) -> Cells:
     """The change that leads from a model to one with other values in some cells."""
     return Cells(index, after - before[np.asarray(index)])
+
+
+def check_learned(learned: Learned, *, cells: int, rows: int) -> None:
+    """OperatorMisuse if so many rows cannot have taught this to a model of so many cells."""
+    index: Any = learned.change.index
+    values: Any = learned.change.values
+    if not isinstance(index, np.ndarray) or index.ndim != 1 or index.dtype.kind not in "ui":
+        raise OperatorMisuse(
+            "A learner numbers cells by something else than a flat array of whole numbers.",
+            remedy="Give Cells(index, values), with an index such as np.arange(cells, dtype=np.uint32).",
+        )
+    if not isinstance(values, np.ndarray) or values.shape != index.shape:
+        raise OperatorMisuse(
+            f"A learner changes {len(index)} cells by an array of the shape {np.shape(values)}.",
+            remedy="Give an array of numpy with as many values as there are in the index.",
+        )
+    if len(index) and not 0 <= index.min() <= index.max() < cells:
+        wrong = int(index.max() if index.min() >= 0 else index.min())
+        raise OperatorMisuse(
+            f"A learner changes cell {wrong} of a model of {cells} cells.",
+            remedy="Number cells from 0 on, and have `cells` say how many there are.",
+            cell=wrong,
+            cells=cells,
+        )
+    if not 0 <= learned.facts.items <= rows:
+        raise OperatorMisuse(
+            f"A learner has learned from {learned.facts.items} of {rows} items.",
+            remedy="Let StepFacts.items be the number of those that it has learned from.",
+            items=learned.facts.items,
+        )

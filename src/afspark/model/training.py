@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Protocol
 
 import numpy as np
 
-from afspark.errors import UsageError
+from afspark.errors import OperatorMisuse, UsageError
 from afspark.model.consistency import Consistency
 from afspark.model.kernels.plain_arrays import Array
 
@@ -42,6 +43,21 @@ class StepFacts:
     items: int
     correct: int = 0
     loss: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Numbers of numpy become plain ones: they go as JSON."""
+        try:
+            for name, plain in (
+                ("items", index(self.items)),
+                ("correct", index(self.correct)),
+                ("loss", float(self.loss)),
+            ):
+                object.__setattr__(self, name, plain)
+        except (TypeError, ValueError) as error:
+            raise OperatorMisuse(
+                f"A learner tells of items={self.items!r}, correct={self.correct!r}, loss={self.loss!r}.",
+                remedy="Give whole numbers, and the sum of the losses as one number.",
+            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,12 +53,19 @@ class Selectable(Protocol):
 
 
 def without_bad(
-    feed: Selectable, run: Callable[[], T], again: Callable[[], None], rules: BadRules, key: Sequence[str]
+    feed: Selectable,
+    run: Callable[[], T],
+    again: Callable[[], None],
+    rules: BadRules,
+    key: Sequence[str],
+    *,
+    rehearse: Callable[[], object] | None = None,
 ) -> tuple[T, Bad]:
     """What ``run`` gives for the items of ``feed``, without those on which it raises; and those.
 
-    ``again`` takes back what an attempt has done. Where bad items are to stop the query, the error names the first
-    one. Raises what ``run`` raises if no item is to blame.
+    ``again`` takes back what an attempt has done; what it cannot, ``rehearse`` leaves undone when it is called to see
+    what raises, instead of ``run``. Where bad items are to stop the query, the error names the first one. Raises what
+    ``run`` raises if no item is to blame.
     """
     blamed: dict[int, Culprit] = {}
     while True:
@@ -70,7 +77,7 @@ def without_bad(
             raised = error
         # Not while the first error is handled: each attempt's would have it as its context.
         held = feed.hold()
-        _find(held, partial(_attempt, feed, run, again), rules, key, blamed, raised)
+        _find(held, partial(_attempt, feed, rehearse or run, again), rules, key, blamed, raised)
         again()
         feed.select(_others(held, blamed), more=True)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from functools import partial
 
 from pyspark import cloudpickle
 
+from afspark.exchange.rehearsal import Rehearsal
 from afspark.model.effect_digest import EffectDigest
 from afspark.model.operator import Operator
 from afspark.protocol.fault_plan import FaultPhase
@@ -21,7 +23,7 @@ from afspark.task.backup import BackupTask
 from afspark.task.backup_numbers import leave
 from afspark.task.batch_processor import BatchProcessor
 from afspark.task.effects import effects_of, sent_of
-from afspark.task.exchanging import exchange_of
+from afspark.task.exchanging import exchange_of, rehearsal_of
 from afspark.task.outbox import Output
 from afspark.task.pane_states import PaneStates
 from afspark.task.quarantined import take_items
@@ -117,13 +119,15 @@ class BatchApplication:
             self.feed,
             self.operator.key,
             self.steps.progress.bad,
+            rehearse=partial(self._run_operator, rehearsal_of(self.request, self.operator)),
         )
         self.steps.leave_out(left_out)
         return output
 
-    def _run_operator(self) -> Output:
+    def _run_operator(self, rehearsal: Rehearsal | None = None) -> Output:
         applying = partial(self.task.probe, FaultPhase.APPLYING)
-        with exchange_of(self.request, self.operator) as exchange:
+        used = exchange_of(self.request, self.operator) if rehearsal is None else contextlib.nullcontext(rehearsal)
+        with used as exchange:
             processor = BatchProcessor(
                 self.config,
                 self.request,
@@ -147,8 +151,12 @@ class BatchApplication:
 
     def _effects(self, output: Output) -> dict[str, EffectDigest]:
         """Nothing if the batch is never replayed, or not in the same way: a replay does not tell the operator again
-        what was lost before. The journal of states has the last step alone.
+        what was lost before. The journal of states has the last step alone. Nor of a model that depends on who was
+        first to push, unless others go on from what is told of it.
         """
+        exchange = self.request.exchange
+        if exchange is not None and not exchange.in_rounds and not self.config.successors:
+            return {}
         told = self.request.lost is not None and type(self.operator).on_recover is not Operator.on_recover
         if self.request.covered is None or told or self.task.in_steps:
             return {}

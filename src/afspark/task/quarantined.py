@@ -25,14 +25,17 @@ def take_items(
     feed: Feed,
     key: Sequence[str],
     before: Sequence[BadBatch],
+    *,
+    rehearse: Callable[[], T],
 ) -> tuple[T, list[BadBatch]]:
     """What ``run`` makes of the items that the operator can take; and the others, which are durable by then.
 
-    ``again`` undoes what an attempt has done. ``before``: what the batch has left out in earlier steps.
+    ``again`` undoes what an attempt has done. ``before``: what the batch has left out in earlier steps. ``rehearse``:
+    the same as ``run`` where nothing but a search depends on it.
     """
     if not config.pristine:
         return run(), []
-    made, bad = without_bad(feed, run, again, config.bad, key)
+    made, bad = without_bad(feed, run, again, config.bad, key, rehearse=rehearse)
     bad = feed.bad().and_also(bad)
     return made, [quarantined(bad, config, request, before)] if bad.items else []
 

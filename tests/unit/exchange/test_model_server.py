@@ -168,6 +168,37 @@ def test_what_a_lost_incarnation_says_counts_for_nothing(servers: list[ModelServ
     ] * len(calls)
 
 
+def test_who_was_declared_lost_is_refused_before_anybody_has_its_place(servers: list[ModelServer]) -> None:
+    calls = opened(servers, 1, consistency="asp")
+    lost = ModelExchange(ticket(servers), worker=0, incarnation=1)
+    lost.pull()
+    for one in calls:
+        told = Begin(
+            batch=4, attempt=1, base="b", workers=[0], incarnations=[2], consistency="asp", iteration=5, seconds=5.0
+        )
+        assert one.begin(told) is Opened.OPEN
+    with pytest.raises(ExchangeFailed, match="incarnation 1 of worker 0 is lost"):
+        lost.push(Cells(np.array([1], np.uint32), np.array([5.0])), StepFacts(items=5))
+
+
+@pytest.mark.parametrize(("consistency", "ahead"), [("bsp", 1), ("ssp:0", 1), ("ssp:2", 3)])
+def test_whoever_is_as_far_ahead_as_it_may_waits_for_the_others(
+    servers: list[ModelServer], consistency: str, ahead: int
+) -> None:
+    opened(servers, 2, consistency=consistency, seconds=0.3)
+    fast, slow = (ModelExchange(ticket(servers), worker=worker, incarnation=1) for worker in (0, 1))
+    other = threading.Thread(target=slow.pull)
+    other.start()
+    fast.pull()
+    other.join()
+    learned = Cells(np.array([1], np.uint32), np.array([1.0])), StepFacts(items=5)
+    for _ in range(ahead - 1):
+        fast.push(*learned)
+    with pytest.raises(ExchangeFailed, match=rf"waited 0\.3 s in step {ahead} for 1"):
+        fast.push(*learned)
+    slow.close()
+
+
 def test_a_server_of_its_own_ends_when_it_is_told_or_when_nobody_calls() -> None:
     told, _ = start_alone(SIZE, host="127.0.0.1", secret=SECRET)
     forgotten, _ = start_alone(SIZE, host="127.0.0.1", secret=SECRET, lease=0.2)

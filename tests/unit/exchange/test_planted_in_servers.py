@@ -105,7 +105,11 @@ def same_attempt_again(patch: pytest.MonkeyPatch) -> None:
             trained.attempt = before
         return found
 
+    def taken_back(self: ModelServers, name: str, *, everywhere: bool) -> None:
+        """The rounds stay as they are."""
+
     patch.setattr(ModelServers, "must_take_back", must)
+    patch.setattr(ModelServers, "taken_back", taken_back)
 
 
 def version_without_incarnations(patch: pytest.MonkeyPatch) -> None:
@@ -123,6 +127,8 @@ def workers_replay_alone(patch: pytest.MonkeyPatch) -> None:
             return real(self, runs, batch)
 
     patch.setattr(StageRunner, "_catch_up", catch_up)
+    # Whoever finds rounds without the others would call them back.
+    patch.setattr(StageRunner, "_all_go_back", lambda self, runs, batch: None)
 
 
 def any_answer_is_open(patch: pytest.MonkeyPatch) -> None:

@@ -193,6 +193,10 @@ def test_an_own_learner_of_a_gradient_finds_the_line() -> None:
         ({"iteration": 0}, "iteration must be"),
         ({"workers": 5}, "5 workers of 'local' train at the same time"),
         ({"tolerance": af.ActiveStandby(interval=1)}, "cannot train a model"),
+        (
+            {"tolerance": af.Approximate(theta=1), "model_tolerance": af.BarrierSnapshot(batches=2)},
+            "train a model go back together, which 'local' could not exactly",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused(settings: dict[str, Any], said: str) -> None:
