@@ -168,6 +168,16 @@ def test_what_a_lost_incarnation_says_counts_for_nothing(servers: list[ModelServ
     ] * len(calls)
 
 
+def test_a_model_is_given_to_nobody_before_all_have_ended(servers: list[ModelServer]) -> None:
+    calls = opened(servers, 1)
+    exchange = ModelExchange(ticket(servers), worker=0, incarnation=1)
+    exchange.pull()
+    exchange.push(Cells(np.array([1], np.uint32), np.array([1.0])), StepFacts(items=5))
+    assert [one.result(KEY, becomes="c") for one in calls] == [{"open": True}] * len(calls)
+    exchange.finish()
+    assert all(len(one.result(KEY, becomes="c")["merges"]) == 1 for one in calls)
+
+
 def test_who_was_declared_lost_is_refused_before_anybody_has_its_place(servers: list[ModelServer]) -> None:
     calls = opened(servers, 1, consistency="asp")
     lost = ModelExchange(ticket(servers), worker=0, incarnation=1)
