@@ -131,8 +131,9 @@ def check_transform(transform: Transform) -> None:
         cloudpickle.dumps(transform)  # type: ignore[no-untyped-call]
     except _NOT_SENT as error:
         name = getattr(transform, "__name__", type(transform).__name__)
+        why = str(error).rstrip(".")
         raise UsageError(
-            f"The transform {name!r}{place_of_code(transform)} cannot be sent to the workers: {str(error).rstrip('.')}.",
+            f"The transform {name!r}{place_of_code(transform)} cannot be sent to the workers: {why}.",
             remedy="Let it use plain values, and no Spark session, DataFrame, open file or lock.",
         ) from error
 
