@@ -16,7 +16,7 @@ import pytest
 
 import afspark as af
 from afspark import testing
-from afspark.errors import AfsparkError, UsageError
+from afspark.errors import AfsparkError, OperatorMisuse, UsageError
 
 LINES = pa.schema({"value": pa.large_string()})
 
@@ -106,6 +106,21 @@ def test_what_is_lost_is_within_what_is_told() -> None:
         assert 64 - bound <= got["a"] <= 64
         assert any(entry["taken"] for entry in query.ledger())
         assert {entry["operator"] for entry in query.tolerance()} == {"counts"}
+
+
+class Columns(Counts):
+    def rows(self, cells: pa.RecordBatch) -> Any:
+        return {"word": cells.column("key")}
+
+
+def test_rows_that_are_no_batch_are_refused() -> None:
+    def pipeline(stream: af.Stream) -> af.StreamWriter:
+        return stream.map(words).apply(Columns()).writeStream.outputMode("update")
+
+    with testing.run(pipeline, LINES) as query:
+        with pytest.raises(OperatorMisuse) as caught:
+            query.batch(lines("a b"))
+        assert caught.value.returned == "dict"
 
 
 def test_rows_of_a_batch_are_those_it_changed() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -152,8 +152,8 @@ class StreamReader:
 
 def read_stream(spark: SparkSession) -> StreamReader:
     """The beginning of every pipeline."""
-    check_session(spark)
     show_errors_briefly()
+    check_session(spark)
     return StreamReader(spark)
 
 
@@ -270,6 +270,13 @@ class Stream(Items):
 
     def stream(self) -> Stream:
         return self
+
+    @property
+    def writeStream(self) -> NoReturn:
+        """Only operators have results to write: a UsageError that says so."""
+        raise UsageError(
+            "A stream has no results that could be written.", remedy="Give it an operator: apply(Count()).writeStream."
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -37,6 +37,7 @@ from afspark.coordinator.rescaling.rescaling import rescaled
 from afspark.coordinator.run_options import DEFAULT_BATCH_BYTES, RunOptions
 from afspark.coordinator.savepoint_copying import start_from_savepoint
 from afspark.errors import UsageError
+from afspark.graph.node import check_transform
 from afspark.graph.pipeline import Pipeline
 from afspark.graph.rewrites import Rewrite
 from afspark.graph.stream_frame import StreamFrame
@@ -281,18 +282,24 @@ class StreamWriter:
             check_options(writer.given, sink.takes_options)
             sink.check()
         sinks = [(writer.stateful, writer.mode if writer._sink().delivery() else None) for writer in writers]
-        return assemble(sinks, batch_bytes=batch_bytes, rewrites=self.rewrites)
+        pipeline = assemble(sinks, batch_bytes=batch_bytes, rewrites=self.rewrites)
+        for transform in (one for node in pipeline.nodes for edge in node.inputs for one in edge.transforms):
+            check_transform(transform)
+        return pipeline
 
     def _sink(self) -> Sink:
+        options = for_sink(self.given)
+        # As in Spark, the path may be an option too; for a table that is where its files are.
+        given = "" if self.table is not None else options.pop("path", "")
         return Sink(
             mode=self.mode,
             format=self.sink,
-            path=self.path,
+            path=self.path or given or None,
             table=self.table,
             columns=self.columns,
             deliver=self.deliver,
             query_name=self.query_name,
-            options=for_sink(self.given),
+            options=options,
         )
 
     def _outlet(self) -> Outlet | None:

@@ -20,5 +20,5 @@ def show(options: InspectOptions) -> int:
     operators = found.operators if options.operator is None else (found.operator(options.operator),)
     if options.json is not None:
         save_json(options.json, plain_json(found.to_json()))
-    console().print(inspection(found, operators))
+    console().print(inspection(found, operators, bad=options.bad))
     return 1 if found.damaged else 0

@@ -40,7 +40,8 @@ class BadTally:
         bad = sum(one.items for report in reports for one in report.bad)
         if bad and not self.left_out:
             LOG.warning(
-                "Items that %s cannot take are left out: %d in this batch. `afspark inspect --bad` shows them.",
+                "Items that %s cannot take are left out: %d in this batch."
+                " `afspark inspect CHECKPOINT --bad` shows them.",
                 operator,
                 bad,
             )
@@ -50,7 +51,8 @@ class BadTally:
             raise BadItems(
                 f"{self.left_out} items that {operator!r} cannot take have come since the query was started, and only "
                 f"{self.taken} others.",
-                remedy="See them with `afspark inspect --bad`; mend the operator or its input, or raise bad_limit.",
+                remedy="See them with `afspark inspect CHECKPOINT --bad`; mend the operator or its input, or raise"
+                " bad_limit.",
                 limit=limit,
                 operator=operator,
                 bad=self.left_out,

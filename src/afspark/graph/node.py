@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 
 from afspark.errors import UsageError
 from afspark.model.onbad import OnBad, check_on_bad
 from afspark.model.operator import Operator, Transform
+from afspark.model.user_trace import place_of_code
 from afspark.model.windows import Window, WindowProgress
 from afspark.policies import MiniBatch, Tolerance, parameters, refuse_if_unfit
 from afspark.protocol.bad_items import BAD_LIMIT
@@ -119,10 +121,27 @@ class Node:
         }
 
 
+#: What is raised for code that cannot leave this process; the last one for a Spark session in it.
+_NOT_SENT = (TypeError, AttributeError, pickle.PicklingError, PySparkException)
+
+
+def check_transform(transform: Transform) -> None:
+    """UsageError if workers cannot be sent this code."""
+    try:
+        cloudpickle.dumps(transform)  # type: ignore[no-untyped-call]
+    except _NOT_SENT as error:
+        name = getattr(transform, "__name__", type(transform).__name__)
+        why = str(error).rstrip(".")
+        raise UsageError(
+            f"The transform {name!r}{place_of_code(transform)} cannot be sent to the workers: {why}.",
+            remedy="Let it use plain values, and no Spark session, DataFrame, open file or lock.",
+        ) from error
+
+
 def _check_picklable(name: str, operator: Operator) -> None:
     try:
         cloudpickle.dumps(operator)  # type: ignore[no-untyped-call]
-    except (TypeError, AttributeError, pickle.PicklingError) as error:
+    except _NOT_SENT as error:
         raise UsageError(
             f"Operator {name!r} cannot be sent to the workers: {error}.",
             remedy="Open files, connections and locks in begin(), and keep only plain values as attributes.",

@@ -19,8 +19,8 @@ from afspark.store.snapshot_history import newest_complete
 _SHOWN = 20
 
 
-def inspection(found: Inspection, operators: Sequence[OperatorInspection]) -> RenderableType:
-    """All tables, with those of ``operators`` only."""
+def inspection(found: Inspection, operators: Sequence[OperatorInspection], *, bad: bool = False) -> RenderableType:
+    """All tables, with those of ``operators`` only; with ``bad`` it also says if no bad items are kept."""
     parts: list[RenderableType] = [_query(found)]
     for operator in operators:
         parts.append(_workers(operator))
@@ -40,6 +40,8 @@ def inspection(found: Inspection, operators: Sequence[OperatorInspection]) -> Re
         parts.append(decisions_table(found.decisions))
     if found.bad_items:
         parts.append(_quarantine(found))
+    elif bad:
+        parts.append(Text("No items are in quarantine.\n"))
     if found.damaged:
         parts.append(_damage(found))
     return Group(*parts)
@@ -79,7 +81,8 @@ def _damage_text(found: Inspection) -> str:
 def _workers(operator: OperatorInspection) -> RenderableType:
     table = plain_table()
     # Two tables of few columns: one with all of them is wider than most terminals.
-    names = ("worker", "host", "incar-\nnation", "batches since\nloss or stop", "failures", "threshold", "affected\npanes")
+    since = "batches since\nloss or stop"
+    names = ("worker", "host", "incar-\nnation", since, "failures", "threshold", "affected\npanes")
     for name in names:
         table.add_column(name, justify="left" if name == "host" else "right")
     for worker in operator.workers:

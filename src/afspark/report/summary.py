@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from afspark.report.document import RunReport, plain_json
-from afspark.report.wording import bytes_text, number_text, seconds_text
+from afspark.report.wording import bytes_text, counted, number_text, seconds_text
 from afspark.store.request_counts import described
 
 _SHOWN_LOSSES = 20
@@ -29,7 +29,7 @@ _TITLES = {
 }
 _AMOUNTS = {"count", "estimate", "bound", "exact", "low", "high", "pairs", "samples", "lost"} | {
     *("texts", "score", "mean", "load", "past", "prediction"),
-    *("ask_price", "ask_size", "average", "gain"),
+    *("ask_price", "ask_size", "average", "gain", "weight"),
 }
 _UNITS = {
     "wordcount": "words",
@@ -135,13 +135,17 @@ def _facts(report: RunReport) -> Sequence[tuple[str, str]]:
     unit = _UNITS.get(report.algorithm, "items")
     backups = report.backups
     facts = [
-        ("input", f"{number_text(report.items)} {unit}, {bytes_text(report.bytes)}, {report.batches} batches"),
+        (
+            "input",
+            f"{number_text(report.items)} {unit}, {bytes_text(report.bytes)}, "
+            f"{counted(report.batches, 'batch', 'batches')}",
+        ),
         ("time", seconds_text(report.seconds)),
         ("throughput", f"{report.mb_per_second:,.1f} MB/s, {number_text(round(report.items_per_second))} {unit}/s"),
-        ("resident state", f"{number_text(report.state['cells'])} cells, {bytes_text(report.state['bytes'])}"),
+        ("resident state", f"{counted(report.state['cells'], 'cell')}, {bytes_text(report.state['bytes'])}"),
         (
             "backups written",
-            f"{number_text(backups['count'])} objects, {number_text(backups['cells'])} cells, "
+            f"{counted(backups['count'], 'object')}, {counted(backups['cells'], 'cell')}, "
             f"{bytes_text(backups['bytes'])}",
         ),
         *_requests(report),
@@ -231,6 +235,8 @@ def _converging(found: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
 
 
 def _cell(name: str, value: Any) -> Text:
+    if value is None:
+        return Text("–")
     # Identifiers such as addresses are no amounts.
     if name in _AMOUNTS and isinstance(value, int | float):
         return Text(number_text(value))

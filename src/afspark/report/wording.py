@@ -40,6 +40,15 @@ def number_text(value: float | None) -> str:
     return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """So many of something; ``many`` is what more than one are called, by default with an s.
+
+    >>> counted(1, "batch", "batches"), counted(1200, "object")
+    ('1 batch', '1,200 objects')
+    """
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
 def seconds_text(seconds: float | None) -> str:
     """A duration.
 

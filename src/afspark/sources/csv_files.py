@@ -18,7 +18,7 @@ from afspark.sources.chunked_files import ChunkedFiles
 from afspark.sources.chunks import ByteRange
 from afspark.sources.file_source import open_file, require_files
 from afspark.sources.libsvm_files import bad_line
-from afspark.sources.source import require_columns
+from afspark.sources.source import column_names, require_columns
 from afspark.sources.text_files import find_newline, lines_of, read_lines, refuse_other_encodings
 from afspark.store.address_schemes import redact
 
@@ -55,7 +55,7 @@ class CsvFiles(ChunkedFiles, kind="csv"):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("numeric", "categorical", "names"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            object.__setattr__(self, name, column_names(name, getattr(self, name)))
         check_on_bad(self.on_bad)
         if len(self.delimiter) != 1:
             raise UsageError(f"A delimiter is one character, not {self.delimiter!r}.", delimiter=self.delimiter)

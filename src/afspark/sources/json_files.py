@@ -14,8 +14,8 @@ from afspark.push.producer.line_formats import JsonLines
 from afspark.sources.chunked_files import ChunkedFiles
 from afspark.sources.chunks import ByteRange
 from afspark.sources.file_source import require_files
-from afspark.sources.source import require_columns
-from afspark.sources.text_files import lines_of
+from afspark.sources.source import column_names, require_columns
+from afspark.sources.text_files import lines_of, refuse_other_encodings
 from afspark.store.address_schemes import redact
 
 _SAMPLE_BYTES = 1 << 16
@@ -39,7 +39,7 @@ class JsonFiles(ChunkedFiles, kind="jsonl"):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("numeric", "categorical"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            object.__setattr__(self, name, column_names(name, getattr(self, name)))
         check_on_bad(self.on_bad)
         if not self.numeric and not self.categorical:
             raise UsageError("JSON lines need the names of the fields to read.", remedy="Name some as numeric.")
@@ -69,7 +69,10 @@ class JsonFiles(ChunkedFiles, kind="jsonl"):
         require_columns(self.schema(), needs or {})
 
     def read(self, chunk: ByteRange) -> Iterator[pa.RecordBatch]:
-        text = lines_of(chunk.path, chunk.start, chunk.stop, chunk.size).to_pybytes()
+        lines = lines_of(chunk.path, chunk.start, chunk.stop, chunk.size)
+        if self.on_bad == STOP:
+            refuse_other_encodings(lines, chunk)
+        text = lines.to_pybytes()
         if not text:
             return
         rows = JsonLines(self.schema())(text)

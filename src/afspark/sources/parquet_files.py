@@ -14,7 +14,7 @@ from afspark.model.onbad import STOP, check_on_bad
 from afspark.sources.chunked_files import ChunkedFiles
 from afspark.sources.chunks import FileChunk, RowGroups
 from afspark.sources.file_source import FoundFile, changed, open_file, require_files
-from afspark.sources.source import require_columns
+from afspark.sources.source import column_names, require_columns
 from afspark.store.address_schemes import redact
 
 BATCH_ROWS = 1 << 16
@@ -43,7 +43,7 @@ class ParquetFiles(ChunkedFiles, kind="parquet"):
         super().__post_init__()
         check_on_bad(self.on_bad)
         if self.columns is not None:
-            object.__setattr__(self, "columns", tuple(self.columns))
+            object.__setattr__(self, "columns", column_names("columns", self.columns))
 
     def schema(self) -> pa.Schema:
         """The schema of the first readable file, projected. UsageError if there is none or it lacks a column."""
@@ -59,8 +59,9 @@ class ParquetFiles(ChunkedFiles, kind="parquet"):
             require_columns(full, dict.fromkeys(self.columns, "any"))
             return pa.schema([full.field(name) for name in self.columns])
         raise UsageError(
-            f"None of the {len(found)} files at {redact(self.path)!r} is readable Parquet.",
-            remedy="Check the path; files starting with '.' or '_' are ignored.",
+            f"No file at {redact(self.path)!r} is readable Parquet.",
+            remedy="Check the path and the format (on the command line --format); files starting with '.' or '_' are"
+            " ignored.",
             path=self.path,
         )
 

@@ -58,9 +58,9 @@ def for_arrow(address: str) -> str:
         near = difflib.get_close_matches(scheme, SCHEMES, n=1, cutoff=0.5)
         guess = f"Did you mean {near[0]}://? " if near else ""
         known = ", ".join(f"{one}://" for one in SCHEMES if one != "mock")
-        remedy = _INSTEAD.get(scheme) or f"{guess}A path, or one of {known}."
+        remedy = _INSTEAD.get(scheme) or f"{guess}Give a path, or an address with {known}."
         raise UsageError(
-            f"No store has addresses of the kind {scheme}:/.", remedy=remedy, scheme=scheme, path=redact(address)
+            f"No store has addresses of the kind {scheme}:.", remedy=remedy, scheme=scheme, path=redact(address)
         )
     return SCHEMES[scheme] + address[len(scheme) :]
 

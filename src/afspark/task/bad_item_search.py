@@ -128,7 +128,8 @@ def _find(
 
 def _lacks_key(culprit: Culprit) -> bool:
     """Whether a row has no key, or a step before the operator has made it one without."""
-    return culprit.kind == NULL_KEY or "nulls" in getattr(culprit.error, "fields", ())
+    facts = getattr(culprit.error, "fields", {})
+    return culprit.kind == NULL_KEY or bool("nulls" in facts and facts.get("keys"))
 
 
 def _others(held: Sequence[RawItems], blamed: Mapping[int, Culprit]) -> Rows:

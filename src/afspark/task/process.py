@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 from functools import partial
+from typing import Any
 
+import pyarrow as pa
 from pyspark import cloudpickle
 
 from afspark.exchange.rehearsal import Rehearsal
@@ -27,6 +29,7 @@ from afspark.task.exchanging import exchange_of, rehearsal_of
 from afspark.task.outbox import Output
 from afspark.task.pane_states import PaneStates
 from afspark.task.quarantined import take_items
+from afspark.task.returned import no_batch
 from afspark.task.steps import BatchSteps
 from afspark.task.task_context import TaskContext
 
@@ -142,7 +145,9 @@ class BatchApplication:
 
     def _keep(self, output: Output) -> int:
         """Keeps what other stages and the sink will read; returns the number of rows for the sink."""
-        rows = self.operator.changed(self.panes.of(None)) if self.config.emit else None
+        rows: Any = self.operator.changed(self.panes.of(None)) if self.config.emit else None
+        if not isinstance(rows, pa.RecordBatch | None):
+            raise no_batch(f"What rows() or changed() of the operator {self.config.operator_name!r}", rows)
         if rows is not None:
             output.kept[ROWS] = packed_packets([Packet(rows)])
         for port, data in output.kept.items():

@@ -100,6 +100,14 @@ def test_the_summary_fits_a_terminal_and_shows_what_counts() -> None:
     assert "… and 5 more" in text
 
 
+def test_what_has_no_name_is_no_none_and_one_is_no_plural(capsys: pytest.CaptureFixture[str]) -> None:
+    weights = [{"index": 7, "feature": None, "weight": -7.0915765328949805}]
+    Console(width=110).print(summary(replace(REPORT, batches=1, top=weights, backups=dict.fromkeys(REPORT.backups, 1))))
+    shown = capsys.readouterr().out
+    assert "None" not in shown and "-7.09 " in shown
+    assert "1 batch " in shown and "1 object, 1 cell, 1 B" in shown
+
+
 def test_the_picture(tmp_path: Path) -> None:
     nothing = replace(REPORT, promised=None, backups={"count": 0, "cells": 0, "bytes": 0}, observed={"state": 10**7})
     exact = replace(REPORT, promised=0.0, observed={"state": 0})

@@ -270,6 +270,22 @@ def test_null_keys_of_an_exchange_are_left_out_whatever_their_number(world: Make
     assert {(count.kind, count.items) for count in made.rig.run_of().counters.bad} == {("null key", len(made.bad))}
 
 
+class Valued(Lines):
+    """Null values, whose keys are there."""
+
+    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
+        values = items.column("value")
+        states["counts"].add(pc.fill_null(values, "no"), pc.if_else(values.is_valid(), 1, None))
+
+
+def test_null_values_are_no_null_keys(world: MakeWorld) -> None:
+    made = world(operator=Valued(), transforms=(as_null,), keyed=False)
+    with pytest.raises(UsageError) as raised:
+        made.rig.go()
+    assert raised.value.nulls == 1 and not raised.value.keys
+    assert made.kept == []
+
+
 class Broken(Lines):
     """Raises whatever it gets."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -33,6 +34,32 @@ def to_files() -> StreamWriter:
 def test_capitals_in_the_name_of_an_option_do_not_matter() -> None:
     """As in Spark: otherwise a query would go on in a temporary folder without a word."""
     assert writer().option("checkpointlocation", "/there")._run_options().checkpoint == "/there"
+
+
+def test_a_transform_that_cannot_be_sent_is_refused() -> None:
+    lock = threading.Lock()
+
+    def held(items: pa.RecordBatch) -> pa.RecordBatch:
+        with lock:
+            return items
+
+    source = GivenItems(0, pa.schema({"value": pa.large_string()}))
+    with pytest.raises(UsageError, match="held"):
+        Stream(None, (Inflow(source),)).map(held).apply(af.WordCount()).writeStream.check()
+
+
+def test_a_stream_without_operator_has_nothing_to_write() -> None:
+    source = GivenItems(0, pa.schema({"value": pa.large_string()}))
+    with pytest.raises(UsageError):
+        _ = Stream(None, (Inflow(source),)).writeStream
+
+
+def test_the_path_may_be_an_option() -> None:
+    files = writer().format("parquet").outputMode("append").option("path", "there/")
+    files.check()
+    assert (files._sink().path, files._sink().options) == ("there/", {})
+    assert replace(files, path="here/")._sink().path == "here/"
+    assert replace(files, table="counts")._sink().options == {"path": "there/"}
 
 
 def test_an_option_that_nobody_takes_is_refused() -> None:

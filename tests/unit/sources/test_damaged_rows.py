@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from afspark.errors import InputError
-from afspark.sources import CsvFiles, ParquetFiles, Source, TextFiles, text_files
+from afspark.errors import InputError, UsageError
+from afspark.sources import CsvFiles, JsonFiles, ParquetFiles, Source, TextFiles, text_files
 from afspark.store import open_store
 
 
@@ -58,6 +59,27 @@ def test_csv_that_is_not_utf8(tmp_path: Path) -> None:
     (tmp_path / "in" / "a.csv").write_bytes(b"n,c\n1,good\n2,b\xffd\n3,fine\n")
     assert [row["c"] for row in rows_of(csv(tmp_path), tmp_path)] == ["good", None, "fine"]
     assert "line 3" in refused(csv(tmp_path, on_bad="stop"), tmp_path).message
+
+
+def test_a_text_in_place_of_a_list_of_columns_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        CsvFiles(str(tmp_path), label=None, numeric="cents")  # type: ignore[arg-type]
+    assert caught.value.column == "cents"
+
+
+def test_json_lines_that_are_not_utf8(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_bytes(b'{"c": "good"}\n{"c": "b\xffd"}\n')
+    source = JsonFiles(str(tmp_path / "in"), categorical=("c",))
+    assert [row["c"] for row in rows_of(source, tmp_path)] == ["good", "b\ufffdd"]
+    assert "line 2" in refused(replace(source, on_bad="stop"), tmp_path).message
+
+
+@pytest.mark.parametrize("on_bad", ["skip", "stop"])
+def test_csv_that_is_not_utf8_is_no_matter_of_the_start(tmp_path: Path, on_bad: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_bytes(b"n,c\n1,b\xffd\n2,fine\n")
+    csv(tmp_path, on_bad=on_bad).validate()
 
 
 def test_csv_that_loses_a_column(tmp_path: Path) -> None:

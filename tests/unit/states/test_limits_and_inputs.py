@@ -332,6 +332,17 @@ def test_null_is_a_key_of_its_own_where_a_table_takes_it(key: str, known: list[A
     assert again.size == 2 and again.get(pa.array([*known, None])).tolist() == [1, 1, 0]
 
 
+@pytest.mark.parametrize("key", ["ann", b"ann", pa.scalar("ann")])
+def test_a_key_alone_is_refused(key: Any) -> None:
+    """The letters of a text would pass for keys."""
+    table = HashTable(key="string").open(HeapColumns(), "counts")
+    table.begin()
+    with pytest.raises(UsageError):
+        table.add(key, 1)
+    with pytest.raises(UsageError):
+        table.get(key)
+
+
 def test_null_keys_are_refused_where_a_table_does_not_take_them() -> None:
     table = HashTable(key="int64").open(HeapColumns(), "counts")
     table.begin()

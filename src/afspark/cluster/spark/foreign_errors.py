@@ -14,7 +14,7 @@ _TRACE = "Traceback (most recent call last):"
 _CAUSE = re.compile(r"^(?:: |Caused by: )(?:[a-z][\w$]*\.)*([A-Z][\w$]*: .+)$", re.MULTILINE)
 _HEAD = re.compile(r"^\[[A-Z_.]+\] Query \[.*?\] terminated with exception: ")
 _SLOW = "Python worker failed to connect back."
-_CODES = re.compile(r"\[[A-Z_.]+\] | SQLSTATE: \w+")
+_CODES = re.compile(r"\[[A-Z_.]+\] | SQLSTATE: \w+;?")
 
 
 def own_error(error: BaseException) -> AfsparkError | None:
@@ -54,6 +54,8 @@ def what_spark_says(text: str) -> str:
 
     >>> what_spark_says("An error occurred while calling o1.start.\\n: a.b.IOException: no room\\n\\tat a.b.C(D)")
     'IOException: no room'
+    >>> what_spark_says(": a.b.SparkError: [BAD] No source x.\\nCaused by: ClassNotFoundException: x")
+    'SparkError: No source x.'
     >>> what_spark_says("[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [BAD] Lost. SQLSTATE: XX")
     'Lost.'
     """
@@ -62,8 +64,10 @@ def what_spark_says(text: str) -> str:
         if raised:
             return _short(raised[0])
     causes = _CAUSE.findall(text)
+    # That a class is missing says less than what Spark wanted it for.
+    causes = [one for one in causes if not one.startswith("ClassNotFoundException: ")] or causes
     if causes:
-        return _short(causes[-1])
+        return _short(_CODES.sub("", causes[-1]))
     first = text.strip().split("\n", 1)[0]
     said = _short(_CODES.sub("", _HEAD.sub("", first)))
     if said == _SLOW:

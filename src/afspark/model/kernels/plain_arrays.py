@@ -5,6 +5,7 @@ Nothing is copied that has the right form already.
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -85,9 +86,10 @@ def refuse_nulls(what: str, array: pa.Array) -> None:
     if array.null_count:
         keys = what == "Keys"
         raise UsageError(
-            f"{what} hold {array.null_count} nulls.",
+            f"{what} hold {array.null_count} null{'s' if array.null_count != 1 else ''}.",
             remedy=f"Drop or fill them first{', or declare the state with null_key=True' if keys else ''}.",
             nulls=array.null_count,
+            keys=keys,
         )
 
 
@@ -134,6 +136,11 @@ def as_integer_keys(given: Any) -> Array:
 
 def as_byte_keys(given: Any) -> pa.Array:
     """Keys as a string or binary Arrow array without nulls."""
+    if isinstance(given, str | bytes | pa.Scalar):
+        # A text has a length too, and its letters would pass for keys.
+        raise UsageError(
+            f"Keys are a column, not {reprlib.repr(given)} alone.", remedy="Give a list, an Arrow or a numpy array."
+        )
     if not isinstance(given, pa.ChunkedArray | pa.Array):
         try:
             given = pa.array(given, pa.binary() if len(given) == 0 else None)
