@@ -20,7 +20,7 @@ from afspark.cluster.liveness import Absence, HostFailure
 from afspark.cluster.local.local_environment import LocalEnvironment
 from afspark.cluster.local.local_frame import LocalFrame
 from afspark.cluster.local.map_outputs import MapOutputs
-from afspark.cluster.local.processes import Answer, Processes, TaskDied, forked, in_process, side_by_side
+from afspark.cluster.local.processes import Answer, Processes, TaskDied, forked, in_process, side_by_side, started_anew
 from afspark.errors import UsageError
 from afspark.protocol.fault_plan import FaultPhase
 from afspark.protocol.operator_config import OperatorConfig
@@ -63,11 +63,6 @@ class LocalJob:
     task: Callable[[int], LocalTask]
     #: whether tasks wait for each other
     together: bool = False
-
-
-#: Seconds after which a forked process that calls model servers is taken to hang: Flight's threads are not forked with
-#: it, and now and then it waits for one of them.
-_FLIGHT_PATIENCE = 20.0
 
 
 @dataclass(frozen=True)
@@ -158,7 +153,7 @@ class LocalCluster:
             inbox = self._outputs.of(worker) if senders else []
             made = partial(_receive, config, work, tuple(requests), direct, worker, inbox)
             death = self._doomed.pop((config.operator_name, worker), None)
-            return made if death is None else partial(_killed, death, _FLIGHT_PATIENCE if exchanges else None, made)
+            return made if death is None else partial(_killed, death, exchanges, made)
 
         kind = "reduce" if senders else "job"
         return self._rows(LocalJob(kind, homes_of(requests), task, together=exchanges))
@@ -291,11 +286,11 @@ def _receive(
     return list(receive(environment, config, own, requests, direct, iter([(worker, inbox)])))
 
 
-def _killed(death: _Death, patience: float | None, task: LocalTask, environment: TaskEnvironment) -> list[Any]:
-    """Runs the task in a process of its own, which is killed if it comes to that phase, or says nothing for so long."""
+def _killed(death: _Death, exchanges: bool, task: LocalTask, environment: TaskEnvironment) -> list[Any]:
+    """Runs the task in a process of its own, which is killed if it comes to that phase."""
     assert isinstance(environment, LocalEnvironment)
-    fatal = replace(environment, dies_at=death.phase, loses_state=death.lose_state)
-    ((ended, result),) = forked(partial(task, fatal), patience=patience)
+    fatal = partial(task, replace(environment, dies_at=death.phase, loses_state=death.lose_state))
+    ended, result = started_anew(fatal) if exchanges else forked(fatal)[0]
     if not ended:
         raise TaskDied(result)
     return list(result)

@@ -1,17 +1,18 @@
-"""Who runs the tasks of a local cluster: this process, or a forked one for each, which can be killed."""
+"""Who runs the tasks of a local cluster: this process, or one of its own for each, which can be killed."""
 
 from __future__ import annotations
 
 import gc
 import os
 import pickle
-import select
-import signal
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from pyspark import cloudpickle
 
 #: What is said of a process that ended without a word.
 KILLED = "killed"
@@ -45,11 +46,38 @@ def _called(task: Callable[[], Any]) -> Answer:
         return False, str(died)
 
 
-def forked(*tasks: Callable[[], Any], patience: float | None = None) -> list[Answer]:
-    """Each task in a process of its own, all at the same time; those without an answer after ``patience`` seconds are
-    killed.
-    """
-    return [answer(child, patience) for child in [begin(task) for task in tasks]]
+def forked(*tasks: Callable[[], Any]) -> list[Answer]:
+    """Each task in a process of its own, all at the same time."""
+    return [answer(child) for child in [begin(task) for task in tasks]]
+
+
+#: What a process that is started anew does: paths first, because what the task is made of is found there.
+_ANEW = """
+import os, pickle, sys
+sys.path[:] = pickle.load(sys.stdin.buffer)
+from afspark.cluster.local.processes import tell_anew
+tell_anew(sys.stdin.buffer.read(), int(sys.argv[1]))
+"""
+
+
+def started_anew(task: Callable[[], Any]) -> Answer:
+    """The task in a process that nothing was forked into: one that was would wait for threads of Flight for ever."""
+    reader, writer = os.pipe()
+    child = subprocess.Popen([sys.executable, "-c", _ANEW, str(writer)], stdin=subprocess.PIPE, pass_fds=[writer])
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        child.communicate(pickle.dumps(sys.path) + cloudpickle.dumps(task))
+        told = pipe.read()
+    return pickle.loads(told) if told else (False, KILLED)
+
+
+def tell_anew(task: bytes, writer: int) -> None:
+    """In a process that was started anew: what a pickled task gives goes into a pipe."""
+
+    def called() -> Any:
+        return cloudpickle.loads(task)()
+
+    _tell(called, writer)
 
 
 def begin(task: Callable[[], Any]) -> tuple[int, int]:
@@ -80,12 +108,10 @@ def _tell(task: Callable[[], Any], writer: int) -> None:
         pipe.write(told)
 
 
-def answer(process: tuple[int, int], patience: float | None = None) -> Answer:
-    """What a process says at its end, for which this waits; one that says nothing for so long is killed."""
+def answer(process: tuple[int, int]) -> Answer:
+    """What a process says at its end, for which this waits."""
     child, reader = process
     with os.fdopen(reader, "rb") as pipe:
-        if not select.select([pipe], [], [], patience)[0]:
-            os.kill(child, signal.SIGKILL)
         told = pipe.read()
     os.waitpid(child, 0)
     return pickle.loads(told) if told else (False, KILLED)
