@@ -66,7 +66,7 @@ def started_anew(task: Callable[[], Any]) -> Answer:
     child = subprocess.Popen([sys.executable, "-c", _ANEW, str(writer)], stdin=subprocess.PIPE, pass_fds=[writer])
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        child.communicate(pickle.dumps(sys.path) + cloudpickle.dumps(task))
+        child.communicate(pickle.dumps(sys.path) + cloudpickle.dumps(task))  # type: ignore[no-untyped-call]
         told = pipe.read()
     return pickle.loads(told) if told else (False, KILLED)
 
