@@ -178,7 +178,7 @@ def draw(found: dict[str, Any], path: Path) -> str:
         title="Convergence under failures",
         xlabel=labels,
         notes=notes,
-        exchanges={f"{name}, last batch of the calm run": part["events"] for name, part in found.items()},
+        exchanges={f"{name}, calm batch": part["events"] for name, part in found.items()},
     )
     return (
         "The norm of every change while workers are killed after a tenth of the input, beside the papers' figure 10; and "
