@@ -38,11 +38,11 @@ class FileChunk(Chunk):
 
     @property
     def place(self) -> str:
-        return self.path
+        return redact(self.path)
 
     @property
     def part_of(self) -> str:
-        return self.path
+        return redact(self.path)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,8 @@ class ByteRange(FileChunk):
 
     @property
     def place(self) -> str:
-        return f"{self.path} from byte {self.start}" if self.start else self.path
+        place = redact(self.path)
+        return f"{place} from byte {self.start}" if self.start else place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,8 @@ class RowGroups(FileChunk):
 
     @property
     def place(self) -> str:
-        return f"{self.path} from row group {self.groups[0]}" if self.groups and self.groups[0] else self.path
+        place = redact(self.path)
+        return f"{place} from row group {self.groups[0]}" if self.groups and self.groups[0] else place
 
 
 @dataclass(frozen=True, kw_only=True)

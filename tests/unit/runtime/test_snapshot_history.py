@@ -253,7 +253,7 @@ def test_people_can_read_it(make_rig: MakeRig, width: int) -> None:
         shown.print(inspection(found, found.operators))
     text = capture.get()
     assert "…" not in text, "nothing is cut"
-    headings = (" number  barrier  ", " completed  failures  threshold  ", " batch  state   pane  ", "covered  cause")
+    headings = (" number  barrier  ", " loss or stop  failures  ", " batch  state   pane  ", "covered  cause")
     assert all(heading in text for heading in headings)
     assert "newest snapshot" in text and "number 3, batch 7" in text
     assert f"  2: barriers 4 to 6 skipped: {reasons.UNDER_WAY}" in text
