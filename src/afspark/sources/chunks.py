@@ -38,7 +38,7 @@ class FileChunk(Chunk):
 
     @property
     def place(self) -> str:
-        return redact(self.path)
+        return self.part_of
 
     @property
     def part_of(self) -> str:
@@ -58,8 +58,7 @@ class ByteRange(FileChunk):
 
     @property
     def place(self) -> str:
-        place = redact(self.path)
-        return f"{place} from byte {self.start}" if self.start else place
+        return f"{self.part_of} from byte {self.start}" if self.start else self.part_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +74,7 @@ class RowGroups(FileChunk):
 
     @property
     def place(self) -> str:
-        place = redact(self.path)
-        return f"{place} from row group {self.groups[0]}" if self.groups and self.groups[0] else place
+        return f"{self.part_of} from row group {self.groups[0]}" if self.groups and self.groups[0] else self.part_of
 
 
 @dataclass(frozen=True, kw_only=True)
