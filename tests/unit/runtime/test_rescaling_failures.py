@@ -193,8 +193,8 @@ def test_with_secondaries(make_rig: MakeRig, keyed: bool) -> None:
     assert rig.counts() == truth and rig.bound() == 0
 
 
-@pytest.mark.parametrize("rescaled", [True, False], ids=["other workers", "other hosts"])
-def test_a_promoted_worker_of_which_there_is_nothing_lacks_nothing(rescaled: bool) -> None:
+@pytest.mark.parametrize("then", ["other workers", "other hosts", "no host"])
+def test_a_promoted_worker_of_which_there_is_nothing_lacks_nothing(then: str) -> None:
     """Its windows are closed: the image that begins its new chain is empty, and is there."""
     settings = {"tolerance": ActiveStandby(batches=1), "window": Hopping(10, by="processing"), "keyed": True}
     with testing.run(summing(workers=2, **settings), ITEMS, hosts=3) as query:
@@ -203,15 +203,18 @@ def test_a_promoted_worker_of_which_there_is_nothing_lacks_nothing(rescaled: boo
         query.batch(None, at=12.0)
         query.lose_host()
         query.batch(None, at=13.0)
-        if rescaled:
+        if then == "other workers":
             query.restart_driver(workers={"sums": 3})
-        else:
+        elif then == "other hosts":
             query.restart_driver(planned=True)
+        if then != "other workers":
             for host in query.hosts:
                 query.lose_host(host)
         query.batch(drawn(4), at=14.0)
         assert sums(query.results()) == truth(4)
-        assert_nothing_was_counted(query)
+        assert query.bounds() == {"sums": 0.0}
+        if then != "no host":
+            assert_nothing_was_counted(query)
 
 
 def test_a_damaged_backup_is_told_before_anything_changes(make_rig: MakeRig) -> None:
