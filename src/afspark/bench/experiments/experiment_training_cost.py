@@ -29,7 +29,7 @@ TOLERANCES: dict[str, af.Tolerance] = {
     MINIBATCH: af.MiniBatch(),
     SNAPSHOT: af.BarrierSnapshot(interval=3.0),
 }
-BATCHES = 6
+BATCHES = 12
 #: Steps of a worker in a batch, and batches of a native run, whose batch is a step of everybody.
 PARTS = {16: 12, 4: 8, 1: 6}
 #: Papers: throughput with over without fault tolerance, averaged over sizes of iterations.
