@@ -14,7 +14,7 @@ from typing import Any
 import afspark as af
 from afspark.bench.bench_hosts import BenchHosts
 from afspark.bench.real_failures import RealFailure, fail, mend
-from afspark.bench.replica_case import wait_for_batches, wait_for_scheme, wait_until
+from afspark.bench.replica_case import wait_for_scheme, wait_until
 from afspark.policies.replication import Replicated
 
 #: A host that is frozen or cut off is so for no longer than this, whatever has become of its workers.
@@ -92,7 +92,6 @@ class Trials:
         self.hosts.complete()
         if isinstance(self.tolerance, Replicated):
             wait_for_scheme(self.query, self.tolerance)
-        wait_for_batches(self.query, _BEFORE)
 
 
 def figures_of(
