@@ -60,6 +60,8 @@ class HostFailure:
     heard: float
     #: when the driver knew
     noticed: float
+    #: of a silence: after how many seconds the driver was to know at most
+    limit: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +158,7 @@ class Liveness:
         for name, one in self._executors.items():
             if not one.silent and not self._was_late and self._owes(one, now) >= self.deadline:
                 one.silent = True
-                found.append(HostFailure(one.host, name, Absence.SILENT, one.heard, now))
+                found.append(HostFailure(one.host, name, Absence.SILENT, one.heard, now, self.detection_seconds))
         self._failures += found
         return found
 

@@ -84,37 +84,37 @@ def candidate(
     adaptive: Adaptive,
     situation: Situation,
     *,
-    in_force: bool = False,
+    late: bool = False,
 ) -> Candidate:
     """``protection`` with checkpoints so far apart, at the worst moment between two of them; see `_times`."""
     taken = resources(protection, situation.history, now=situation.now, interval=interval)
     return Candidate(
         protection=protection,
         interval=interval,
-        estimate=_times(protection, interval, adaptive, situation, in_force=in_force),
+        estimate=_times(protection, interval, adaptive, situation, late=late),
         resources=taken,
         cost=taken.weighted(adaptive.costs),
     )
 
 
-def planned(protection: Protection, adaptive: Adaptive, situation: Situation, *, in_force: bool = False) -> Candidate:
+def planned(protection: Protection, adaptive: Adaptive, situation: Situation, *, late: bool = False) -> Candidate:
     """``protection`` with the longest interval that leaves a margin to the limit; the shortest if none does."""
     apart, limit = intervals(protection, adaptive, situation), (1 - MARGIN) * adaptive.recovery_seconds
-    in_time = (one for one in apart if _times(protection, one, adaptive, situation, in_force=in_force).seconds <= limit)
-    shortest = candidate(protection, apart[-1], adaptive, situation, in_force=in_force)
+    in_time = (one for one in apart if _times(protection, one, adaptive, situation, late=late).seconds <= limit)
+    shortest = candidate(protection, apart[-1], adaptive, situation, late=late)
     if len(apart) == 1 or shortest.seconds > limit:
         return shortest
-    return candidate(protection, next(in_time), adaptive, situation, in_force=in_force)
+    return candidate(protection, next(in_time), adaptive, situation, late=late)
 
 
 def _times(
-    protection: Protection, interval: float | None, adaptive: Adaptive, situation: Situation, *, in_force: bool
+    protection: Protection, interval: float | None, adaptive: Adaptive, situation: Situation, *, late: bool
 ) -> RecoveryTimes:
-    """How long a recovery takes at the worst moment. Of what is ``in_force`` it may be known that checkpoints are later
-    than they should be, and that there is more to replay already.
+    """How long a recovery takes at the worst moment. ``late``: it would begin with the last checkpoint that there is,
+    which may be older than checkpoints should be, so that there is more to replay already.
     """
     found = estimate(protection, situation, gap=adaptive.gap, interval=interval)
-    if not in_force or found.replay is None or RecoveryStep.REPLAY not in STEPS[protection]:
+    if not late or found.replay is None or RecoveryStep.REPLAY not in STEPS[protection]:
         return found
     present = replay_seconds(protection, situation, gap=adaptive.gap)
     return replace(found, replay=None if present is None else max(found.replay, present))

@@ -20,6 +20,7 @@ from afspark.control.candidates import MARGIN, Candidate, candidate, offered, pl
 from afspark.control.decisions import Decision, InForce
 from afspark.control.schemes import Protection, Scheme
 from afspark.control.situation import Situation
+from afspark.control.transitions import keeps_checkpoints
 from afspark.policies import Adaptive
 
 SAVING = 0.05
@@ -31,7 +32,7 @@ TIE = 0.02
 
 def decide(adaptive: Adaptive, situation: Situation, before: InForce | None = None) -> Decision:
     """What protects the unit from now on. ``before`` is in force; None: nothing is yet."""
-    kept = None if before is None else candidate(before.protection, before.interval, adaptive, situation, in_force=True)
+    kept = None if before is None else candidate(before.protection, before.interval, adaptive, situation, late=True)
     cooling = before is not None and situation.now - before.since < adaptive.cooldown
     found = tuple(_candidates(adaptive, situation, kept, cooling=cooling))
     chosen, reason = _choose(found, kept, adaptive.recovery_seconds, cooling=cooling)
@@ -49,12 +50,14 @@ def decide(adaptive: Adaptive, situation: Situation, before: InForce | None = No
 def _candidates(
     adaptive: Adaptive, situation: Situation, kept: Candidate | None, *, cooling: bool
 ) -> Sequence[Candidate]:
-    """One for each protection. That in force keeps its interval while it is in time, or until a longer one is."""
+    """One for each protection. That in force keeps its interval while it is in time, or until a longer one is. What
+    begins with the same checkpoints has as much to replay as that, until there is another one.
+    """
     limit, found = adaptive.recovery_seconds, []
     for protection in offered(adaptive, situation):
-        in_force = kept is not None and protection is kept.protection
-        one = planned(protection, adaptive, situation, in_force=in_force)
-        if kept is not None and in_force and kept.seconds <= limit:
+        late = kept is not None and keeps_checkpoints(kept.protection, protection)
+        one = planned(protection, adaptive, situation, late=late)
+        if kept is not None and protection is kept.protection and kept.seconds <= limit:
             longer = (one.interval or 0.0) > (kept.interval or 0.0) and _leaves_margin(one, limit)
             one = one if longer and not cooling else kept
         found.append(one)
@@ -85,13 +88,15 @@ def _choose(
     if cooling:
         return kept, f"{kept.protection} stays: cool-down"
     if best is own:
-        change = "" if own.interval == kept.interval else f", {_spaced(own)}"
-        return own, f"{own.protection} is the cheapest in time ({_told(own)} of {limit:g} s){change}"
+        return own, f"{own.protection} is the cheapest in time ({_told(own)} of {limit:g} s){_respaced(own, kept)}"
     if best.cost < own.cost and best.cost <= (1 - SAVING) * own.cost:
         return best, f"{_praised(best)} instead of {own.cost:.3g} with {own.protection}"
     if best.seconds <= (1 - MARGIN) * own.seconds:
-        return best, f"{best.protection} costs no more than {own.protection} and recovers in {_told(best)}"
-    return own, f"{own.protection} stays: {best.protection} is hardly better"
+        return (
+            best,
+            f"{best.protection} costs hardly more than {own.protection}, or less, and recovers in {_told(best)}",
+        )
+    return own, f"{own.protection} stays{_respaced(own, kept)}: {best.protection} is hardly better"
 
 
 def _enterable(found: Sequence[Candidate], own: Candidate | None, limit: float) -> Sequence[Candidate]:
@@ -129,6 +134,10 @@ def _told(one: Candidate) -> str:
 
 def _praised(one: Candidate) -> str:
     return f"{one.protection} recovers in {_told(one)} and costs {one.cost:.3g}"
+
+
+def _respaced(own: Candidate, kept: Candidate) -> str:
+    return "" if own.interval == kept.interval else f", {_spaced(own)}"
 
 
 def _spaced(one: Candidate) -> str:

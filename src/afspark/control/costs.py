@@ -2,7 +2,9 @@
 
 Section III-E of StreamMine3G's adaptive fault tolerance: normalised by measurements of the primary, then weighted. A
 secondary that processes takes the primary's CPU, one that receives its incoming traffic, one that holds state its
-memory. Checkpoints take CPU where they are made and where they are loaded, and network wherever they go.
+memory. One that sends is charged with the primary's outgoing traffic, as there; here its output is at hand, and
+crosses the network if the primary fails. Checkpoints take CPU where they are made and where they are loaded, and
+network wherever they go.
 
 The primary stores a checkpoint now and then under any scheme, and what it has at hand of a batch is in memory beside
 its state. Both belong to what it takes itself: so an idle primary does not make everything else infinitely dear, and

@@ -17,7 +17,8 @@ from afspark.control.situation import Unit
 class MeasuredRecovery:
     """How a unit recovered under ``protection`` from a failure ``at`` a moment; ``bytes_read`` is what it restored,
     ``items_replayed`` what it was given once more. ``pause``: seconds in which nobody needed the unit, as between two
-    batches, although the driver knew; they are no step, and tell nothing of the next recovery.
+    batches, although the driver knew; they are no step, and tell nothing of the next recovery. ``limit``: after how
+    many seconds the driver was to know at most; 0: nobody can tell.
     """
 
     at: float
@@ -29,6 +30,7 @@ class MeasuredRecovery:
     bytes_read: float = 0.0
     items_replayed: float = 0.0
     pause: float = 0.0
+    limit: float = 0.0
 
     @property
     def off_by(self) -> float | None:
@@ -44,10 +46,10 @@ class MeasuredRecovery:
         at, found = self.at + self.pause + (0.0 if self.measured.unknown else self.measured.seconds), self.measured
         if self.protection is Scheme.ACTIVE_REPLICATION:
             if found.detection:
-                history = history.add(self.kind, at=at, seconds=found.detection)
+                history = history.add(self.kind, at=at, seconds=found.detection, amount=self.limit)
             return history if found.unknown else history.add(Quantity.TAKEOVER, at=at, seconds=found.seconds)
         if found.detection is not None:
-            history = history.add(self.kind, at=at, seconds=found.detection)
+            history = history.add(self.kind, at=at, seconds=found.detection, amount=self.limit)
         if found.read and self.bytes_read:
             history = history.add(Quantity.READ, at=at, seconds=found.read, amount=self.bytes_read)
         if found.replay and self.items_replayed:
@@ -77,6 +79,7 @@ class MeasuredRecovery:
             "bytes_read": self.bytes_read,
             "items_replayed": self.items_replayed,
             "pause": self.pause,
+            "limit": self.limit,
         }
 
     @classmethod
@@ -92,4 +95,5 @@ class MeasuredRecovery:
             bytes_read=found["bytes_read"],
             items_replayed=found.get("items_replayed", 0.0),
             pause=found.get("pause", 0.0),
+            limit=found.get("limit", 0.0),
         )

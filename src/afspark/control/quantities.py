@@ -62,7 +62,8 @@ _OF_CLUSTER = frozenset(
 
 
 class FailureKind(StrEnum):
-    """What has happened to a primary. As a measurement: seconds until the driver knew."""
+    """What has happened to a primary. As a measurement: seconds until the driver knew, and (the amount) after
+    how many it was to know at most."""
 
     PROCESS_KILLED = "process_killed"
     HOST_LOST = "host_lost"

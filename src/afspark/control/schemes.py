@@ -128,7 +128,7 @@ class RecoveryStep(StrEnum):
 
     DETECTION = "detection"  # the driver finds out
     WAIT = "wait"  # a host may come back with its state: it is given time, unless a scheme says what recovers it
-    PROMOTION = "promotion"  # the secondary becomes the primary: it processes and sends
+    PROMOTION = "promotion"  # the secondary, which has state, becomes the primary
     DEPLOY = "deploy"  # a replica is loaded, and its static data built
     READ = "read"  # the last checkpoint comes from the store
     WIRE_SEND = "wire_send"  # downstream takes what the new primary sends
@@ -148,7 +148,7 @@ STEPS: Mapping[Protection, tuple[RecoveryStep, ...]] = {
         RecoveryStep.REPLAY,
     ),
     Scheme.COLD_STANDBY: (RecoveryStep.DETECTION, RecoveryStep.PROMOTION, *_REWIRE),
-    Scheme.DEPLOYED: (RecoveryStep.DETECTION, RecoveryStep.PROMOTION, RecoveryStep.READ, *_REWIRE),
+    Scheme.DEPLOYED: (RecoveryStep.DETECTION, RecoveryStep.READ, *_REWIRE),
     Scheme.PASSIVE_REPLICATION: (
         RecoveryStep.DETECTION,
         RecoveryStep.DEPLOY,

@@ -69,7 +69,10 @@ class Situation:
         return self.expected.get(what) if recorded is None else recorded
 
     def _detection(self, kind: FailureKind) -> float | None:
-        recorded, deadline = self.history.longest(kind), self.deadlines.get(kind)
-        if recorded is None or deadline is None:
-            return deadline if recorded is None else recorded
-        return max(recorded, deadline) if kind.is_silent else recorded
+        deadline = self.deadlines.get(kind)
+        if deadline is not None and kind.is_silent:
+            # Recorded with another deadline, they tell by how much they were above that.
+            late = [one.seconds - (one.amount or deadline) for one in self.history.of(kind)]
+            return deadline + max([0.0, *late])
+        recorded = self.history.longest(kind)
+        return deadline if recorded is None else recorded

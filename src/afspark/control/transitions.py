@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 
-from afspark.control.schemes import Protection, Scheme, Switches, Unreplicated
+from afspark.control.schemes import STEPS, Protection, RecoveryStep, Scheme, Switches, Unreplicated
 
 
 class SchemeAction(StrEnum):
@@ -109,6 +109,24 @@ def actions(before: Protection, after: Protection) -> tuple[SchemeAction, ...]:
     """
     pair = _scheme(before), _scheme(after)
     return () if pair[0] is pair[1] else TRANSITIONS[pair]
+
+
+def keeps_checkpoints(before: Protection, after: Protection) -> bool:
+    """Whether recoveries begin with the same checkpoints after a change: none is made on the way.
+
+    >>> keeps_checkpoints(Unreplicated.BARRIER_SNAPSHOT, Scheme.DEPLOYED)
+    True
+    >>> keeps_checkpoints(Scheme.DEPLOYED, Scheme.HOT_STANDBY)
+    False
+    """
+    return _begins_with_checkpoint(before) and _MADE_ANEW.isdisjoint(actions(before, after))
+
+
+_MADE_ANEW = frozenset({SchemeAction.STORE_CHECKPOINTS, SchemeAction.SHIP_CHECKPOINTS, SchemeAction.LOAD_STATE})
+
+
+def _begins_with_checkpoint(one: Protection) -> bool:
+    return RecoveryStep.REPLAY in STEPS[one]
 
 
 def _scheme(one: Protection) -> Scheme:

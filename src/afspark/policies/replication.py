@@ -77,11 +77,15 @@ class Followed(Replicated):
 
 @dataclass(frozen=True)
 class ActiveReplication(Followed):
-    """The secondary receives, processes and sends; whoever receives both drops what it has already."""
+    """The secondary receives, processes and sends at the same time as the primary.
+
+    Sending means that its output of every batch is at hand: of the two outputs of a batch one is taken, the primary's
+    as long as that one answers. What both have made is compared.
+    """
 
     name: ClassVar[str] = "active-replication"
     has_secondaries: ClassVar[bool] = True
-    reason: ClassVar[str] = "a second copy processes and sends every item"
+    reason: ClassVar[str] = "a second copy processes every item at the same time, and has its output at hand"
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,8 @@ def test_another_measurement_of_a_step_makes_nothing_faster(
 def test_more_prepared_schemes_are_faster(
     state: float, items: float, throughput: float, gap: bool, interval: float | None
 ) -> None:
-    """In the order of table 1, as long as a promotion does not take longer than a deployment."""
-    found = situation(history(state=state, items=items, throughput=throughput))
-    times = [estimate(scheme, found, gap=gap, interval=interval).seconds for scheme in Scheme]
-    assert times == sorted(times)
+    """In the order of table 1, apart from the promotion that it leaves out."""
+    times = {Quantity.PROMOTION: 0.0}
+    found = situation(history(state=state, items=items, throughput=throughput, times=times))
+    seconds = [estimate(scheme, found, gap=gap, interval=interval).seconds for scheme in Scheme]
+    assert seconds == sorted(seconds)

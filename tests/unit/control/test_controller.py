@@ -148,6 +148,17 @@ class TestSteadiness:
         assert "no longer in time (4.8 s of 4 s)" in found.reason
         assert found.chosen.protection is Scheme.ACTIVE_REPLICATION, "no other interval would make up for it"
 
+    @pytest.mark.parametrize("before", [Unreplicated.BARRIER_SNAPSHOT, Scheme.PASSIVE_REPLICATION, Scheme.DEPLOYED])
+    def test_late_checkpoints_count_whatever_begins_with_them(self, before: Protection) -> None:
+        """Under another name a recovery would read the same checkpoint, and replay as much."""
+        late = situation(SMALL.history, waiting=500_000.0)
+        found = decide(Adaptive(recovery_seconds=5, costs=CPU_COUNTS), late, under(before, 2.0))
+        stored = {Unreplicated.BARRIER_SNAPSHOT, Scheme.PASSIVE_REPLICATION, Scheme.DEPLOYED}
+        assert "no longer in time" in found.reason
+        assert stored.isdisjoint(in_time(found)) and found.chosen.protection is Scheme.COLD_STANDBY
+        # Where it comes from a scheme without checkpoints of its own, a new one is made on the way.
+        assert stored <= set(in_time(decide(Adaptive(recovery_seconds=5, costs=CPU_COUNTS), late, ACTIVE)))
+
     def test_between_margin_and_limit_one_stays_but_does_not_enter(self) -> None:
         # With 16 s between checkpoints a hot standby takes 4.02 s.
         kept = decide(self.ADAPTIVE, THREE, under(Scheme.HOT_STANDBY, 16.0))

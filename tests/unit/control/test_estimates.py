@@ -27,7 +27,7 @@ EXPECTED: dict[Protection, float] = {
     Scheme.ACTIVE_STANDBY: 0.5 + 0.1,
     Scheme.HOT_STANDBY: 0.5 + 0.1 + 0.2 + 0.2,
     Scheme.COLD_STANDBY: 0.5 + 0.1 + max(0.2, 0.3) + 0.2,
-    Scheme.DEPLOYED: 0.5 + 0.1 + 20.0 + max(0.2, 0.3) + 0.2,
+    Scheme.DEPLOYED: 0.5 + 20.0 + max(0.2, 0.3) + 0.2,
     Scheme.PASSIVE_REPLICATION: 0.5 + 3.0 + 20.0 + max(0.2, 0.3) + 0.2,
     Unreplicated.BARRIER_SNAPSHOT: 0.5 + 20.0 + 0.3 + 0.2,
     Unreplicated.APPROXIMATE: 0.5 + 20.0 + 0.3,
@@ -86,6 +86,14 @@ def test_the_deadline_of_an_answer_is_the_least_that_a_silence_takes() -> None:
         assert situation(found.add(kind, at=NOW, seconds=4.0), deadlines=deadlines).detection(kind) == 4.0
     assert situation(history(detection=0.6), deadlines=deadlines).detection(FailureKind.HOST_LOST) == 0.6
     assert situation(history(detection=0.6), deadlines=deadlines).detection() == 3.0
+
+
+def test_a_silence_that_was_recorded_with_another_deadline_tells_how_late_it_was() -> None:
+    """With five seconds of patience it was noticed after 5.3 s, of at most 5.2."""
+    patient = history(detection=0.6).add(FailureKind.FROZEN, at=NOW, seconds=5.3, amount=5.2)
+    assert situation(patient, deadlines=dict.fromkeys(FailureKind, 0.8)).detection() == pytest.approx(0.9)
+    early = history(detection=0.6).add(FailureKind.FROZEN, at=NOW, seconds=5.1, amount=5.2)
+    assert situation(early, deadlines=dict.fromkeys(FailureKind, 0.8)).detection() == pytest.approx(0.8)
 
 
 def test_active_replication_costs_what_its_failures_did() -> None:

@@ -248,6 +248,7 @@ class Missed:
 
     def __init__(self, host: str, kind: str, heard: float, noticed: float) -> None:
         self.host, self.kind, self.heard, self.noticed = host, kind, heard, noticed
+        self.limit = 1.25
 
 
 class WatchedHosts(Hosts):

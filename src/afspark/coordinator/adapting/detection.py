@@ -32,5 +32,5 @@ class Detection:
         for one in reversed(self._cluster.failures()):
             if one.host == host:
                 offset = clock.time() - clock.monotonic()
-                return SeenFailure(_KINDS[one.kind], offset + one.heard, offset + one.noticed)
+                return SeenFailure(_KINDS[one.kind], offset + one.heard, offset + one.noticed, one.limit)
         return None

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from afspark.clock import Clock
 from afspark.control import (
+    STEPS,
     FailureKind,
     MeasuredRecovery,
     Protection,
+    RecoveryStep,
     RecoveryTimes,
     Unit,
     Unreplicated,
@@ -31,12 +33,13 @@ class Foreseen:
 @dataclass(frozen=True)
 class SeenFailure:
     """A failure of a host that the cluster has seen: of which kind, when, and when the driver knew, in seconds since
-    1970.
+    1970. ``limit``: after how many seconds it was to know at most, 0: nobody can tell.
     """
 
     kind: FailureKind
     at: float
     noticed: float
+    limit: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class _UnderWay:
     #: seconds that have passed before anybody needed the worker, although the cluster knew
     pause: float
     kind: FailureKind
+    limit: float
     foreseen: Foreseen
 
 
@@ -95,6 +99,7 @@ class RecoveryTimings:
             failed=None if failed is None else min(failed, known),
             pause=pause,
             kind=kind,
+            limit=seen.limit if seen else 0.0,
             foreseen=self.foresee(worker, kind),
         )
         self._applied.pop(worker, None)
@@ -122,12 +127,12 @@ class RecoveryTimings:
         if found is None:
             return None
         read = restored.seconds if restored else 0.0
-        rest = max(applied - found.declared - read - replaying, 0.0)
-        steps = {"promotion": rest}
-        if restored is not None:
-            # In the stage that restores a worker it is given its batch, too.
-            wiring = min(rest, report.work.seconds + report.work.backup_seconds) if found.foreseen.deploys else rest
-            steps = {"deploy": rest - wiring, "wire_receive": wiring}
+        steps = _begun(
+            max(applied - found.declared - read - replaying, 0.0),
+            report.work.seconds + report.work.backup_seconds,
+            found.foreseen,
+            promoted=restored is None,
+        )
         return MeasuredRecovery(
             at=found.known if found.failed is None else found.failed,
             unit=Unit(self._operator, report.worker),
@@ -144,4 +149,17 @@ class RecoveryTimings:
             bytes_read=float(restored.bytes) if restored else 0.0,
             items_replayed=float(items),
             pause=found.pause,
+            limit=found.limit,
         )
+
+
+def _begun(rest: float, work: float, foreseen: Foreseen, *, promoted: bool) -> Mapping[str, float]:
+    """How long it took until a worker was at work, by steps. In the stage that promotes or restores it, it is given its
+    batch, too: that is wiring, unless it was wired all along, and takes as long as its ``work``.
+    """
+    wiring = [one for one in STEPS[foreseen.protection] if one in (RecoveryStep.WIRE_SEND, RecoveryStep.WIRE_RECEIVE)]
+    if promoted:
+        wired = min(rest, work) if wiring else 0.0
+        return {RecoveryStep.PROMOTION: rest - wired, **dict.fromkeys(wiring, wired)}
+    wired = min(rest, work) if foreseen.deploys else rest
+    return {RecoveryStep.DEPLOY: rest - wired, RecoveryStep.WIRE_RECEIVE: wired}
