@@ -51,9 +51,9 @@ class ReplayedDay:
         }
 
 
-def replayed(looks: Sequence[Look], adaptive: Adaptive) -> ReplayedDay:
+def replayed(looks: Sequence[Look], adaptive: Adaptive, *, schemes_only: bool = False) -> ReplayedDay:
     """The day as a controller with these limits and costs would have spent it; each look holds until the next one."""
-    controller, day = Controller(adaptive=adaptive), ReplayedDay()
+    controller, day = Controller(adaptive=adaptive, schemes_only=schemes_only), ReplayedDay()
     for look, following in itertools.pairwise(looks):
         controller, found = controller.tick(look.at, [look.situation])
         seconds = following.at - look.at
@@ -69,11 +69,14 @@ def replayed(looks: Sequence[Look], adaptive: Adaptive) -> ReplayedDay:
     return day
 
 
-def all_days(looks: Sequence[Look], vectors: Mapping[str, Adaptive], limits: Sequence[float]) -> dict[str, object]:
+def all_days(
+    looks: Sequence[Look], vectors: Mapping[str, Adaptive], limits: Sequence[float], *, schemes_only: bool = False
+) -> dict[str, object]:
     """By costs and limit how the day was spent. ``vectors``: a controller for each of the costs; its limit is not
-    heeded.
+    heeded. ``schemes_only``: under the six schemes alone.
     """
-    return {
-        name: {f"{limit:g}": replayed(looks, replace(adaptive, recovery_seconds=limit)).to_json() for limit in limits}
-        for name, adaptive in vectors.items()
-    }
+
+    def day(adaptive: Adaptive, limit: float) -> dict[str, object]:
+        return replayed(looks, replace(adaptive, recovery_seconds=limit), schemes_only=schemes_only).to_json()
+
+    return {name: {f"{limit:g}": day(adaptive, limit) for limit in limits} for name, adaptive in vectors.items()}

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 import afspark as af
 from afspark.api.stream import Inflow, Stream
+from afspark.model.kernels.plain_arrays import Array
 from afspark.model.operator import Operator
 from afspark.model.states import HashTable, StateSpec
 from afspark.model.windows import Sliding
@@ -41,6 +42,7 @@ class LiveRecords(Source, kind="live-records"):
     """``rows`` records in ``seconds`` since ``began`` (in seconds since 1970): a record cannot be read before its time.
 
     Traffic has the peaks of `Bursts`; keys are drawn evenly from ``keys``. A chunk depends on ``seed`` and its number.
+    In the ``lead`` seconds before, a chunk comes every second, so that a query can warm up. Times count from there on.
     """
 
     rows: int
@@ -48,39 +50,56 @@ class LiveRecords(Source, kind="live-records"):
     began: float
     seed: int = 0
     keys: int = 200_000
+    lead: int = 0
 
     def schema(self) -> pa.Schema:
         return RECORDS
 
     def planner(self, log: LogStore) -> Planner:
-        return LivePlanner(self.rows, self.seconds, self.began, bursts(self.seed))
+        return LivePlanner(self.rows, self.seconds, self.began, bursts(self.seed), lead=self.lead)
 
     def read(self, chunk: NumberedChunk) -> Iterator[pa.RecordBatch]:
         draw = np.random.default_rng((self.seed, chunk.index))
-        days = bursts(self.seed).times(chunk.index * CHUNK_RECORDS, chunk.units, self.rows)
         key, size = draw.integers(0, self.keys, chunk.units), draw.integers(40, 1501, chunk.units)
-        yield pa.record_batch([pa.array(days * self.seconds), pa.array(key), pa.array(size)], schema=RECORDS)
+        yield pa.record_batch([pa.array(self._times(chunk)), pa.array(key), pa.array(size)], schema=RECORDS)
+
+    def _times(self, chunk: NumberedChunk) -> Array:
+        if chunk.index < self.lead:
+            return chunk.index + np.arange(chunk.units) / chunk.units
+        first = (chunk.index - self.lead) * CHUNK_RECORDS
+        return self.lead + bursts(self.seed).times(first, chunk.units, self.rows) * self.seconds
 
 
 class LivePlanner(EvenPlanner):
-    """Chunks exist once all of their records have happened; the first one at once, so that a query can warm up."""
+    """Chunks exist once all of their records have happened; the first one at once. ``lead``: so many come before."""
 
     def __init__(
-        self, rows: int, seconds: float, began: float, day: Bursts, now: Callable[[], float] = time.time
+        self,
+        rows: int,
+        seconds: float,
+        began: float,
+        day: Bursts,
+        *,
+        lead: int = 0,
+        now: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(rows, CHUNK_RECORDS, RECORD_BYTES)
-        self._rows, self._seconds, self._began, self._day, self._now = rows, seconds, began, day, now
+        super().__init__(lead * CHUNK_RECORDS + rows, CHUNK_RECORDS, RECORD_BYTES)
+        self._rows, self._seconds, self._began, self._day = rows, seconds, began, day
+        self._lead, self._now = lead, now
         self._found = 1
 
     def discover(self) -> Offset:
-        last, passed = super().discover()["chunks"], (self._now() - self._began) / self._seconds
+        last, passed = super().discover()["chunks"], self._now() - self._began
         while self._found < last and self._end_of(self._found) <= passed:
             self._found += 1
         return {"chunks": self._found}
 
     def _end_of(self, chunk: int) -> float:
-        """When its last record happens, as a part of the day."""
-        return float(self._day.times(min((chunk + 1) * CHUNK_RECORDS, self._rows) - 1, 1, self._rows)[0])
+        """When its last record happens, in seconds since the day began."""
+        if chunk < self._lead:
+            return float(chunk + 1 - self._lead)
+        newest = min((chunk - self._lead + 1) * CHUNK_RECORDS, self._rows) - 1
+        return self._seconds * float(self._day.times(newest, 1, self._rows)[0])
 
 
 class LiveSums(Operator):

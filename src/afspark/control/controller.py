@@ -14,7 +14,7 @@ Measurements are noisy, and a change has its price. So that noise does not move 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from afspark.control.candidates import MARGIN, Candidate, candidate, offered, planned
 from afspark.control.decisions import Decision, InForce
@@ -30,11 +30,16 @@ TIE = 0.02
 """Costs that differ by no more than this part are the same."""
 
 
-def decide(adaptive: Adaptive, situation: Situation, before: InForce | None = None) -> Decision:
-    """What protects the unit from now on. ``before`` is in force; None: nothing is yet."""
+def decide(
+    adaptive: Adaptive, situation: Situation, before: InForce | None = None, *, schemes_only: bool = False
+) -> Decision:
+    """What protects the unit from now on. ``before`` is in force; None: nothing is yet. ``schemes_only``: one of the
+    six schemes, and nothing else.
+    """
     kept = None if before is None else candidate(before.protection, before.interval, adaptive, situation, late=True)
     cooling = before is not None and situation.now - before.since < adaptive.cooldown
-    found = tuple(_candidates(adaptive, situation, kept, cooling=cooling))
+    choices = tuple(Scheme) if schemes_only else tuple(offered(adaptive, situation))
+    found = tuple(_candidates(choices, adaptive, situation, kept, cooling=cooling))
     chosen, reason = _choose(found, kept, adaptive.recovery_seconds, cooling=cooling)
     return Decision(
         at=situation.now,
@@ -48,13 +53,18 @@ def decide(adaptive: Adaptive, situation: Situation, before: InForce | None = No
 
 
 def _candidates(
-    adaptive: Adaptive, situation: Situation, kept: Candidate | None, *, cooling: bool
+    choices: Iterable[Protection],
+    adaptive: Adaptive,
+    situation: Situation,
+    kept: Candidate | None,
+    *,
+    cooling: bool,
 ) -> Sequence[Candidate]:
-    """One for each protection. That in force keeps its interval while it is in time, or until a longer one is. What
+    """One for each of the choices. That in force keeps its interval while it is in time, or until a longer one is. What
     begins with the same checkpoints has as much to replay as that, until there is another one.
     """
     limit, found = adaptive.recovery_seconds, []
-    for protection in offered(adaptive, situation):
+    for protection in choices:
         late = kept is not None and keeps_checkpoints(kept.protection, protection)
         one = planned(protection, adaptive, situation, late=late)
         if kept is not None and protection is kept.protection and kept.seconds <= limit:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from afspark.bench.controller_replay import Look, all_days, replayed
 from afspark.bench.experiments import experiment_controller
@@ -11,14 +14,17 @@ from afspark.bench.live_records import CHUNK_RECORDS, LivePlanner, LiveRecords, 
 from afspark.control import FailureKind, Quantity, Situation, Unit, UnitHistory
 from afspark.policies import ActiveStandby, Adaptive, Costs
 from afspark.sources.bursts import bursts
+from afspark.sources.chunks import NumberedChunk
 
 UNIT = Unit("sums", 0)
 
 
-def looks(*, rate: float, seconds: int) -> list[Look]:
-    """A unit that recovers without a secondary in about four seconds, and with one in about one."""
+def looks(*, rate: float, seconds: int, wait: float = 2.0) -> list[Look]:
+    """A unit that recovers without a secondary in about four seconds, and with one in about one. ``wait``: for a host
+    that may come back.
+    """
     history = UnitHistory()
-    for what, taken in {Quantity.WAIT: 2.0, Quantity.DEPLOY: 1.0, Quantity.PROMOTION: 0.3}.items():
+    for what, taken in {Quantity.WAIT: wait, Quantity.DEPLOY: 1.0, Quantity.PROMOTION: 0.3}.items():
         history = history.add(what, at=0.0, seconds=taken)
     for what in (Quantity.WIRE_SEND, Quantity.WIRE_RECEIVE):
         history = history.add(what, at=0.0, seconds=0.1)
@@ -48,6 +54,27 @@ def test_a_day_is_spent_under_what_the_limit_allows() -> None:
     assert told["hosts"]["20"]["share"] == wide.share()
 
 
+def test_a_day_may_be_spent_under_the_six_schemes_alone() -> None:
+    day, told = looks(rate=1e4, seconds=60, wait=0.1), {}
+    for schemes_only in (False, True):
+        found = all_days(day, {"all": Adaptive()}, (20.0,), schemes_only=schemes_only)
+        told[schemes_only] = found["all"]["20"]["share"]
+    assert set(told[False]) == {"active-replication", "snapshot"}
+    assert set(told[True]) == {"active-replication", "passive-replication"}
+
+
+def test_before_a_day_a_chunk_comes_every_second() -> None:
+    now = [100.0 - 45.0]
+    planner = LivePlanner(100 * CHUNK_RECORDS, 50.0, 100.0, bursts(1), lead=45, now=lambda: now[0])
+    assert planner.discover() == {"chunks": 1}
+    now[0] = 80.0
+    assert planner.discover() == {"chunks": 25}
+    now[0] = 100.0
+    assert planner.discover() == {"chunks": 45}
+    now[0] = 150.0
+    assert planner.discover() == {"chunks": 145}
+
+
 def test_records_cannot_be_read_before_their_time() -> None:
     now = [100.0]
     planner = LivePlanner(100 * CHUNK_RECORDS, 50.0, 100.0, bursts(1), now=lambda: now[0])
@@ -59,13 +86,22 @@ def test_records_cannot_be_read_before_their_time() -> None:
     assert planner.discover() == {"chunks": 100}
 
 
+def times_of(source: LiveRecords, chunks: Sequence[NumberedChunk]) -> list[float]:
+    return [time for chunk in chunks for batch in source.read(chunk) for time in batch.column("time").to_pylist()]
+
+
 def test_records_happen_in_order_and_the_pipeline_is_sound() -> None:
     source = LiveRecords(rows=3 * CHUNK_RECORDS, seconds=9.0, began=0.0)
     chunks = LivePlanner(source.rows, source.seconds, 0.0, bursts(0), now=lambda: 10.0).chunks(
         {"chunks": 0}, {"chunks": 3}
     )
-    times = [time for chunk in chunks for batch in source.read(chunk) for time in batch.column("time").to_pylist()]
+    times = times_of(source, chunks)
     assert times == sorted(times) and times[0] >= 0 and times[-1] <= 9.0
+    led = LiveRecords(rows=3 * CHUNK_RECORDS, seconds=9.0, began=0.0, lead=2)
+    chunks = led.planner(None).chunks({"chunks": 0}, {"chunks": 5})
+    before, day = times_of(led, chunks[:2]), times_of(led, chunks[2:])
+    assert before == sorted(before) and before[0] == 0 and 1.9 < before[-1] < 2.0
+    assert day == pytest.approx([2.0 + time for time in times])
     assert live_sums(None, ActiveStandby(), source).check().nodes
 
 

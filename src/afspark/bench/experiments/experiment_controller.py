@@ -48,6 +48,7 @@ def measure(rig: Rig) -> dict[str, Any]:
         "moments": [vars(one) for one in moments],
         "decisions": decisions,
         "limits": all_days(looks, vectors, LIMITS),
+        "limits_of_schemes": all_days(looks, vectors, LIMITS, schemes_only=True),
         "chosen": replayed(looks, vectors["all costs"]).to_json(),
         "recoveries": recoveries,
         "decisions_with_failures": decided,
