@@ -125,7 +125,7 @@ def test_the_page_and_the_plot_about_a_day(tmp_path: Path) -> None:
         "cooldown": 5.0,
         "moments": moments,
         "decisions": [
-            {"at": -30.0, "from": None, "to": "active-replication", "interval": None, "why": "cold"},
+            {"at": -30.0, "from": None, "to": "active-replication", "interval": None, "why": "unknown"},
             {"at": -9.0, "from": None, "to": "active-replication", "interval": None, "why": "first"},
             {"at": 5.0, "from": "active-replication", "to": "deployed", "interval": None, "why": "cheap"},
         ],
@@ -135,7 +135,7 @@ def test_the_page_and_the_plot_about_a_day(tmp_path: Path) -> None:
     text = experiment_controller.page(found)
     assert "1 of 2 recoveries" in text and "| hosts only | 4 | 25 % |" in text and "| 0.50 | – | 1 |" in text
     assert "| host killed | deployed | 2 | 5.00 (4.00 to 6.00) | 4.00 | 1 |" in text
-    assert "| -9 |" in text and "cold" not in text and "started before the day" in text
+    assert "| -9 |" in text and "unknown" not in text and "started before the day" in text
     assert "still starting" not in text and "six schemes alone" not in text
     assert "is modelled" in text and "costs nothing beyond the primary" in text
     plot, six = tmp_path / "plot.png", tmp_path / "six.png"
