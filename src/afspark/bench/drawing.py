@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from afspark.report.figure_style import COLORS, INK, MUTED, save_figure, styled_figure
+
+#: Names in a row of a legend.
+_ROW = 6
 
 
 @dataclass(frozen=True)
@@ -21,20 +25,36 @@ class Curve:
     dashed: bool = False
 
 
-def bars(path: Path, groups: Mapping[str, Mapping[str, float]], *, title: str, subtitle: str) -> None:
-    """A group of bars for each name, the same bars in each, with their values on top."""
+def bars(
+    path: Path,
+    groups: Mapping[str, Mapping[str, float]],
+    *,
+    title: str,
+    subtitle: str,
+    colors: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """A group of bars for each name, the same bars in each, with their values on top. ``colors``: of some bars, by
+    name.
+    """
     figure, (axis,) = styled_figure((12.5, 4.8), title, subtitle)
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     width = 0.82 / len(names)
     for place, name in enumerate(names):
         x = [at + (place - (len(names) - 1) / 2) * width for at in range(len(groups))]
         y = [group.get(name, 0.0) for group in groups.values()]
-        axis.bar(x, y, width * 0.92, color=COLORS[place % len(COLORS)], label=name, zorder=2)
+        color = colors.get(name, COLORS[place % len(COLORS)])
+        axis.bar(x, y, width * 0.92, color=color, label=name, zorder=2)
         for at, value in zip(x, y, strict=True):
             axis.text(at, value, f"{value:.2f}".rstrip("0").rstrip("."), ha="center", va="bottom", fontsize=7.5)
     axis.set_xticks(range(len(groups)), list(groups))
     axis.tick_params(axis="x", labelsize=10.5, labelcolor=INK)
-    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=min(5, len(names)), frameon=False, fontsize=9)
+    axis.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.08),
+        ncols=len(names) if len(names) <= _ROW else -(-len(names) // 2),
+        frameon=False,
+        fontsize=9,
+    )
     save_figure(figure, path)
 
 

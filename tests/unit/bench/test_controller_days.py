@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from afspark.bench.controller_replay import Look, all_days, replayed
+from afspark.bench.drawing_days import DrawnDay, track
 from afspark.bench.experiments import experiment_controller
 from afspark.bench.live_records import CHUNK_RECORDS, LivePlanner, LiveRecords, live_sums
 from afspark.control import FailureKind, Quantity, Situation, Unit, UnitHistory
@@ -123,12 +124,31 @@ def test_the_page_and_the_plot_about_a_day(tmp_path: Path) -> None:
         "limit": 5.0,
         "cooldown": 5.0,
         "moments": moments,
-        "decisions": [{"at": 5.0, "from": None, "to": "deployed", "interval": None, "why": "cheap"}],
+        "decisions": [
+            {"at": -30.0, "from": None, "to": "active-replication", "interval": None, "why": "unknown"},
+            {"at": -9.0, "from": None, "to": "active-replication", "interval": None, "why": "first"},
+            {"at": 5.0, "from": "active-replication", "to": "deployed", "interval": None, "why": "cheap"},
+        ],
         "limits": {"all costs": {"2": day, "4": day}, "hosts only": {"2": day, "4": day}},
         "recoveries": [recovery, recovery | {"recovery": 4.0}],
     }
     text = experiment_controller.page(found)
     assert "1 of 2 recoveries" in text and "| hosts only | 4 | 25 % |" in text and "| 0.50 | – | 1 |" in text
     assert "| host killed | deployed | 2 | 5.00 (4.00 to 6.00) | 4.00 | 1 |" in text
-    plot = tmp_path / "plot.png"
+    assert "| -9 |" in text and "unknown" not in text and "started before the day" in text
+    assert "still starting" not in text and "six schemes alone" not in text
+    assert "is modelled" in text and "costs nothing beyond the primary" in text
+    plot, six = tmp_path / "plot.png", tmp_path / "six.png"
     assert experiment_controller.draw(found, plot) and plot.stat().st_size > 10_000
+    late = found | {"moments": [one | {"at": one["at"] + 3.0} for one in moments]}
+    assert "from second 3 on" in experiment_controller.page(late)
+    found["limits_of_schemes"] = found["limits"]
+    assert experiment_controller.page(found).count("| hosts only | 4 | 25 % |") == 2
+    assert "six schemes alone" in experiment_controller.draw(found, six)
+    assert six.stat().st_size > plot.stat().st_size
+
+
+def test_the_track_of_a_day_is_what_was_decided() -> None:
+    decided = [(-9.0, "active-replication"), (-1.0, "deployed"), (4.0, "snapshot")]
+    assert track(DrawnDay(10.0, [], {}, decided)) == [(0.0, "deployed"), (4.0, "snapshot")]
+    assert track(DrawnDay(10.0, [], {}, decided[2:])) == [(4.0, "snapshot")]

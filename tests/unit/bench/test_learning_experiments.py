@@ -118,6 +118,62 @@ def test_what_the_targets_are_about_is_told(planted: Any, tmp_path: Path) -> Non
     assert found["higgs, alike"]["norms"]["ssp:10"]["median"] == 1.0
 
 
+def test_figures_that_do_not_say_how_many_batches_there_were_are_told_without(planted: Any, tmp_path: Path) -> None:
+    planted(Runs())
+    found = json.loads(json.dumps(experiment_training_cost.measure(StubRig(tmp_path, rounds=1))))
+    told = experiment_training_cost.page(found)
+    assert "12 batches of 2²⁰" in told and "With 16, 4, 1 steps" in told and "12, 8, 6 batches" in told
+    found["batches"] = 6
+    assert "6 batches of 2²⁰" in experiment_training_cost.page(found)
+    del found["batches"], found["parts"]
+    older = experiment_training_cost.page(found)
+    assert "(`BSP`), batches of 2²⁰" in older and "a native run has" not in older
+    assert experiment_training_cost.draw(found, tmp_path / "plot.png")
+
+
+def test_none_is_drawn_with_both_of_its_runs() -> None:
+    runs = {"none": (2e6, 1e6, 3e6), "none again": (4e6, 3.5e6, 5e6)}
+    spreads = {name: dict(zip(("median", "least", "most"), one, strict=True)) for name, one in runs.items()}
+    figures = {name: {"items_per_second": one} for name, one in spreads.items()}
+    drawn = experiment_training_cost._drawn({"figures": figures})
+    assert drawn == {experiment_training_cost.BOTH: {"median": 3.0, "least": 1.0, "most": 5.0}}
+
+
+def test_curves_that_are_the_same_are_one_line_and_the_page_says_so(planted: Any, tmp_path: Path) -> None:
+    planted(Runs())
+    found = experiment_learning_failures.measure(StubRig(tmp_path, rounds=1))
+    panel = experiment_learning_failures._by_merges("clicks", found["clicks"]["curves"])
+    assert [line.name for line in panel.lines] == ["0, 4 and 8 killed"] and "identical" in panel.title
+    assert "kills cost time, and nothing else" in experiment_learning_failures.page(found)
+    found["clicks"]["curves"]["8"] = [[at, 2 * norm, *others] for at, norm, *others in found["clicks"]["curves"]["8"]]
+    panel = experiment_learning_failures._by_merges("clicks", found["clicks"]["curves"])
+    assert [line.name for line in panel.lines] == ["0 and 4 killed", "8 killed"] and "identical" not in panel.title
+    assert "changes with kills differ" in experiment_learning_failures.page(found)
+
+
+def test_the_page_says_whether_the_norm_rises_in_the_anomalous_stretch(planted: Any, tmp_path: Path) -> None:
+    planted(Runs())
+    found = experiment_learning_failures.measure(StubRig(tmp_path, rounds=1))
+    assert "the norm does not rise, but falls on" in experiment_learning_failures.page(found)
+    curve = found["clicks"]["curves"]["0"]
+    for place in range(16, 20):
+        curve[place] = [curve[place][0], 9.0, 100, 90.0]
+    told = experiment_learning_failures.page(found)
+    assert "the norm rises" in told and "to 0.900" in told
+
+
+def test_kills_and_the_stretch_are_marked(planted: Any, tmp_path: Path) -> None:
+    planted(Runs())
+    curves = experiment_learning_failures.measure(StubRig(tmp_path, rounds=1))["clicks"]["curves"]
+    merges = experiment_learning_failures._by_merges("clicks", curves)
+    assert merges.marks == {"kills": 4.5} and merges.shaded["a feature is missing"] == (
+        16.5,
+        pytest.approx(27.2, abs=0.1),
+    )
+    calm, *killed = experiment_learning_failures._by_seconds("higgs", curves).lines
+    assert calm.pause is None and [one.pause for one in killed] == [(curves["4"][3][0], curves["4"][4][0])] * 2
+
+
 def test_a_violation_of_the_theorem_is_told(planted: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = planted(Runs())
     real = runs.trained_run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from afspark.bench.kept_rounds import KeptRounds
 from afspark.bench.real_failures import RealFailure
 from afspark.bench.recovery_trials import Trials, figures_of
 from afspark.bench.replica_case import ReplicaCase, TookTooLong
+from afspark.bench.scheme_colors import NONE_COLOR, SCHEME_COLORS
 from afspark.bench.trial_series import TrialSeries, median_of, run_series, summaries, summary, together
 from afspark.cluster.loopback.host_processes import executors_of, processes_of
 from afspark.policies import ActiveStandby
@@ -161,6 +163,7 @@ def test_the_pages_about_costs_intervals_and_detection(tmp_path: Path) -> None:
     costs["figures"] = {"none": figures, "hot-standby": figures}
     assert "| hot-standby | 1.50 (1.00 to 2.00) |" in experiment_replica_costs.page(costs)
     assert experiment_replica_costs.draw(costs, tmp_path / "costs.png")
+    assert len({NONE_COLOR, *SCHEME_COLORS.values()}) == 8
 
     names = [kind.name for kind in experiment_replica_intervals.SCHEMES_WITH_CHECKPOINTS]
     every = [experiment_replica_intervals.contest_of(one) for one in experiment_replica_intervals.INTERVALS]
@@ -172,6 +175,13 @@ def test_the_pages_about_costs_intervals_and_detection(tmp_path: Path) -> None:
     }
     assert experiment_replica_intervals.page(intervals).count("| every 0.5 s |") == len(names)
     assert experiment_replica_intervals.draw(intervals, tmp_path / "intervals.png")
+    # A scheme that did not recover once has no point, and not one at zero.
+    intervals["recoveries"][every[1]] = {name: {"count": 2} for name in names}
+    assert "| 2 | – | – | – |" in experiment_replica_intervals.page(intervals)
+    panel = experiment_replica_intervals._panel("", intervals["recoveries"], "recovery")
+    assert all([math.isnan(y) for y in line.y] == [False, True, False] for line in panel.lines)
+    assert list(panel.ticks.values()) == ["0.5 s", "2 s", "8 s"]
+    assert experiment_replica_intervals.draw(intervals, tmp_path / "gaps.png")
 
     who = {one.name: spreads("noticed", "recovery") | {"count": 1} for one in experiment_detection.WATCHED}
     detection = {"keys": 10, "pause": 500, "found": {str(RealFailure.FROZEN): who}}

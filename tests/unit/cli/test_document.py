@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from afspark._version import __version__
-from afspark.report.convergence_plot import NormLine, save_convergence, save_norms
+from afspark.report.convergence_plot import save_convergence
 from afspark.report.document import RunReport, save_json
 from afspark.report.plot import Contender, save_plot
 from afspark.report.summary import summary
@@ -132,12 +132,6 @@ def test_a_model_that_converges_is_told_with_its_regret(capsys: pytest.CaptureFi
     told = capsys.readouterr().out
     assert "0.25 (L1)" in told
     assert "ABOVE theorem 1's 0.4000" in told
-
-
-def test_norms_are_drawn(tmp_path: Path) -> None:
-    lines = [NormLine("none", [1, 2, 3], [3.0, 1.0, 0.5]), NormLine("four", [1, 2, 3], [3.0, 2.0, 0.5])]
-    save_norms(tmp_path / "norms.png", {"clicks": lines, "higgs": lines}, title="t", notes={"clicks": "n"})
-    assert (tmp_path / "norms.png").stat().st_size > 1000
 
 
 @pytest.mark.parametrize("exchange", [None, {"pulls": [], "pushes": []}, "some"])

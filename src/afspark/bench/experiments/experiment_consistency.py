@@ -11,6 +11,15 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import afspark as af
+from afspark.bench.drawing_panels import (
+    DotPanel,
+    ExchangePanel,
+    Line,
+    LinePanel,
+    Panel,
+    exchange_seconds,
+    save_panels,
+)
 from afspark.bench.interleave import Contest, spread_of
 from afspark.bench.kept_rounds import run_contests
 from afspark.bench.learning_curves import seconds_to_loss, shared_loss
@@ -27,7 +36,7 @@ from afspark.bench.training_runs import (
 )
 from afspark.model.consistency import ASP, BSP, SSP, Consistency
 from afspark.model.trajectory import windowed_losses
-from afspark.report.convergence_plot import LOSS, NORM, NormLine, save_norms
+from afspark.report.convergence_plot import LOSS
 
 TITLE = "Training: three consistency models (experiment 9)"
 MODELS: tuple[Consistency, ...] = (BSP(), SSP(5), SSP(10), ASP())
@@ -41,6 +50,16 @@ DISTURBED = {
     "alike": Delays(length=LENGTH),
     "one slow": Delays(length=LENGTH, slow=4.0),
     "delayed steps": Delays(length=LENGTH, chance=0.25, longer=3.0),
+}
+
+#: What is drawn over time: where models differ.
+SHOWN = ("one slow", "delayed steps")
+#: Lines that cover each other are told apart: the last is thin on top of a thick one.
+LOOKS: dict[str, dict[str, Any]] = {
+    "bsp": {"color": "#6b7280", "width": 1.8},
+    "ssp:5": {"color": "#1f77b4", "width": 1.8, "style": "--"},
+    "ssp:10": {"color": "#fdae6b", "width": 4.5},
+    "asp": {"color": "#7f2704", "width": 1.2},
 }
 
 
@@ -150,31 +169,46 @@ def page(found: dict[str, Any]) -> str:
 
 
 def draw(found: dict[str, Any], path: Path) -> str:
-    panels: dict[str, list[NormLine]] = {}
-    labels: dict[str, str] = {}
-    for case, part in found.items():
-        panels[case] = [
-            NormLine(name, [at for at, _ in losses], [loss for _, loss in losses])
-            for name, losses in part["losses"].items()
-        ]
-        labels[case] = LOSS
-    for name in DATA:
-        panel = f"{name}, alike: changes of whole batches"
-        panels[panel] = [
-            NormLine(model, [at for at, _ in batches], [norm for _, norm in batches])
-            for model, batches in found[f"{name}, alike"]["batches"].items()
-        ]
-        labels[panel] = NORM
+    panels: list[Panel] = [
+        LinePanel(
+            title=f"{name}, {kind}",
+            lines=[_line(model, losses) for model, losses in found[f"{name}, {kind}"]["losses"].items()],
+            xlabel="seconds",
+            ylabel=LOSS,
+            legend=False,
+        )
+        for name in DATA
+        for kind in SHOWN
+    ]
+    panels += [
+        _ratios("throughput over bsp", found, "ratios"),
+        _ratios("norm of the last changes over bsp", found, "norms"),
+    ]
     last = _shown_exchange(found)
-    save_norms(
-        path,
-        panels,
-        title="Three consistency models",
-        xlabel="seconds",
-        ylabel=labels,
-        exchanges={f"{last}: {name}": events for name, events in found[last]["events"].items()},
-    )
+    exchanges = {name: events for name, events in found[last]["events"].items() if events["pulls"]}
+    longest = max((exchange_seconds(events) for events in exchanges.values()), default=0.0)
+    panels += [
+        ExchangePanel(title=f"{last}: {name}", events=events, seconds=longest) for name, events in exchanges.items()
+    ]
+    save_panels(path, panels, title="Three consistency models", legend=len(MODELS))
     return (
-        "What the newest tenth of the items cost over time, beside the papers' figure 12; and who has pushed and pulled "
-        "when in a batch of delayed steps"
+        "What the newest tenth of the items cost over time, with a worker that is slow and with delayed steps; throughput "
+        "and the norm of the changes of the last batches in all cases, medians with the least and the most; and who has "
+        "pushed and pulled when in a batch of delayed steps, in rounds and without waiting, on one scale. The papers' "
+        "figure 12 shows norms, of workers that are alike"
+    )
+
+
+def _line(model: str, losses: Sequence[Sequence[float]]) -> Line:
+    return Line(name=model, x=[at for at, _ in losses], y=[loss for _, loss in losses], **LOOKS[model])
+
+
+def _ratios(title: str, found: Mapping[str, Any], figure: str) -> DotPanel:
+    return DotPanel(
+        title=title,
+        groups={case.replace(", ", "\n").replace(" ", "\n"): part[figure] for case, part in found.items()},
+        colors={model: str(look["color"]) for model, look in LOOKS.items()},
+        xlabel="",
+        ylabel="",
+        level=1.0,
     )

@@ -15,6 +15,7 @@ from afspark.bench.markdown import spread, table
 from afspark.bench.replica_case import ReplicaCase
 from afspark.bench.replica_costs import what_it_takes
 from afspark.bench.rig import Rig
+from afspark.bench.scheme_colors import NONE_COLOR, SCHEME_COLORS
 from afspark.bench.topology import CHUNK_RECORDS
 from afspark.policies.replication import SCHEMES
 
@@ -88,7 +89,15 @@ def draw(found: dict[str, Any], path: Path) -> str:
     groups = {
         "throughput over none": {name: one["median"] for name, one in found["throughput"].items()},
         "CPU a record over none": {name: one["median"] for name, one in found["cpu"].items()},
-        "CPU of the secondary's host": {name: one["secondary_cpu"]["median"] for name, one in found["figures"].items()},
+        "CPU of the secondary's host, s/s": {
+            name: one["secondary_cpu"]["median"] for name, one in found["figures"].items()
+        },
     }
-    bars(path, groups, title="What secondaries take", subtitle=f"{found['keys']:,} keys; medians over rounds")
+    bars(
+        path,
+        groups,
+        title="What secondaries take",
+        subtitle=f"{found['keys']:,} keys; medians over rounds",
+        colors={NONE: NONE_COLOR, **SCHEME_COLORS},
+    )
     return "Throughput and CPU under each scheme, over those of none, and the CPU of the secondary's host, s/s"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import afspark as af
-from afspark.bench.drawing import Curve, grid
+from afspark.bench.drawing_panels import Line, LinePanel, save_panels
 from afspark.bench.interleave import Measure
 from afspark.bench.kept_rounds import run_contests
 from afspark.bench.markdown import spread, table
@@ -16,6 +17,7 @@ from afspark.bench.real_failures import RealFailure
 from afspark.bench.replica_case import ReplicaCase
 from afspark.bench.replica_costs import what_it_takes
 from afspark.bench.rig import Rig
+from afspark.bench.scheme_colors import SCHEME_COLORS
 from afspark.bench.topology import CHUNK_RECORDS
 from afspark.bench.trial_series import TrialSeries, median_of, run_series, summaries
 from afspark.policies.replication import ColdStandby, HotStandby, PassiveReplication, Replicated
@@ -26,6 +28,7 @@ SCHEMES_WITH_CHECKPOINTS: tuple[type[Replicated], ...] = (HotStandby, ColdStandb
 KEYS, RECORDS, SECONDS, PAUSE = 10**6, 16 * CHUNK_RECORDS, 10.0, 500
 HOSTS, SLOTS, MOST_SEEDS = 3, 2, 5
 NONE = "none"
+UNKNOWN = dict.fromkeys(("median", "least", "most"), math.nan)
 
 
 def measure(rig: Rig) -> dict[str, Any]:
@@ -110,20 +113,31 @@ def _row(scheme: str, contest: str, costs: Mapping[str, Any], recovery: Mapping[
 
 
 def draw(found: dict[str, Any], path: Path) -> str:
-    panels = {
-        "throughput over none": [_curve(found["costs"], kind.name, "throughput") for kind in SCHEMES_WITH_CHECKPOINTS],
-        "recovery, s": [_curve(found["recoveries"], kind.name, "recovery") for kind in SCHEMES_WITH_CHECKPOINTS],
-    }
-    grid(
-        path,
-        panels,
-        title="The interval of checkpoints",
-        subtitle=f"{found['keys']:,} keys; medians",
-        xlabel="interval, s",
+    panels = [
+        _panel("throughput over none", found["costs"], "throughput"),
+        _panel("CPU a record over none", found["costs"], "cpu"),
+        _panel("recovery after a killed host, s", found["recoveries"], "recovery"),
+    ]
+    spreads = f"{found['keys']:,} keys; medians, with the least and the most"
+    save_panels(path, panels, title="The interval of checkpoints", subtitle=spreads, columns=len(panels), legend=3)
+    return "Throughput and CPU over none, and recovery of a killed host, by the interval between checkpoints"
+
+
+def _panel(title: str, found: Mapping[str, Any], figure: str) -> LinePanel:
+    """A point for each interval at which a scheme has the figure; elsewhere its line is broken."""
+    lines = []
+    for place, kind in enumerate(SCHEMES_WITH_CHECKPOINTS, -(len(SCHEMES_WITH_CHECKPOINTS) // 2)):
+        spreads = [schemes[kind.name].get(figure, UNKNOWN) for schemes in found.values()]
+        lines.append(
+            Line(
+                name=kind.name,
+                x=[at + 0.05 * place for at in range(len(spreads))],
+                y=[one["median"] for one in spreads],
+                color=SCHEME_COLORS[kind.name],
+                spread=spreads,
+            )
+        )
+    ticks: dict[float, str] = {at: contest.removeprefix("every ") for at, contest in enumerate(found)}
+    return LinePanel(
+        title=title, lines=lines, xlabel="between checkpoints", ylabel="", from_zero=True, ticks=ticks, legend=False
     )
-    return "Throughput over none and recovery of a killed host by the interval between checkpoints"
-
-
-def _curve(found: Mapping[str, Any], scheme: str, figure: str) -> Curve:
-    y = [found[contest_of(one)][scheme].get(figure, {"median": 0.0})["median"] for one in INTERVALS]
-    return Curve(scheme, INTERVALS, y)

@@ -13,6 +13,7 @@ from afspark.bench.real_failures import possible
 from afspark.bench.recovery_trials import LATE_SECONDS
 from afspark.bench.replica_case import ReplicaCase
 from afspark.bench.rig import Rig
+from afspark.bench.scheme_colors import SCHEME_COLORS
 from afspark.bench.trial_series import ALLOWED, TrialSeries, median_of, run_series, summaries, together
 from afspark.policies.replication import SCHEMES, ActiveReplication, ActiveStandby
 
@@ -147,5 +148,11 @@ def draw(found: dict[str, Any], path: Path) -> str:
         failure: {scheme: one["recovery"]["median"] for scheme, one in schemes.items() if "recovery" in one}
         for failure, schemes in found["recoveries"][str(KEYS)].items()
     }
-    bars(path, groups, title="Recovery of a worker, s", subtitle=f"{KEYS:,} keys; medians over seeds")
+    bars(
+        path,
+        groups,
+        title="Recovery of a worker, s",
+        subtitle=f"{KEYS:,} keys; medians over seeds",
+        colors=SCHEME_COLORS,
+    )
     return "How long after a failure of the primary's host the next batch was applied, by scheme and kind of failure"

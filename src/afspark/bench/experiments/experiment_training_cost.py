@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import afspark as af
-from afspark.bench.drawing import Curve, grid
+from afspark.bench.drawing_panels import DotPanel, Spread, save_panels
 from afspark.bench.exchange_cost import CELL_BYTES, exchange_cost
 from afspark.bench.interleave import AGAIN, NONE, Contest, Measure
 from afspark.bench.kept_rounds import Contenders, run_contests
@@ -34,6 +35,17 @@ BATCHES = 12
 PARTS = {16: 12, 4: 8, 1: 6}
 #: Papers: throughput with over without fault tolerance, averaged over sizes of iterations.
 PAPERS = {"clicks": 0.9886, "higgs": 0.9894}
+BOTH = "none, mean of both runs"
+COLORS_OF = {
+    BOTH: "#222222",
+    APPROXIMATE[0.1]: "#fdae6b",
+    APPROXIMATE[1.0]: "#d95f02",
+    APPROXIMATE[10.0]: "#7f2704",
+    MINIBATCH: "#1b9e77",
+    SNAPSHOT: "#7570b3",
+    NATIVE_NONE: "#7fb3d9",
+    NATIVE: "#1f77b4",
+}
 
 
 def measure(rig: Rig) -> dict[str, Any]:
@@ -50,6 +62,8 @@ def measure(rig: Rig) -> dict[str, Any]:
 
     found = run_contests(contests, rounds=rig.rounds, kept=kept, warm_up=warm_up)
     result = {
+        "batches": BATCHES,
+        "parts": PARTS,
         "cases": {case: _summed_up(contest) for case, contest in found.items()},
         "exchange": exchange_cost(),
     }
@@ -121,12 +135,18 @@ def averages(found: dict[str, Any], figure: str) -> dict[str, tuple[float, float
 
 
 def page(found: dict[str, Any]) -> str:
+    # What older figures do not tell is not known.
+    count = f"{found['batches']} batches" if "batches" in found else "batches"
+    native = ""
+    if "parts" in found:
+        steps, runs = (", ".join(str(one) for one in of) for of in (found["parts"], found["parts"].values()))
+        native = f"With {steps} steps of a worker in a batch of ours, a native run has {runs} batches. "
     text = (
-        f"Two workers train a logistic regression in rounds (`BSP`), {BATCHES} batches of 2²⁰ clicks or collisions; "
+        f"Two workers train a logistic regression in rounds (`BSP`), {count} of 2²⁰ clicks or collisions; "
         "throughput over that of none, medians over rounds, in brackets the least and the most. None runs twice in each "
         "round: what its second run does over the first is the scatter of the machine, and no other ratio is known "
         "better. Native: plain Structured Streaming, `foreachBatch` with the same kernels on a model that is broadcast "
-        "for every batch and averaged in the driver; a batch is an iteration. It saves its model with every batch "
+        f"for every batch and averaged in the driver; a batch is an iteration. {native}It saves its model with every batch "
         "beside Spark's checkpoint, or has both in memory only.\n\n"
     )
     cases, names = found["cases"], [AGAIN, *TOLERANCES]
@@ -134,7 +154,7 @@ def page(found: dict[str, Any]) -> str:
         [case, *(spread(part["ratios"][name], "{:.3f}") for name in names), *_native(part)]
         for case, part in cases.items()
     ]
-    head = ["items, of a worker's step", *names, "none", "native / in memory", "none / native"]
+    head = ["items, of a worker's step", *names, BOTH, "native / in memory", "none / native"]
     text += table(head, rows)
     for figure, what in (("items_per_second", "throughput"), ("batch", "usual batch")):
         told = ", ".join(
@@ -152,8 +172,7 @@ def page(found: dict[str, Any]) -> str:
 
 
 def _native(part: dict[str, Any]) -> list[str]:
-    none = part["figures"][NONE]["items_per_second"]["median"] / 1e6
-    return [f"{none:.2f} M/s", *(spread(ratio, "{:.2f}") for ratio in part["native"].values())]
+    return [f"{_drawn(part)[BOTH]['median']:.2f} M/s", *(spread(ratio, "{:.2f}") for ratio in part["native"].values())]
 
 
 def _exchange(found: dict[str, Any]) -> str:
@@ -170,14 +189,44 @@ def _exchange(found: dict[str, Any]) -> str:
 
 
 def draw(found: dict[str, Any], path: Path) -> str:
-    panels: dict[str, list[Curve]] = {}
-    for name, data in DATA.items():
-        parts = [(parts, found["cases"][_case(name, data, parts)]) for parts in sorted(PARTS, reverse=True)]
-        sizes = [data.batch / WORKERS / count for count, _ in parts]
-        for kind, shown in (("ours", [NONE, APPROXIMATE[1.0], MINIBATCH, SNAPSHOT]), ("native", [NATIVE_NONE, NATIVE])):
-            panels[f"{name}, {kind}"] = [
-                Curve(one, sizes, [part["figures"][one]["items_per_second"]["median"] / 1e6 for _, part in parts])
-                for one in shown
-            ]
-    grid(path, panels, title="Throughput of training", subtitle="million items a second", xlabel="items of a step")
-    return "Throughput with and without fault tolerance, by the items of a worker's step; the papers' figure 9"
+    panels = [
+        DotPanel(
+            title=f"{name}, million items a second",
+            groups={size: _drawn(part) for size, part in cases.items()},
+            colors=COLORS_OF,
+            xlabel="items of a worker's step",
+            ylabel="",
+            aims={size: PAPERS[name] * _drawn(part)[BOTH]["median"] for size, part in cases.items()},
+            aimed=list(APPROXIMATE.values()),
+            aim="none times what approximate has over none in the papers: 0.989",
+        )
+        for name, cases in _by_data(found).items()
+    ]
+    rounds = "dots are medians over rounds, bars go from the least to the most; that of none spans both of its runs"
+    save_panels(path, panels, title="Throughput of training", subtitle=rounds, legend=3)
+    return (
+        "Throughput with and without fault tolerance, and of native Structured Streaming, by the items of a worker's step, "
+        "on one scale; beside the papers' figure 9, of whose approximate fault tolerance the black lines tell"
+    )
+
+
+def _by_data(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The cases of each data by the size of a step."""
+    told: dict[str, dict[str, Any]] = {}
+    for case, part in found["cases"].items():
+        name, _, size = case.partition(", ")
+        told.setdefault(name, {})[size] = part
+    return told
+
+
+def _drawn(part: Mapping[str, Any]) -> dict[str, Spread]:
+    """Million items a second of each contender; both runs of none together."""
+    figures = {name: one["items_per_second"] for name, one in part["figures"].items()}
+    runs = figures[NONE], figures[AGAIN]
+    both = {
+        "median": mean(one["median"] for one in runs),
+        "least": min(one["least"] for one in runs),
+        "most": max(one["most"] for one in runs),
+    }
+    shown = {BOTH: both} | {name: figures[name] for name in COLORS_OF if name in figures}
+    return {name: {what: value / 1e6 for what, value in one.items()} for name, one in shown.items()}
