@@ -34,8 +34,8 @@ public final class FlinkTraining {
     /** What checkpoints have: a round and the model that it began with, which a worker in rounds need not have. */
     record Saved(String splitId, int round, double[] model) implements SourceSplit {}
 
-    /** What a worker tells of a step downstream: the sum of losses and, on its own, what it has changed. */
-    public record Told(double loss, Cells changes) {}
+    /** What a worker tells of a step: when it was over, the sum of losses; on its own, what it has changed. */
+    public record Told(long at, double loss, Cells changes) {}
 
     record Training(Job job) implements Source<Told, Saved, Saved>, SimpleVersionedSerializer<Saved> {
         public Boundedness getBoundedness() { return Boundedness.BOUNDED; }
@@ -175,7 +175,7 @@ public final class FlinkTraining {
             return InputStatus.MORE_AVAILABLE;
         }
         void end(ReaderOutput<Told> output, Cells changes) {
-            output.collect(new Told(learner.loss(), changes));
+            output.collect(new Told(System.nanoTime(), learner.loss(), changes));
             learner.begin();
             learned = 0;
             round++;
@@ -204,7 +204,7 @@ public final class FlinkTraining {
         public String map(Told told) {
             Cells changes = told.changes;
             for (int i = 0; i < changes.index.length; i++) model[changes.index[i]] += changes.values[i] / WORKERS;
-            return changes.round + " " + System.nanoTime() + " " + told.loss;
+            return changes.round + " " + told.at + " " + System.nanoTime() + " " + told.loss;
         }
     }
 

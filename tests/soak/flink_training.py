@@ -76,13 +76,15 @@ def flink_run(
         command = [*JAVA, "-cp", path, "FlinkTraining", *(str(one).lower() for one in told), f"file://{folder}"]
         lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
     *steps_told, (checkpoints, failures) = (line.split() for line in lines)
-    if sorted(int(step) for step, _, _ in steps_told) != sorted([*range(steps)] * WORKERS):
+    if sorted(int(step) for step, *_ in steps_told) != sorted([*range(steps)] * WORKERS):
         sys.exit("Flink has lost steps, or told some twice")
-    ends = [max(int(at) for step, at, _ in steps_told if int(step) == last) for last in (warm - 1, steps - 1)]
+    # From when workers had warmed up until the last step had come downstream: what waits in between is no gain.
+    began = max(int(at) for step, at, _, _ in steps_told if int(step) == warm - 1)
+    ended = max(int(at) for _, _, at, _ in steps_told)
     return {
-        "items_per_second": data.batch * (batches - WARM_BATCHES) / (ends[1] - ends[0]) * 1e9,
+        "items_per_second": data.batch * (batches - WARM_BATCHES) / (ended - began) * 1e9,
         # In whatever order steps came.
-        "log_loss": math.fsum(float(loss) for _, _, loss in steps_told) / (data.batch * batches),
+        "log_loss": math.fsum(float(loss) for *_, loss in steps_told) / (data.batch * batches),
         "checkpoints": float(checkpoints),
         "failures": float(failures),
     }
@@ -110,7 +112,9 @@ def contenders(rig: Rig, path: str, data: TrainingData, parts: int, batches: int
 
 
 def shown(found: dict[str, Contest]) -> str:
-    """Throughput, what it has of the same system's without fault tolerance, and of Flink's, and the losses."""
+    """Throughput, alone, over the same system's without fault tolerance, and over Flink's; losses; and how many
+    checkpoints a whole run had, with the one that Flink makes at its end.
+    """
     rows = []
     for case, contest in found.items():
         for name, runs in contest.rounds.items():
@@ -136,7 +140,7 @@ def check_failures(path: str, batches: int) -> None:
         for rounds in (True, False):
             run = partial(flink_run, path, data, PARTS[0], rounds=rounds, batches=batches)
             plain, failed = run(interval=0), run(interval=OFTEN, fails=True)
-            print(f"{name}, {'flink' if rounds else 'flink, own'}: {plain} {failed}")
+            print(f"{name}, {'flink' if rounds else 'flink, own'}: {plain} {failed}", flush=True)
             if plain["log_loss"] != failed["log_loss"] or not failed["failures"]:
                 sys.exit("after a failure Flink has learned something else, or there was none")
 
@@ -145,7 +149,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.soak.flink_training")
     parser.add_argument("--flink", type=Path, required=True, help="folder with Flink's jars, at any depth")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--batches", type=int, default=12)
+    parser.add_argument("--batches", type=int, default=36, help="enough for checkpoints (default 36)")
     parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
     parser.add_argument("--parts", nargs="+", type=int, choices=PARTS, default=PARTS, help="steps in a batch")
     parser.add_argument("--fail", action="store_true", help="only check that failures change nothing")
