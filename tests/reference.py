@@ -30,7 +30,7 @@ _ELSEWHERE: dict[str, tuple[str, ...]] = {
     "protocol.fault_plan": ("FaultPhase", "FaultPlan", "InjectedFailure"),
     "model.preconditions": ("check_operator",),
     "model.states.conformance": ("check_all",),
-    "sources": ("MarketEvents",),
+    "sources": ("CsvFiles", "JsonFiles", "MarketEvents", "Posts", "Pushed", "SmartPlugs"),
     "sources.market_files": ("load_events", "write_events"),
 }
 

@@ -62,7 +62,7 @@ class LogisticLearner(Learner):
 
 
 class LinearLearner(Learner):
-    """Least squares over columns of numbers, with a bias: the mean gradient of a step, and ``rate / sqrt(steps)``."""
+    """Least squares over columns of numbers, with a bias: a step moves the model by ``rate`` times its mean gradient."""
 
     def __init__(self, numeric: tuple[str, ...], *, label: str = "label", rate: float = 0.1) -> None:
         self.numeric, self.label, self.rate = tuple(numeric), label, rate
