@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from afspark.model.trajectory import windowed_losses
-from afspark.report.figure_style import COLORS, INK, MUTED, save_figure, styled_figure
+from afspark.report.figure_style import COLORS, INK, MUTED, logarithmic, save_figure, styled_figure
 
 NORM, LOSS = "L1 norm of the change", "loss of an item"
 #: More pushes and pulls would be one black bar.
@@ -50,7 +50,7 @@ def save_norms(
             axis.plot(line.x, line.norms, color=color, label=line.name, linewidth=1.4)
         label = ylabel if isinstance(ylabel, str) else ylabel[name]
         if label == NORM:
-            axis.set_yscale("log")
+            logarithmic(axis)
         note = (notes or {}).get(name, "")
         axis.set_title(f"{name}\n{note}" if note else name, loc="left", fontsize=10.5, color=INK)
         axis.set_xlabel(xlabel if isinstance(xlabel, str) else xlabel[name], color=MUTED)

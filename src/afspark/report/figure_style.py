@@ -33,6 +33,21 @@ def plain_axis(axis: Any) -> None:
         axis.spines[side].set_color(GRID)
 
 
+def logarithmic(axis: Any) -> None:
+    """Gives a panel a logarithmic scale, with numbers such as 0.6 and 20 beside it, also between powers of ten."""
+    from matplotlib.ticker import LogFormatter
+
+    class Plain(LogFormatter):
+        def __call__(self, value: float, position: int | None = None) -> str:
+            return f"{value:g}" if super().__call__(value, position) else ""
+
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter(Plain())
+    # All ticks have numbers within a decade, some of them up to two and a half.
+    axis.yaxis.set_minor_formatter(Plain(minor_thresholds=(2.5, 1)))
+    axis.tick_params(which="minor", length=0, labelcolor=MUTED, labelsize=9)
+
+
 def styled_figure(
     size: tuple[float, float], title: str, subtitle: str = "", panels: int = 1, *, columns: int | None = None
 ) -> tuple[Any, Sequence[Any]]:

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from afspark._version import __version__
+from afspark.report import convergence_plot
 from afspark.report.convergence_plot import NormLine, save_convergence, save_norms
 from afspark.report.document import RunReport, save_json
 from afspark.report.plot import Contender, save_plot
@@ -138,6 +139,19 @@ def test_norms_are_drawn(tmp_path: Path) -> None:
     lines = [NormLine("none", [1, 2, 3], [3.0, 1.0, 0.5]), NormLine("four", [1, 2, 3], [3.0, 2.0, 0.5])]
     save_norms(tmp_path / "norms.png", {"clicks": lines, "higgs": lines}, title="t", notes={"clicks": "n"})
     assert (tmp_path / "norms.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("norms", [[3.0, 0.6], [50.0, 0.5]], ids=["within a decade", "two decades"])
+def test_norms_have_plain_numbers_beside_them(norms: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    figures: list[Any] = []
+    monkeypatch.setattr(convergence_plot, "save_figure", lambda figure, path: figures.append(figure))
+    save_norms(Path("norms.png"), {"": [NormLine("none", [1, 2], norms)]}, title="t")
+    (figure,) = figures
+    figure.canvas.draw()
+    axis = figure.axes[0].yaxis
+    shown = [tick.get_text() for tick in (*axis.get_ticklabels(), *axis.get_minorticklabels()) if tick.get_text()]
+    assert {"1", "2"} <= set(shown)
+    assert all(float(one) > 0 for one in shown)
 
 
 @pytest.mark.parametrize("exchange", [None, {"pulls": [], "pushes": []}, "some"])
