@@ -30,7 +30,8 @@ _ELSEWHERE: dict[str, tuple[str, ...]] = {
     "protocol.fault_plan": ("FaultPhase", "FaultPlan", "InjectedFailure"),
     "model.preconditions": ("check_operator",),
     "model.states.conformance": ("check_all",),
-    "sources": ("MarketEvents",),
+    "cluster.loopback.loopback_cluster": ("LoopbackCluster", "host_names"),
+    "sources": ("CsvFiles", "JsonFiles", "MarketEvents", "Posts", "Pushed", "SmartPlugs"),
     "sources.market_files": ("load_events", "write_events"),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 
 import pytest
 
@@ -33,6 +34,13 @@ def test_what_examples_import_is_there() -> None:
                 if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "afspark":
                     given = {f"{node.module}.{one.name}" for one in node.names}
                     assert given <= known, example.name
+
+
+def test_the_page_has_the_settings_that_it_refers_to() -> None:
+    text = PAGE.read_text()
+    referred = re.findall(r"settings as in `(\w+)`", " ".join(text.split()))
+    assert referred
+    assert [name for name in referred if not re.search(rf"^## `(\w+\.)?{name}`$", text, re.MULTILINE)] == []
 
 
 def test_the_page_has_what_users_ask_for() -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from afspark.algorithms.stream_columns import column_names
 from afspark.errors import UsageError
 from afspark.model.kernels.hashing import hash_columns
 from afspark.model.kernels.logistic import Lesson, Workspace, learn_dense, place_hashes, place_integers
@@ -52,7 +53,7 @@ class Features:
 
     def __post_init__(self) -> None:
         for name in ("numeric", "categorical"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            object.__setattr__(self, name, column_names(name, getattr(self, name)))
         if not 1 <= self.slots <= MOST_SLOTS:
             raise UsageError(f"slots must be 1 to {MOST_SLOTS}, not {self.slots}.", slots=self.slots)
         if not 0 < self.norm < math.inf:

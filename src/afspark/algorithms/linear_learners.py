@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pat
 
 from afspark.algorithms.features import Features, ItemLearner
+from afspark.algorithms.stream_columns import column_names, column_type
 from afspark.errors import UsageError
 from afspark.model.kernels.plain_arrays import Array, as_array
 from afspark.model.learner import Learned, Learner, difference
@@ -35,7 +37,7 @@ class LogisticLearner(Learner):
         return ConvexLoss(steepest=self.features.reach, rate=self.rate, blank_loss=math.log(2.0))
 
     @property
-    def cells(self) -> int:
+    def cells(self) -> int:  # type: ignore[override]
         return self.features.cells
 
     def check(self, schema: pa.Schema | None) -> None:
@@ -62,14 +64,26 @@ class LogisticLearner(Learner):
 
 
 class LinearLearner(Learner):
-    """Least squares over columns of numbers, with a bias: the mean gradient of a step, and ``rate / sqrt(steps)``."""
+    """Least squares over columns of numbers, with a bias: a step goes down its mean gradient, times ``rate``."""
 
     def __init__(self, numeric: tuple[str, ...], *, label: str = "label", rate: float = 0.1) -> None:
-        self.numeric, self.label, self.rate = tuple(numeric), label, rate
+        if not 0 < rate < math.inf:
+            raise UsageError(f"The learning rate must be a number above 0, not {rate}.", rate=rate)
+        self.numeric, self.label, self.rate = column_names("numeric", numeric), label, rate
 
     @property
-    def cells(self) -> int:
+    def cells(self) -> int:  # type: ignore[override]
         return 1 + len(self.numeric)
+
+    def check(self, schema: pa.Schema | None) -> None:
+        for name in (*self.numeric, self.label) if schema is not None else ():
+            kind = column_type(schema, name, "Name existing columns as numeric and label.")
+            if not (pat.is_integer(kind) or pat.is_floating(kind)):
+                raise UsageError(
+                    f"Column {name!r} is {kind}, not numeric.",
+                    remedy="Read it as a number, or leave it out.",
+                    column=name,
+                )
 
     def gradient(self, model: Array, items: pa.RecordBatch) -> tuple[Cells, StepFacts]:
         columns = [as_array(items.column(name)).to_numpy(zero_copy_only=False) for name in self.numeric]

@@ -21,8 +21,8 @@ from afspark.algorithms.progressive import UNIT, Progress
 from afspark.errors import UsageError
 from afspark.model.consistency import BSP, Consistency
 from afspark.model.kernels.logistic import Lesson
-from afspark.model.learner import Learned, Learner, check_learned
-from afspark.model.onbad import SKIP, STOP, check_on_bad
+from afspark.model.learner import Learned, Learner, check_learned, check_learner
+from afspark.model.onbad import BAD_LIMIT, SKIP, STOP, check_on_bad
 from afspark.model.operator import Operator, Share, WorkerContext
 from afspark.model.states import Own, StateSpec, Vector
 from afspark.model.training import DRIVER, Exchange, Merge, MergedModel, Training
@@ -229,6 +229,7 @@ def train(  # noqa: PLR0913 - the settings of a model and of its pipeline
     model_tolerance: Any = None,
     wait_seconds: float = WAIT_SECONDS,
     on_bad: str = SKIP,
+    bad_limit: int = BAD_LIMIT,
     servers: str = DRIVER,
     local: str = LOCAL,
     name: str = GLOBAL,
@@ -237,8 +238,15 @@ def train(  # noqa: PLR0913 - the settings of a model and of its pipeline
 
     ``iteration``: items of a worker's step; ``shards``: workers that have a part of the model each. ``tolerance`` is
     that of the workers, ``model_tolerance`` that of the model (by default the same). ``servers``: whether model servers
-    are beside the "driver", or on hosts of "executors".
+    are beside the "driver", or on hosts of "executors". ``on_bad`` and ``bad_limit`` are those of any operator, for
+    items on which the learner raises.
     """
+    if not hasattr(stream, "apply"):
+        raise UsageError(
+            f"{type(stream).__name__} is no stream to learn from.",
+            remedy="Make one of a streaming DataFrame: af.read_stream(spark).frame(df).",
+        )
+    check_learner(learner)
     operator = LocalTraining(
         learner,
         model=name,
@@ -248,6 +256,6 @@ def train(  # noqa: PLR0913 - the settings of a model and of its pipeline
         on_bad=on_bad,
         servers=servers,
     )
-    trained = stream.apply(operator, name=local, workers=workers, tolerance=tolerance)
+    trained = stream.apply(operator, name=local, workers=workers, tolerance=tolerance, bad_limit=bad_limit)
     model = GlobalModel(operator.learner, shards=shards)
     return trained.apply(model, name=name, workers=shards, tolerance=model_tolerance or tolerance, feeds_back=[local])

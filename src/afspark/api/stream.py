@@ -21,12 +21,11 @@ from afspark.cluster.spark.script_errors import show_errors_briefly
 from afspark.cluster.spark.session import check_session
 from afspark.errors import UsageError
 from afspark.graph.stream_frame import StreamFrame, why_not_replayable
-from afspark.model.onbad import SKIP, STOP, OnBad, check_on_bad
+from afspark.model.onbad import BAD_LIMIT, SKIP, STOP, OnBad, check_on_bad
 from afspark.model.operator import Operator, Transform
 from afspark.model.windows import Window
 from afspark.policies import MiniBatch, Tolerance
 from afspark.policies.parameters import shown
-from afspark.protocol.bad_items import BAD_LIMIT
 from afspark.sources import (
     Clicks,
     CsvFiles,

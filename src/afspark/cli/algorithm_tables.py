@@ -69,8 +69,8 @@ def generated(what: str) -> Option:
     return Option("--generate", f"make {what}", "SIZE", values.size)
 
 
-def common(algorithm: str) -> tuple[Group, ...]:
-    """What all algorithms are asked."""
+def common(algorithm: str, *losses: Option) -> tuple[Group, ...]:
+    """What all algorithms are asked. ``losses``: what else this one's failures may take."""
     return (
         Group(
             "fault tolerance",
@@ -85,7 +85,8 @@ def common(algorithm: str) -> tuple[Group, ...]:
                     "passive-replication: the same, and a lost worker is restored on another host; adaptive: exact, by "
                     "the cheapest of these schemes that is estimated to recover within --recovery-seconds. Those with "
                     "a second copy and adaptive need two hosts (default: approximate)",
-                    kind=("none", "approximate", "minibatch", "upstream", "snapshot", *REPLICATED, "adaptive"),
+                    "NAME",
+                    ("none", "approximate", "minibatch", "upstream", "snapshot", *REPLICATED, "adaptive"),
                 ),
                 Option(
                     "--recovery-seconds",
@@ -114,6 +115,7 @@ def common(algorithm: str) -> tuple[Group, ...]:
                     "N",
                     values.amount,
                 ),
+                *losses,
                 Option(
                     "--checkpoint", "folder or URI where backups go and a later run goes on (default: temporary)", "DIR"
                 ),
@@ -357,16 +359,13 @@ _REGRESSION = Command(
                 Option("--plot", "draw how the model converges with --consistency", "FILE.png"),
             ),
         ),
-        *common(REGRESSION),
-        Group(
-            "",
-            (
-                Option(
-                    "--items",
-                    "items, here merged models on their way back, that failures may lose (default: 1000)",
-                    "N",
-                    values.amount,
-                ),
+        *common(
+            REGRESSION,
+            Option(
+                "--items",
+                "items, here merged models on their way back, that failures may lose (default: 1000)",
+                "N",
+                values.amount,
             ),
         ),
     ),

@@ -99,6 +99,13 @@ class Command(Generic[OptionsT]):
         return options
 
 
+class HelpText(argparse.RawDescriptionHelpFormatter):
+    """Leaves descriptions as they are, and names such as hot-standby whole."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
 class Parser(argparse.ArgumentParser):
     """Raises UsageError where argparse would print its usage and exit."""
 
@@ -113,7 +120,7 @@ def add_parser(commands: Any, name: str, purpose: str, description: str, epilog:
         help=purpose,
         description=textwrap.fill(description, 79),
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpText,
     )
     return parser
 

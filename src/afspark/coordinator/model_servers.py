@@ -8,9 +8,10 @@ batch back and begin it anew in another attempt.
 from __future__ import annotations
 
 import contextlib
+import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from afspark.coordinator.operator_run import OperatorRun
 from afspark.coordinator.placement import spread
 from afspark.errors import UsageError, WorkerFailed
 from afspark.exchange.driver_calls import ServerCalls
-from afspark.exchange.exchange_messages import Begin, ExchangeFailed, Opened
+from afspark.exchange.exchange_messages import REFUSED, Begin, ExchangeFailed, Opened
 from afspark.exchange.exchange_ticket import ExchangeTicket, RoundKey
 from afspark.exchange.server_memory import CELL_BYTES, free_bytes, shards_for
 from afspark.exchange.server_process import ServerProcess
@@ -31,6 +32,8 @@ from afspark.numbers import Batch
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.requests import TaskRequest
 from afspark.task.model_loading import ModelDestination, load_model
+
+LOG = logging.getLogger("afspark")
 
 #: No batch at all, of a driver that has begun some.
 _NONE = Batch(-1)
@@ -163,6 +166,12 @@ class ModelServers:
             return list(requests)
         ticket = self._ticket(trained, runs, batch)
         return [replace(request, exchange=ticket) for request in requests]
+
+    def warn_of_waits(self, name: str, batch: Batch, why: Iterable[str]) -> None:
+        """Says that workers of an operator train a batch in vain, for these reasons: it may take minutes to give up."""
+        waits = sorted(one for one in why if one.startswith(REFUSED)) if name in self._trained else []
+        if waits:
+            LOG.warning("%r begins batch %d anew. %s", name, batch, waits[0])
 
     def events(self) -> dict[str, Any]:
         """By operator that trains: ``pushes`` and ``pulls`` of the newest rounds at the server of its first shard.

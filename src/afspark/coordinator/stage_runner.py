@@ -348,7 +348,9 @@ class StageRunner:
             return []
         run.stage_seconds = self._cluster.clock.monotonic() - started
         # The next stage may be one that takes the batch back, and succeed.
-        self._reasons = reasons(found) or self._reasons
+        said = reasons(found)
+        self._reasons = said or self._reasons
+        self._servers.warn_of_waits(run.name, requests[0].batch, said)
         return found
 
     def _gave_up(self, batch: Batch) -> WorkerFailed:

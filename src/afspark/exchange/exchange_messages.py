@@ -22,6 +22,10 @@ BEGIN, ABANDON, RESULT, EVENTS, PING, END = "begin", "abandon", "result", "event
 CELLS = pa.schema([("index", pa.list_(pa.uint32())), ("value", pa.list_(pa.float64()))])
 
 
+#: How a worker's report begins that somebody did not come in time, or that another one cannot go on.
+REFUSED = "The batch cannot go on"
+
+
 class Opened(StrEnum):
     """What a server says when it is to open the rounds of a batch."""
 

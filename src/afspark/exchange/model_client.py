@@ -13,6 +13,7 @@ from pyarrow import flight
 
 from afspark.exchange.exchange_messages import (
     CELLS,
+    REFUSED,
     Answered,
     CheckIn,
     ExchangeFailed,
@@ -124,6 +125,6 @@ def _heard(chunk: Any) -> Answered:
     answered = Answered.from_bytes(chunk.app_metadata)
     if answered.refused:
         raise ExchangeFailed(
-            f"The batch cannot go on: {answered.refused}.", remedy="It is begun again by itself.", why=answered.refused
+            f"{REFUSED}: {answered.refused}.", remedy="It is begun again by itself.", why=answered.refused
         )
     return answered

@@ -198,8 +198,9 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
                 left = deadline - time.monotonic()
                 if left <= 0:
                     batch.refused = (
-                        f"worker {check_in.worker} waited {batch.begun.seconds:g} s in step {step} for "
-                        f"{', '.join(map(str, batch.rounds.waits_for(step)))}"
+                        f"worker {check_in.worker} waited {batch.begun.seconds:g} s in step {step} for worker "
+                        f"{', '.join(map(str, batch.rounds.waits_for(step)))} (wait_seconds must be longer than a step "
+                        "takes, and a smaller iteration makes steps shorter)"
                     )
                     batch.changed.notify_all()
                     raise _Refused(batch.refused)

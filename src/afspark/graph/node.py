@@ -10,12 +10,11 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
 from afspark.errors import UsageError
-from afspark.model.onbad import OnBad, check_on_bad
+from afspark.model.onbad import BAD_LIMIT, OnBad, check_on_bad
 from afspark.model.operator import Operator, Transform
 from afspark.model.user_trace import place_of_code
 from afspark.model.windows import Window, WindowProgress
 from afspark.policies import MiniBatch, Tolerance, parameters, refuse_if_unfit
-from afspark.protocol.bad_items import BAD_LIMIT
 
 #: What a source is called where a pipeline has only one.
 SOURCE = ""

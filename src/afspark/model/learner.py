@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from afspark.errors import OperatorMisuse
+from afspark.errors import OperatorMisuse, UsageError
 from afspark.model.kernels.plain_arrays import Array
 from afspark.model.training import Cells, ConvexLoss, StepFacts
 
@@ -34,15 +35,12 @@ class Learner:
     is given, nor depend on anything but its arguments.
     """
 
+    #: the number of cells: a class attribute, one set in ``__init__``, or a property
+    cells: int
     #: how far one item can move the model (Euclidean); None: not known
     reach: float | None = None
     #: what theorem 1 needs to know of the losses; None: it says nothing of them, and the regret has no bound
     convex: ConvexLoss | None = None
-
-    @property
-    def cells(self) -> int:
-        """The number of cells."""
-        raise NotImplementedError
 
     def check(self, schema: pa.Schema | None) -> None:
         """Raises UsageError if the stream's columns do not fit."""
@@ -69,13 +67,33 @@ class Learner:
         return pa.nulls(len(cells), pa.string())
 
 
+def check_learner(learner: object) -> None:
+    """UsageError unless it is a learner that says how large its model is, and how it learns."""
+    kind = learner if isinstance(learner, type) else type(learner)
+    if not issubclass(kind, Learner):
+        raise UsageError(
+            f"{reprlib.repr(learner)} is no learner.",
+            remedy="Make one of a class derived from Learner, such as LogisticLearner().",
+        )
+    if learner is kind:
+        raise UsageError(f"{kind.__name__} is a class, not a learner.", remedy=f"Write {kind.__name__}(...).")
+    if not hasattr(learner, "cells"):
+        raise UsageError(
+            f"{kind.__name__} does not say how many numbers its model has.", remedy="Write cells = 3 in the class."
+        )
+    if kind.gradient is Learner.gradient and kind.learn is Learner.learn:
+        raise UsageError(f"{kind.__name__} does not say how it learns.", remedy="Write the method gradient, or learn.")
+
+
 def difference(before: Array, index: Array, after: Array) -> Cells:
     """The change that leads from a model to one with other values in some cells."""
     return Cells(index, after - before[np.asarray(index)])
 
 
 def check_learned(learned: Learned, *, cells: int, rows: int) -> None:
-    """OperatorMisuse if so many rows cannot have taught this to a model of so many cells."""
+    """OperatorMisuse if so many rows cannot have taught this to a model of so many cells, FloatingPointError if it
+    would not have numbers any more.
+    """
     index: Any = learned.change.index
     values: Any = learned.change.values
     if not isinstance(index, np.ndarray) or index.ndim != 1 or index.dtype.kind not in "ui":
@@ -87,6 +105,10 @@ def check_learned(learned: Learned, *, cells: int, rows: int) -> None:
         raise OperatorMisuse(
             f"A learner changes {len(index)} cells by an array of the shape {np.shape(values)}.",
             remedy="Give an array of numpy with as many values as there are in the index.",
+        )
+    if values.dtype.kind not in "fiu":
+        raise OperatorMisuse(
+            f"A learner changes cells by values of the type {values.dtype}.", remedy="Give an array of numbers."
         )
     if len(index) and not 0 <= index.min() <= index.max() < cells:
         wrong = int(index.max() if index.min() >= 0 else index.min())
@@ -101,4 +123,12 @@ def check_learned(learned: Learned, *, cells: int, rows: int) -> None:
             f"A learner has learned from {learned.facts.items} of {rows} items.",
             remedy="Let StepFacts.items be the number of those that it has learned from.",
             items=learned.facts.items,
+        )
+    finite = np.isfinite(values)
+    if not finite.all():
+        wrong = int(np.argmin(finite))
+        # No misuse: an item may be to blame, and is then found like any other bad one.
+        raise FloatingPointError(
+            f"it changes cell {index[wrong]} of the model by {values[wrong]}: leave such an item out of the step, or"
+            " learn in smaller steps if the model grows without limit"
         )

@@ -10,6 +10,8 @@ from afspark.errors import UsageError
 OnBad = Literal["skip", "stop"]
 SKIP: OnBad = "skip"
 STOP: OnBad = "stop"
+#: How many items of one batch a worker may find bad one by one.
+BAD_LIMIT = 1_000
 
 
 def check_on_bad(choice: str) -> OnBad:

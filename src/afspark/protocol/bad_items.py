@@ -7,12 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from afspark.model.onbad import SKIP, STOP, OnBad
+from afspark.model.onbad import BAD_LIMIT, SKIP, STOP, OnBad
 from afspark.store.quarantine import Count, sum_counts
-
-#: How many items of one batch a worker may find bad one by one.
-BAD_LIMIT = 1_000
-
 
 #: How many bytes of an operator's bad items are kept.
 QUARANTINE_BYTES = 64_000_000

@@ -225,7 +225,7 @@ def _converging(found: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
     if not found.get("merges"):
         return []
     facts = [
-        ("last change of the model", f"{found['l1']:.3g} (L1), the {found['merges']:,}th in {found['seconds']:.1f} s")
+        ("last change of the model", f"{found['l1']:.3g} (L1), after {found['merges']:,} in {found['seconds']:.1f} s")
     ]
     if found["held"] is not None:
         verdict = "within" if found["held"] else "ABOVE"

@@ -242,6 +242,7 @@ def refuse_text(name: str, column: pa.ChunkedArray, *, label: bool) -> None:
     texts = column.drop_null()
     if len(texts) == 0 or pc.any(pc.match_substring_regex(texts, _NUMBER)).as_py():
         return
-    remedy = "Say which label counts as 1." if label else "Name it as categorical, or name the numeric columns."
+    counts = "Say which label counts as 1: --positive, or in a program text_label=True and Features(positive=...)."
+    remedy = counts if label else "Name it as categorical, or name the numeric columns."
     what = "Label column" if label else "Column"
     raise UsageError(f"{what} {name!r} is not numeric: {texts[0].as_py()!r}.", remedy=remedy, column=name)

@@ -117,7 +117,7 @@ def _find(
         if alone > rules.limit:
             raise BadItems(
                 f"More than {rules.limit} items of a batch are bad, the last one found is {_place(raw, at)}: "
-                f"{_text(culprit.error)}",
+                f"{_text(culprit.error).rstrip('.:')}.",
                 remedy="Mend the operator or its input, or allow more with bad_limit.",
                 limit=rules.limit,
                 trace=user_trace(culprit.error),

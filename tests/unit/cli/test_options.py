@@ -7,6 +7,8 @@ import pytest
 from afspark._version import __version__
 from afspark.cli import values
 from afspark.cli.algorithm_options import DEFAULT_COSTS, DEFAULT_RECOVERY_SECONDS, CommandOptions
+from afspark.cli.algorithm_tables import ALGORITHMS
+from afspark.cli.application_tables import APPLICATIONS
 from afspark.cli.main import main
 from afspark.cli.options import DemoOptions, parse
 from afspark.cli.tasks import tolerance_of
@@ -125,6 +127,17 @@ def test_descriptions_are_wrapped(line: str, capsys: pytest.CaptureFixture[str])
     assert main(line.split()) == 0
     told = capsys.readouterr().out.split("\n\n")
     assert max(map(len, told[1].splitlines())) < 80
+
+
+@pytest.mark.parametrize("name", [one.name for one in (*ALGORITHMS, *APPLICATIONS)])
+def test_help_fits_a_terminal_and_breaks_no_name(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["run", name, "--help"]) == 0
+    lines = capsys.readouterr().out.partition("\nexamples:")[0].splitlines()
+    assert [line for line in lines if len(line) > 80 or line.endswith("-")] == []
+    assert [line for line in lines[lines.index("options:") + 1 :] if line][1].endswith(":"), "only --help has no group"
 
 
 def test_a_limit_for_recovery_becomes_a_tolerance() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -224,3 +225,30 @@ def test_why_a_batch_could_not_be_applied_is_said(monkeypatch: pytest.MonkeyPatc
 
     with pytest.raises(WorkerFailed, match="cell 7 of a shard of 3"):
         attempt()
+
+
+def test_a_step_that_takes_longer_than_anybody_waits_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It goes on like that for many tries, and nobody would know why the query stands still."""
+    monkeypatch.setattr(model_servers, "ServerProcess", ServerHere)
+    monkeypatch.setattr(stage_runner, "BATCH_TRIES", 2)
+
+    class Slow(af.LinearLearner):
+        def gradient(self, model: Any, items: pa.RecordBatch) -> tuple[Cells, StepFacts]:
+            if items.column("x")[0].as_py() > 1000:
+                time.sleep(1.0)
+            return super().gradient(model, items)
+
+    def pipeline(stream: Any) -> Any:
+        return af.train(stream, Slow(("x", "y")), iteration=40, wait_seconds=0.2)
+
+    items = rows(0)
+    items["x"][0] = 2000.0
+    with (
+        pytest.raises(WorkerFailed, match="in step 1 for worker 0") as raised,
+        testing.run(pipeline, SCHEMA) as query,
+    ):
+        query.batch(items)
+    assert "a smaller iteration" in raised.value.message
+    assert "'local' begins batch 0 anew. The batch cannot go on: worker 1 waited 0.2 s" in caplog.text
