@@ -80,6 +80,8 @@ class CommandOptions:
     takeover: bool = False
     #: seconds between two snapshots
     interval: float | None = None
+    #: whether a lost worker goes on from its last checkpoint, and nothing is replayed
+    gap: bool = False
     #: within how many seconds a worker has to recover, and what resources cost
     recovery_seconds: float | None = None
     costs: tuple[tuple[str, float], ...] | None = None
@@ -147,6 +149,11 @@ def check(options: CommandOptions) -> None:
         raise UsageError(
             f"--interval has no meaning with --tolerance {options.tolerance}.",
             remedy=f"Use --tolerance snapshot, {', '.join(REPLICATED[:-1])} or {REPLICATED[-1]}.",
+        )
+    if options.gap and options.tolerance not in (*REPLICATED, "adaptive"):
+        raise UsageError(
+            f"--gap has no meaning with --tolerance {options.tolerance}.",
+            remedy=f"Use --tolerance {', '.join(REPLICATED)} or adaptive.",
         )
     if options.theta is not None and options.tolerance not in ("approximate", "adaptive"):
         raise UsageError(

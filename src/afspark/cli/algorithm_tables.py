@@ -109,6 +109,12 @@ def common(algorithm: str, *losses: Option) -> tuple[Group, ...]:
                     values.positive_amount,
                 ),
                 Option(
+                    "--gap",
+                    "with one of the schemes or adaptive: a lost worker goes on from its last checkpoint, or as its "
+                    "copy is, without a replay. What came since then is lost, the summary says how much, and no error "
+                    "is promised",
+                ),
+                Option(
                     "--theta",
                     "error that all failures together may cause with --tolerance approximate "
                     f"(default: {DEFAULT_THETA[algorithm]}), or adaptive (default: none)",

@@ -234,10 +234,11 @@ def tolerance_of(options: CommandOptions) -> Tolerance:
         return BarrierSnapshot(interval=options.interval)
     for scheme in SCHEMES:
         if options.tolerance == scheme.name:
-            return scheme(interval=options.interval)
+            return scheme(interval=options.interval, gap=options.gap)
     if options.tolerance == "adaptive":
         limit = DEFAULT_RECOVERY_SECONDS if options.recovery_seconds is None else options.recovery_seconds
-        return Adaptive(recovery_seconds=limit, costs=Costs(**dict(options.costs or ())), theta=options.theta)
+        costs = Costs(**dict(options.costs or ()))
+        return Adaptive(recovery_seconds=limit, costs=costs, gap=options.gap, theta=options.theta)
     theta = DEFAULT_THETA[options.algorithm] if options.theta is None else options.theta
     return Approximate(theta, items=options.items)
 

@@ -156,6 +156,7 @@ def _facts(report: RunReport) -> Sequence[tuple[str, str]]:
         facts.append(("error observed", number_text(report.observed["state"])))
     if report.learned is not None:
         facts = [*facts[:-2], *_learning(report)] if report.observed is None else [*facts[:-3], *_learning(report)]
+    facts += _gaps(report)
     if report.accuracy is not None and "precision" in report.accuracy:
         found = report.accuracy
         facts.append(("precision, recall", f"{found['precision']:.4f}, {found['recall']:.4f}"))
@@ -172,6 +173,17 @@ def _requests(report: RunReport) -> Sequence[tuple[str, str]]:
         return []
     a_batch = sum(report.requests.values()) / report.batches
     return [("requests to the store", f"{described(report.requests)}; {a_batch:.1f} a batch")]
+
+
+def _gaps(report: RunReport) -> Sequence[tuple[str, str]]:
+    """What nobody has replayed, if that was asked for."""
+    if not report.settings.get("gap"):
+        return []
+    left_out = [entry for entry in report.ledger if entry["gap_batches"]]
+    batches = counted(sum(entry["gap_batches"] for entry in left_out), "batch", "batches")
+    workers = counted(len({(entry["operator"], entry["worker"]) for entry in left_out}), "worker")
+    items = counted(sum(entry["gap_items"] for entry in left_out), "item")
+    return [("left out, not replayed", f"{batches} of {workers}, {items}" if left_out else "nothing")]
 
 
 def _comparison(report: RunReport) -> Sequence[tuple[str, str]]:

@@ -100,6 +100,25 @@ def test_the_summary_fits_a_terminal_and_shows_what_counts() -> None:
     assert "… and 5 more" in text
 
 
+def test_what_gap_recovery_has_left_out_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the ledger has it; nothing is said where everything is replayed."""
+
+    def shown(ledger: list[dict[str, Any]], *, gap: bool = True) -> str:
+        report = replace(REPORT, settings={"gap": gap}, ledger=ledger, promised=None)
+        Console(width=110).print(summary(report))
+        return " ".join(capsys.readouterr().out.split())
+
+    first, second = LOSS | {"gap_batches": 2, "gap_items": 1000}, LOSS | {"gap_batches": 1, "gap_items": 234}
+    whole = LOSS | {"gap_batches": 0, "gap_items": 0}
+    assert "left out, not replayed 3 batches of 1 worker, 1,234 items" in shown([first, whole, second])
+    assert "left out, not replayed 3 batches of 2 workers, 1,234 items" in shown([first, second | {"worker": 0}])
+    assert "left out, not replayed nothing" in shown([whole])
+    assert "left out" not in shown([whole], gap=False)
+    report = replace(REPORT, learned={"skipped": 0}, observed=None, settings={"gap": True}, ledger=[first])
+    Console(width=110).print(summary(report))
+    assert "2 batches of 1 worker" in capsys.readouterr().out
+
+
 def test_what_has_no_name_is_no_none_and_one_is_no_plural(capsys: pytest.CaptureFixture[str]) -> None:
     weights = [{"index": 7, "feature": None, "weight": -7.0915765328949805}]
     Console(width=110).print(summary(replace(REPORT, batches=1, top=weights, backups=dict.fromkeys(REPORT.backups, 1))))

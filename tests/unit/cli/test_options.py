@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from afspark._version import __version__
@@ -14,6 +16,7 @@ from afspark.cli.options import DemoOptions, parse
 from afspark.cli.tasks import tolerance_of
 from afspark.errors import UsageError
 from afspark.policies import Adaptive, Costs
+from afspark.policies.replication import SCHEMES
 
 
 def test_defaults_of_a_run() -> None:
@@ -86,6 +89,12 @@ def test_demo() -> None:
         "run wordcount --generate 1MB --tolerance adaptive --costs cpu",
         "run wordcount --generate 1MB --tolerance adaptive --costs cpu=1,cpu=2",
         "run wordcount --generate 1MB --tolerance adaptive --interval 2",
+        "run wordcount --generate 1MB --gap",
+        "run wordcount --generate 1MB --tolerance snapshot --gap",
+        "run wordcount --generate 1MB --tolerance minibatch --gap",
+        "run wordcount --generate 1MB --tolerance none --gap",
+        "run wordcount --generate 1MB --tolerance active-standby --gap 2",
+        "run regression --generate higgs --tolerance upstream --gap",
         "run wordcount --generate 1MB --workers 0",
         "run wordcount --generate 1MB --kill -1",
         "run wordcount --generate 0",
@@ -145,6 +154,16 @@ def test_a_limit_for_recovery_becomes_a_tolerance() -> None:
     options = parse(line.split())
     assert isinstance(options, CommandOptions)
     assert tolerance_of(options) == Adaptive(recovery_seconds=2.5, costs=Costs(cpu=2, hosts=0), theta=7)
+
+
+@pytest.mark.parametrize("name", [*(scheme.name for scheme in SCHEMES), Adaptive.name])
+def test_a_gap_may_be_asked_for_where_there_is_one(name: str) -> None:
+    line = f"run wordcount --generate 1MB --tolerance {name}"
+    precise, leaving = (parse(f"{line} {gap}".split()) for gap in ("", "--gap"))
+    assert isinstance(precise, CommandOptions) and isinstance(leaving, CommandOptions)
+    assert tolerance_of(precise).exact and not tolerance_of(precise).leaves_gap
+    assert tolerance_of(leaving) == replace(tolerance_of(precise), gap=True)
+    assert tolerance_of(leaving).leaves_gap and tolerance_of(leaving).promise() is None
 
 
 def test_what_the_command_line_says_of_defaults_is_true() -> None:

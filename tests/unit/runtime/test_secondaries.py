@@ -185,6 +185,21 @@ def test_a_secondary_that_is_lost_is_built_anew(make_rig: MakeRig) -> None:
     assert rig.ledger == []
 
 
+def test_one_that_goes_with_its_host_is_said_in_the_log(make_rig: MakeRig, caplog: pytest.LogCaptureFixture) -> None:
+    """Once, and another one is built."""
+    slots = {**HOSTS, "c": 4}
+    rig, truth = make_rig(batches=8, slots=slots, tolerance=ActiveStandby(batches=2), keyed=True)
+    rig.go(3)
+    (one,) = [one for one in secondaries(rig) if one.home not in homes(rig).values()]
+    assert "given up" not in caplog.text
+    del rig.hosts.slots[one.home]
+    rig.go()
+    said = [record.getMessage() for record in caplog.records if "given up" in record.getMessage()]
+    assert said == [f"The secondary of worker {one.worker} of operator is given up, because {one.home} is away."]
+    check_whole(rig, truth)
+    assert rig.ledger == [] and one.home not in {other.home for other in secondaries(rig)}
+
+
 @pytest.mark.parametrize("survives", ["a", "b"])
 def test_a_started_driver_goes_on_with_the_copy_that_is_left(make_rig: MakeRig, survives: str) -> None:
     rig, truth = make_rig(batches=8, slots=HOSTS, tolerance=ActiveStandby(batches=50), keyed=True)
