@@ -18,6 +18,7 @@ from tests.simulation.graphs import Graphs
 from tests.simulation.pushed.running import Only
 from tests.simulation.replicated import ReplicatedSimulation
 from tests.simulation.replicated_graphs import ReplicatedGraphs
+from tests.simulation.restarted import RedividedSimulation, RestartedSimulation
 from tests.simulation.simulation import Broken, Outcome, simulate
 
 Run = Callable[[int], Outcome]
@@ -35,6 +36,8 @@ def main() -> int:
     kind.add_argument("--replicas", action="store_true", help="workers with secondaries on other hosts")
     kind.add_argument("--replicated-graphs", action="store_true", help="graphs whose workers have secondaries")
     kind.add_argument("--adaptive", action="store_true", help="workers whose schemes the controller chooses")
+    kind.add_argument("--restarted", action="store_true", help="drivers come back with other tolerances")
+    kind.add_argument("--redivided", action="store_true", help="the same over a DataFrame that Spark divides anew")
     parser.add_argument("--only", type=_names, help="with --pushed: events that come to pass, separated by commas")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the steps")
@@ -50,6 +53,10 @@ def main() -> int:
         run = partial(simulate, make=ReplicatedGraphs)
     if options.adaptive:
         run = partial(simulate, make=AdaptiveSimulation)
+    if options.restarted:
+        run = partial(simulate, make=RestartedSimulation)
+    if options.redivided:
+        run = partial(simulate, make=RedividedSimulation)
     if options.pushed:
         run = partial(pushed.simulate, only=options.only)
     return _run(seeds, run, verbose=options.verbose, keep_going=options.keep_going)

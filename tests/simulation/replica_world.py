@@ -93,6 +93,10 @@ class ReplicaWorld(GraphWorld):
             self._kill(one[0])
         self._leave(host, f"{host} is away")
 
+    def leave(self, host: str) -> None:
+        """A host is not there when the next driver starts."""
+        self._leave(host, f"{host} is not there")
+
     def _leave(self, host: str, why: str) -> None:
         if len(self.slots) > 1 and host in self.slots:
             del self.slots[host]

@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from afspark.cluster.local.local_frame import LocalFrame
+from afspark.cluster.remade_frame import RemadeFrame
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.last_snapshot import take_last_snapshot
 from afspark.coordinator.operator_run import OperatorRun
@@ -112,6 +114,13 @@ class Simulation:
     def assemble(self, schedule: Schedule) -> Pipeline:
         return pipeline(schedule)
 
+    def frame(self, batch: int) -> LocalFrame | None:
+        """What Spark hands over, where the pipeline reads a DataFrame."""
+
+    def remake(self, batch: int) -> RemadeFrame:
+        """The same for a batch of the past."""
+        return RemadeFrame(None)
+
     @property
     def operator_run(self) -> OperatorRun:
         assert self.engine is not None
@@ -154,7 +163,7 @@ class Simulation:
         """Runs the batch, with as many drivers as it takes."""
         for _ in range(DRIVERS):
             try:
-                self._driver().run(batch, None, self._deliver)
+                self._driver().run(batch, self.frame(batch), self._deliver)
                 self.world.point("before Spark's commit")
                 self.store.objects[f"commits/{batch}"] = b"v1\n{}"
                 return
@@ -205,6 +214,7 @@ class Simulation:
                 ),
                 identity,
                 self.store,
+                self,
             )
         return self.engine
 

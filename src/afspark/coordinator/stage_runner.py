@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -182,7 +182,7 @@ class StageRunner:
         run.reports = [reports[replica] for replica in sorted(reports)]
         produced = self._inputs.produced(run, runs)
         if past:
-            return self._is_one_reading(run, runs, batch) and self._agree_on_past(run, runs, batch, produced)
+            return self._is_one_reading(run.reports, runs, batch) and self._agree_on_past(run, runs, batch, produced)
         if digests_agree(run.reports, produced):
             return True
         self._take_back(run, runs, batch)
@@ -225,7 +225,7 @@ class StageRunner:
         run.group.lacks_batches = any(report.lacks_batch for report in run.reports)
         return not run.group.lacks_batches
 
-    def _is_one_reading(self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch) -> bool:
+    def _is_one_reading(self, reports: Iterable[TaskReport], runs: Sequence[OperatorRun], batch: Batch) -> bool:
         """Whether those who have replayed ``batch`` got the rows of a DataFrame as the others had got them then.
 
         Spark divides the same rows among other partitions if it has other slots now. Then nobody can say whose share
@@ -233,7 +233,7 @@ class StageRunner:
         """
         frames = tuple(f"{name}:" for name in self._inputs.pipeline.frames)
         found = [
-            {label: one for label, one in report.consumed.items() if label.startswith(frames)} for report in run.reports
+            {label: one for label, one in report.consumed.items() if label.startswith(frames)} for report in reports
         ]
         if not frames or all(one == found[0] for one in found):
             return True
@@ -290,7 +290,9 @@ class StageRunner:
             return {}
         inputs = self._inputs.of(run, runs, batch, given)
         requests = self._equipped(run, runs, batch, past=True)
-        return {} if requests is None else self._reports(run, requests, inputs)
+        reports = {} if requests is None else self._reports(run, requests, inputs)
+        applied = [report for report in reports.values() if report.status is Status.APPLIED]
+        return reports if self._is_one_reading(applied, runs, batch) else {}
 
     def _queued_stage(self, run: OperatorRun, span: QueuedSpan) -> SpanReports:
         """What those who lack the batches of a span say of them; they take the items from their queues."""

@@ -68,6 +68,8 @@ class WorkerGroup:
         self.covered = Covered()
         #: up to which batch a worker has left some out
         self.left_out = Batch(-1)
+        #: what the batch at work means with what came in it, once all workers have applied it
+        self._ended: BatchTime | None = None
         self._applied = AppliedBatches()
         #: whether requests are made for a batch of the past
         self.past = False
@@ -272,6 +274,7 @@ class WorkerGroup:
     def remember(self, batch: Batch) -> None:
         """Notes what ``batch``, which begins, means for windows and punctuation: it may be replayed."""
         self._meanings[batch] = (self.batch_time, self.punctuation_plan)
+        self._ended = None
 
     def cover(self, covered: Covered) -> None:
         """A lost worker will be given back what ``covered`` names."""
@@ -397,6 +400,7 @@ class WorkerGroup:
             # A batch of the past tells nobody, nor does what a secondary had applied before it was promoted.
             untold = member.recovering and not report.told
             self._members[report.worker] = replace(applied, recovering=untold)
+        self._ended = self.batch_time.ended(self.config.window, [one.panes for one in reports if one.panes is not None])
         self.recoveries.gap = ()
 
     def rest(self, batch: Batch, reports: Sequence[TaskReport]) -> None:
@@ -484,7 +488,8 @@ class WorkerGroup:
     def _time_of_loss(self) -> BatchTime:
         """What a lost worker lacks for good it lacked when its durable state was backed up, if the rest is replayed."""
         if self.budget.tolerance.leaves_gap:
-            return self.batch_time
+            # Of the batch at work all is left out, if it was applied before the loss.
+            return self._ended or self.batch_time
         batch_time, _ = self._meanings.get(Batch(self.covered.batch + 1), (self.batch_time, ()))
         return batch_time
 

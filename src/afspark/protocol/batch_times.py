@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from afspark.model.windows import PaneReport, Window, WindowProgress
 from afspark.numbers import PaneNumber
@@ -24,6 +25,13 @@ class BatchTime:
     def tick(self, window: Window, seen: PaneReport | None) -> PaneNumber | None:
         """The newest pane that is known of, with what a worker has ``seen`` in the batch at work."""
         return self.window_progress.after(window, [] if seen is None else [seen]).tick(window)
+
+    def ended(self, window: Window | None, seen: Sequence[PaneReport]) -> BatchTime:
+        """The same when the batch was applied, with what workers have ``seen`` in it."""
+        if window is None:
+            return self
+        progress = self.window_progress.after(window, seen)
+        return replace(self, window_progress=progress, exposed=self.exposed | progress.touched)
 
     def panes_at_risk(self, *, known: bool) -> tuple[PaneNumber | None, PaneNumber | None]:
         """First and last pane that a state lost before the batch at work can have held; None where nobody knows.

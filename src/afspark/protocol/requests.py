@@ -59,6 +59,8 @@ class TaskRequest:
     queues: bool = False
     #: the items wait beside the state
     queued: bool = False
+    #: digests of what a secondary has to be sent: what its primary was; None: whatever comes
+    consumes: Mapping[str, str] | None = None
     #: what the same task has to do next, if all goes well
     following: tuple[TaskRequest, ...] = ()
     #: others have lost the batch: whoever has applied it answers what it answered then

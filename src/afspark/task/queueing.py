@@ -58,6 +58,8 @@ def put_into_queue(
 
     if environment.host != request.home:
         return answer(Status.MISPLACED)
+    if request.consumes not in (None, {parcel.label: parcel.digest for parcel in inbox}):
+        return answer(Status.BUSY, "is sent other items than its primary")
     try:
         data = _packed([_read(request.worker, *one) for one in own], inbox)
     except Exception as error:  # noqa: BLE001 - input and user code may raise anything; whoever applies it will say so

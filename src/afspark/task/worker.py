@@ -174,6 +174,8 @@ class _Task:
             complete(self.task, home, panes, self.request.recovery)
         if self.request.skips and home.found().version < batch - 1:
             home.restored(Batch(batch - 1), home.found().version)
+        if applies and self.request.consumes not in (None, self.task.feed.consumed):
+            return self._answer(Status.MISSING, "is sent other items than its primary")
         if applies:
             return BatchApplication(self.task, home, panes, damaged=self.damaged, restored=self.restored).run()
         if action not in (Action.CREATE, Action.RECOVER):

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from afspark.algorithms import WordCount
+from afspark.control import Unreplicated
 from afspark.coordinator.recovery.gaps import AppliedBatches, without_replay
-from afspark.coordinator.told_bounds import told
+from afspark.coordinator.told_bounds import realised, told
 from afspark.coordinator.worker_state import DurableState, WorkerState
 from afspark.errors import UsageError
 from afspark.graph.node import SOURCE, Edge, Node
 from afspark.graph.pipeline import Pipeline
+from afspark.model.windows import Hopping
 from afspark.policies import Adaptive, BarrierSnapshot, MiniBatch
 from afspark.policies.replication import SCHEMES, ActiveStandby, ColdStandby, HotStandby, PassiveReplication
 from afspark.protocol.reports import Status, TaskReport
@@ -25,6 +27,7 @@ from afspark.sources import Pushed, Source
 from tests.unit.runtime.conftest import MakeRig
 from tests.unit.runtime.sparkless import Hosts, Rig, die
 from tests.unit.runtime.test_barrier_snapshot import SCHEMA
+from tests.unit.runtime.test_engine_failures import worst
 from tests.unit.runtime.test_secondaries import HOSTS, homes, lose_host, secondaries
 
 pytestmark = pytest.mark.some(3)
@@ -89,6 +92,44 @@ def test_it_goes_on_from_there(make_rig: MakeRig) -> None:
     assert len(rig.ledger) > 1 and all(entry.loss.gap_batches <= 10 - covered for entry in rig.ledger[1:])
     assert first and rig.bound() == math.inf
     missing(truth, rig)
+
+
+@pytest.mark.parametrize("scheme", [PassiveReplication, ColdStandby, HotStandby], ids=lambda scheme: scheme.name)
+def test_a_gap_is_told_of_a_window_that_its_last_batch_has_opened(make_rig: MakeRig, scheme: Any) -> None:
+    """The loss is found while the batch is being committed: all have applied it, and no record knows of the window."""
+    window = Hopping(10, by="processing")
+    rig, _ = make_rig(slots=HOSTS, tolerance=tolerance(scheme), window=window)
+    rig.now = 1.0
+    rig.go(2)
+    rig.now = 12.0
+    rig.go(1, lambda _: rig.lose(0))
+    (entry,) = rig.ledger
+    assert entry.loss.gap_batches > 0 and not any(name.endswith("@1") for name in rig.cells()[0])
+    assert realised(rig.run_of(), 1) == {"counts": math.inf}
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_what_a_threshold_allowed_to_be_lost_is_told_where_nothing_came_in_between(
+    make_rig: MakeRig, keyed: bool
+) -> None:
+    """The checkpoint of every batch is complete, and lacks what the controller has let it lack."""
+    theta = 400.0
+    rig, truth = make_rig(batches=12, slots=HOSTS, tolerance=Adaptive(theta=theta, gap=True, every=3600), keyed=keyed)
+    rig.go(2)
+    for worker in (0, 1):
+        rig.run_of().protect(worker, Unreplicated.APPROXIMATE, None)
+    rig.go(4)
+    told_before = []
+    for _ in range(3):
+        rig.driver.commits.settle()
+        rig.lose(0)
+        rig.go(1)
+        told_before.append(rig.bound())
+    assert [entry.loss.gap_batches for entry in rig.ledger] == [0] * 3
+    assert all(entry.loss.counted for entry in rig.ledger) and missing(truth, rig)
+    assert 0 < told_before[0] < told_before[1] < told_before[2] <= theta
+    rig.go()
+    assert worst(truth, rig.counts()) <= rig.bound() <= theta
 
 
 class LosingThePromoted(Hosts):

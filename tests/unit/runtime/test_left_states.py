@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from afspark.coordinator.committer import Committer
 from afspark.coordinator.replicas.left_states import AGAIN_SECONDS
-from afspark.policies import BarrierSnapshot, MiniBatch
+from afspark.policies import BarrierSnapshot, MiniBatch, Nothing
 from afspark.policies.replication import ActiveStandby, ColdStandby, Deployed, HotStandby, PassiveReplication
 from afspark.resident import examine
 from tests.unit.runtime.conftest import MakeRig
@@ -120,3 +121,18 @@ def held(path: Path) -> Any:
     segment = Segment.open(path)
     assert segment is not None and examine(path)
     return segment.lock(0.0)
+
+
+@pytest.mark.parametrize("after", [MiniBatch(), Nothing()], ids=lambda one: one.name)
+def test_a_worker_that_begins_where_a_copy_of_it_was_left_keeps_its_state(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch, after: Any
+) -> None:
+    """No record was written yet, so that it is of the same incarnation as the copy."""
+    rig, truth = make_rig(slots=HOSTS, tolerance=ActiveStandby(batches=2), keyed=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Committer, "commit", lambda *_: die())
+        rig.drive_and_die(rig.go)
+    del rig.hosts.slots["a"]
+    rig.start(tolerance=after)
+    rig.go()
+    assert rig.ledger == [] and rig.counts() == truth

@@ -19,5 +19,16 @@ def recorded_effects(report: TaskReport, frames: Collection[str]) -> dict[str, E
         # All panes of a state together.
         name = label.partition("@")[0] if label.startswith(STATE) else label
         found[name] = found.get(name, EffectDigest()).and_also(digest.within(label))
+    return _with_reading(found, report, frames)
+
+
+def effects_and_reading(report: TaskReport, frames: Collection[str]) -> dict[str, EffectDigest]:
+    """All that a report has, and a digest of what its worker read of ``frames``."""
+    return _with_reading(dict(report.effects), report, frames)
+
+
+def _with_reading(
+    found: dict[str, EffectDigest], report: TaskReport, frames: Collection[str]
+) -> dict[str, EffectDigest]:
     read = sorted((label, one) for label, one in report.consumed.items() if label.rpartition(":")[0] in frames)
     return {**found, READING: EffectDigest(exact=int(hash_of(repr(read))))} if found and read else found

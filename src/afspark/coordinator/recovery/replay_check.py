@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from afspark.coordinator.recovery.recorded_effects import READING, recorded_effects
+from afspark.coordinator.recovery.recorded_effects import READING, effects_and_reading, recorded_effects
 from afspark.graph.node import Node
 from afspark.graph.reach import reached_from, targets_of
 from afspark.model.effect_digest import EffectDigest
@@ -122,11 +122,11 @@ class ReplayCheck:
         """What is different now; where nobody knows what was the first time, nothing is."""
         found = []
         for report in reports:
-            key, now = (batch, operator, report.worker), report.effects
+            key = batch, operator, report.worker
             if key in self._reports:
-                first = self._reports[key].effects
+                first, now = (effects_and_reading(one, self._frames) for one in (self._reports[key], report))
             elif key in self._recorded:
-                first, now = self._recorded[key], recorded_effects(report, self._frames)
+                first, now = dict(self._recorded[key]), recorded_effects(report, self._frames)
             else:
                 continue
             if not first or not now:

@@ -42,7 +42,13 @@ class LeftStates:
         if self._work is not None and not self._work.wait(0):
             return
         self._take_up(runs)
-        left = [(run.config, *place) for run in runs for place in run.group.secondaries.left_behind()]
+        # What lies where a worker lives is its own: a place has one state of it.
+        left = [
+            (run.config, worker, home, incarnation)
+            for run in runs
+            for worker, home, incarnation in run.group.secondaries.left_behind()
+            if run.homes[worker] != home
+        ]
         now = self._cluster.clock.monotonic()
         if not left or now < self._tried + AGAIN_SECONDS:
             return

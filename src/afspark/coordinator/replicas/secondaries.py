@@ -221,13 +221,14 @@ class Secondaries:
         if first is None or report.lacks_batch:
             return
         group = stage.run.group
-        if not group.secondaries.is_whole(one, group.member(one.worker)) or not is_whole(stage.run):
-            # They have begun with different states.
-            return
         if first.consumed != report.consumed:
             LOG.warning("The secondary of worker %d of %s was given other items.", one.worker, stage.run.name)
             group.secondaries.discard(one)
-        elif labels := other_effects(first, report):
+            return
+        if not group.secondaries.is_whole(one, group.member(one.worker)) or not is_whole(stage.run):
+            # They have begun with different states.
+            return
+        if labels := other_effects(first, report):
             what = (
                 f"both replicas of worker {one.worker} of {stage.run.name!r} have applied batch {stage.batch}, and have"
                 f" done something else ({', '.join(labels)})"
@@ -345,10 +346,16 @@ class Secondaries:
         return stages
 
     def _asked(self, run: OperatorRun, one: Secondary, batch: Batch) -> TaskRequest | None:
-        """What a secondary is asked to do in a batch; None if nobody remembers what its primary was asked."""
+        """What a secondary is asked to do in a batch; None if nobody remembers what its primary was asked.
+
+        An earlier driver may have given the primary another reading of it.
+        """
         known = self._batches.get(batch)
         primary = None if known is None else known.requests.get(run.name, {}).get(one.worker)
-        return None if primary is None else replace(one.request(primary), fence=run.group.fence)
+        if known is None or primary is None:
+            return None
+        consumed = known.reports[run.name][one.worker].consumed
+        return replace(one.request(primary), fence=run.group.fence, consumes=consumed)
 
 
 def _run_alone(job: SecondaryJob, cluster: Cluster, stage: SecondaryStage) -> None:

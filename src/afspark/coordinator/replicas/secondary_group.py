@@ -134,13 +134,17 @@ class SecondaryGroup:
     def adopt(self, survivors: Iterable[Survivor], batch: Batch) -> None:
         """Takes up what a starting driver has found that begins with ``batch``, and can say what it did since then.
 
-        Others are removed: the schemes of their workers may have no secondaries any more.
+        Others are removed: the schemes of their workers may have no secondaries any more. So are those that are further
+        than their primaries: these may be given something else in the batch that they have yet to apply.
         """
+        survivors = list(survivors)
         copies = [one for one in survivors if one.secondary]
+        reached = {(one.worker, one.incarnation): one.version for one in survivors if not one.secondary}
         found = [
             Secondary.found(one)
             for one in copies
-            if one.version >= batch - 1 and (one.version < batch or one.kept_from < batch)
+            if batch - 1 <= one.version <= reached.get((one.worker, one.incarnation), one.version)
+            and (one.version < batch or one.kept_from < batch)
         ]
         # Of two that follow the same worker the newer one is nearer to its primary.
         self._members = {
@@ -371,7 +375,9 @@ class SecondaryGroup:
     def discard_from(self, batch: Batch) -> None:
         """Gives up the states of those that may have applied ``batch``, which is taken back."""
         for one in self.members:
-            if one.version >= batch - 1 and self.units[one.worker].switches.sending:
+            # One that was found may have come through it for an earlier driver, whatever its scheme is.
+            may_have = one.version >= batch or self.units[one.worker].switches.sending
+            if may_have and one.version >= batch - 1:
                 self.discard(one)
 
 
