@@ -65,7 +65,7 @@ class Rounds:
     """
 
     def __init__(self, model: Array, workers: Sequence[int], consistency: Consistency, iteration: int) -> None:
-        self.versions = ModelVersions(model)
+        self.versions = ModelVersions(model, forgets=not consistency.in_rounds)
         self.consistency, self.iteration = consistency, iteration
         self._members = {worker: _Member() for worker in sorted(workers)}
         self._present: set[int] = set()

@@ -163,7 +163,7 @@ class _DriverDied(BaseException):
     pass
 
 
-def _with_a_driver_lost_between_stages(patch: pytest.MonkeyPatch) -> dict[int, float]:
+def with_a_driver_lost_between_stages(patch: pytest.MonkeyPatch) -> dict[int, float]:
     """The model of a run whose driver is gone in batch 2, when workers have trained and nobody has the model yet."""
     real = StageRunner._advance
     dead: list[bool] = []
@@ -187,4 +187,4 @@ def _with_a_driver_lost_between_stages(patch: pytest.MonkeyPatch) -> dict[int, f
 
 
 def test_a_driver_that_is_gone_between_the_stages_of_a_batch(undisturbed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _with_a_driver_lost_between_stages(monkeypatch) == undisturbed[0]
+    assert with_a_driver_lost_between_stages(monkeypatch) == undisturbed[0]
