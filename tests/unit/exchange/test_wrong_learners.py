@@ -35,13 +35,13 @@ class _Counting(af.Learner):
         return af.Cells(np.zeros(1, np.uint32), np.array([largest])), af.StepFacts(items=items.num_rows)
 
 
-class _Sized(_Counting):
-    def __init__(self, cells: int) -> None:
-        self.cells = cells
-
-
 class _Unsized(af.Learner):
     gradient = _Counting.gradient
+
+
+class _Sized(_Unsized):
+    def __init__(self, cells: int) -> None:
+        self.cells = cells
 
 
 class _Idle(af.Learner):
