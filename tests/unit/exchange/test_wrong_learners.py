@@ -127,3 +127,10 @@ def test_a_learner_that_raises_on_everything_says_how_to_allow_it() -> None:
     with pytest.raises(BadItems) as raised, testing.run(training(Raising(), bad_limit=3), SCHEMA) as query:
         query.batch(rows(0))
     assert raised.value.message.startswith("More than 3 items") and raised.value.message.endswith("ValueError: no.")
+
+
+def test_labels_that_were_read_as_numbers_are_never_a_text() -> None:
+    schema = pa.schema([("label", pa.float64()), ("x", pa.float64())])
+    with pytest.raises(UsageError, match="never '>50K'") as raised:
+        af.Features(positive=">50K", numeric=("x",)).fitted(schema)
+    assert "text_label=True" in raised.value.remedy
