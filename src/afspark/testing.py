@@ -30,6 +30,7 @@ from typing import Any
 import pyarrow as pa
 
 from afspark.api.accounts import Accounts
+from afspark.api.arguments import check_tolerance
 from afspark.api.arrow_results import ArrowResults
 from afspark.api.assembly import assemble
 from afspark.api.result_shares import current_shares
@@ -195,6 +196,7 @@ class LocalQuery(Accounts):
 
     def set_tolerance(self, operator: str | None, tolerance: Tolerance) -> None:
         """Has all workers of an operator (None: the last one) protected by ``tolerance`` from the next batches on."""
+        check_tolerance(tolerance)
         self._open()
         self._engine.operator(operator).want(tolerance)
 

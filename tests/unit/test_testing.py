@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,7 @@ import pytest
 
 import afspark as af
 from afspark import testing
+from afspark.api.query import Query
 from afspark.errors import AfsparkError, OperatorMisuse, UsageError
 
 LINES = pa.schema({"value": pa.large_string()})
@@ -305,3 +306,16 @@ def test_a_tolerance_is_changed_between_batches() -> None:
         query.lose_host()
         query.batch(lines("a"))
         assert counted(query.results("counts")) == {"a": 12}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("hot-standby", "'hot-standby' is no tolerance"), (af.HotStandby, "HotStandby is a class, not a tolerance")],
+)
+def test_what_is_no_tolerance_is_refused(given: Any, said: str) -> None:
+    with testing.run(counting(tolerance=af.ActiveStandby()), LINES, hosts=3) as query:
+        query.batch(lines("a"))
+        with pytest.raises(UsageError, match=said):
+            query.set_tolerance("counts", given)
+        with pytest.raises(UsageError, match=said):
+            Query.set_tolerance(cast(Any, None), "counts", given)

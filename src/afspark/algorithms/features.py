@@ -98,7 +98,9 @@ class Features:
                 float(self.positive)
             except ValueError:
                 raise UsageError(
-                    f"The label {self.label!r} is {kind}, and never {self.positive!r}.", column=self.label
+                    f"The label {self.label!r} is {kind}, and never {self.positive!r}.",
+                    remedy="Read labels as text (csv(..., text_label=True)), or name a number as positive.",
+                    column=self.label,
                 ) from None
 
     def _guessed(self, schema: pa.Schema) -> Features:

@@ -38,6 +38,7 @@ class LogisticLearner(Learner):
 
     @property
     def cells(self) -> int:  # type: ignore[override]
+        """The number of cells."""
         return self.features.cells
 
     def check(self, schema: pa.Schema | None) -> None:
@@ -73,6 +74,7 @@ class LinearLearner(Learner):
 
     @property
     def cells(self) -> int:  # type: ignore[override]
+        """The number of cells."""
         return 1 + len(self.numeric)
 
     def check(self, schema: pa.Schema | None) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from afspark.api.accounts import Accounts
+from afspark.api.arguments import check_tolerance
 from afspark.api.frame_results import FrameResults, with_bounds
 from afspark.api.raised import plain
 from afspark.api.result_shares import current_shares
@@ -247,6 +248,7 @@ class Query(Accounts):
         takes a few batches; `protections` says how far it is. It is kept over restarts, as long as the program has the
         same tolerance. `UsageError` if the operator cannot change to it, or `Adaptive` chooses for it.
         """
+        check_tolerance(tolerance)
         with self._at_rest():
             self._engine.ready()
             self._engine.operator(operator).want(tolerance)

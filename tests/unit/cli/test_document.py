@@ -137,7 +137,7 @@ def test_the_picture(tmp_path: Path) -> None:
 
 def test_a_model_that_converges_is_told_with_its_regret(capsys: pytest.CaptureFixture[str]) -> None:
     found = {
-        "merges": 40,
+        "merges": 81,
         "items": 100,
         "l1": 0.25,
         "seconds": 3.0,
@@ -149,7 +149,7 @@ def test_a_model_that_converges_is_told_with_its_regret(capsys: pytest.CaptureFi
     assert report.to_json()["convergence"]["held"] is False
     Console(width=110).print(summary(report))
     told = capsys.readouterr().out
-    assert "0.25 (L1)" in told
+    assert "0.25 (L1), after 81 in 3.0 s" in told
     assert "ABOVE theorem 1's 0.4000" in told
 
 

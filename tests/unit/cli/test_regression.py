@@ -102,6 +102,7 @@ def test_what_makes_no_sense_is_refused(line: str) -> None:
         ("--numeric age,job", "'job' is not numeric"),
         ("--numeric height", "no column named 'height'"),
         ("--numeric age --label income", "no column named 'income'"),
+        ("--numeric age --label job", "Say which label counts as 1: --positive, or in a program text_label=True"),
         ("--format libsvm", "None of the first 3 lines"),
     ],
 )

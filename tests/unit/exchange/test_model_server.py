@@ -124,7 +124,7 @@ def test_a_worker_that_begins_again_gets_the_same_answers(servers: list[ModelSer
 def test_whoever_waits_too_long_is_told_for_whom(servers: list[ModelServer]) -> None:
     opened(servers, 2, seconds=0.2)
     exchange = ModelExchange(ticket(servers), worker=0, incarnation=1)
-    with pytest.raises(ExchangeFailed, match=r"waited 0\.2 s in step 0 for 1"):
+    with pytest.raises(ExchangeFailed, match=r"waited 0\.2 s in step 0 for worker 1"):
         exchange.pull()
 
 
@@ -204,7 +204,7 @@ def test_whoever_is_as_far_ahead_as_it_may_waits_for_the_others(
     learned = Cells(np.array([1], np.uint32), np.array([1.0])), StepFacts(items=5)
     for _ in range(ahead - 1):
         fast.push(*learned)
-    with pytest.raises(ExchangeFailed, match=rf"waited 0\.3 s in step {ahead} for 1"):
+    with pytest.raises(ExchangeFailed, match=rf"waited 0\.3 s in step {ahead} for worker 1"):
         fast.push(*learned)
     slow.close()
 

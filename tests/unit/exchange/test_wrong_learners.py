@@ -35,13 +35,13 @@ class _Counting(af.Learner):
         return af.Cells(np.zeros(1, np.uint32), np.array([largest])), af.StepFacts(items=items.num_rows)
 
 
-class _Sized(_Counting):
-    def __init__(self, cells: int) -> None:
-        self.cells = cells
-
-
 class _Unsized(af.Learner):
     gradient = _Counting.gradient
+
+
+class _Sized(_Unsized):
+    def __init__(self, cells: int) -> None:
+        self.cells = cells
 
 
 class _Idle(af.Learner):
@@ -127,3 +127,10 @@ def test_a_learner_that_raises_on_everything_says_how_to_allow_it() -> None:
     with pytest.raises(BadItems) as raised, testing.run(training(Raising(), bad_limit=3), SCHEMA) as query:
         query.batch(rows(0))
     assert raised.value.message.startswith("More than 3 items") and raised.value.message.endswith("ValueError: no.")
+
+
+def test_labels_that_were_read_as_numbers_are_never_a_text() -> None:
+    schema = pa.schema([("label", pa.float64()), ("x", pa.float64())])
+    with pytest.raises(UsageError, match="never '>50K'") as raised:
+        af.Features(positive=">50K", numeric=("x",)).fitted(schema)
+    assert "text_label=True" in raised.value.remedy
