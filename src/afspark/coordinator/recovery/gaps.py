@@ -60,11 +60,12 @@ def without_replay(
     """``state``, which ``member`` goes on from as if it were that of its last batch.
 
     The batches in between are a gap, which no bound covers; those that a loss before has taken were told with that one.
-    Where there are none, nothing is lost.
+    Where there are none, nothing is lost but what thresholds have kept out of its backups.
     """
     lacking = applied.had(member.worker, state.version, member.version)
     if not lacking:
-        return replace(state, version=max(state.version, member.version), incarnation=None)
+        incarnation = state.incarnation if any((state.older_theta or {}).values()) else None
+        return replace(state, version=max(state.version, member.version), incarnation=incarnation)
     unlimited: Mapping[str, float] = dict.fromkeys(states, math.inf)
     return replace(
         state,
