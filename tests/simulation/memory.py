@@ -124,8 +124,8 @@ class MemorySegment:
         world().point("promoted by half")
         self.secondary = False
 
-    def restored(self, version: int) -> None:
-        self._require(RESTORING, marked=False)
+    def restored(self, version: int, since: int = RESTORING) -> None:
+        self._require(since, marked=False)
         self.kept_from = version
         self._store(version, False, "restored")
 
