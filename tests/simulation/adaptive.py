@@ -5,15 +5,16 @@ and woken, and drivers come and go.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from afspark.control.schemes import protection
+from afspark.control.schemes import Unreplicated, protection
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.coordinator.replicas.scheme_change import tolerance_for
-from afspark.policies import Adaptive, Costs
+from afspark.policies import Adaptive, Costs, Tolerance
+from afspark.policies.adaptive import ChosenApproximation
 from tests.simulation.measured_cluster import Load, MeasuredCluster
 from tests.simulation.replica_world import ReplicaWorld
 from tests.simulation.replicated import ReplicatedSimulation
@@ -38,7 +39,7 @@ class AdaptiveSimulation(ReplicatedSimulation):
         times, batches = draw_input(rng, schedule.combination, schedule.window, rng.choice((6, 8, 10)))
         return replace(
             schedule,
-            tolerance=adaptive(rng),
+            tolerance=promising(adaptive(rng), random.Random(f"promise-{seed}"), schedule.theta),
             times=times,
             batches=batches,
             hosts=max(schedule.workers, rng.choice((2, 3, 3))),
@@ -67,6 +68,9 @@ class AdaptiveSimulation(ReplicatedSimulation):
     def run(self) -> Outcome:
         outcome = super().run()
         outcome.seen.update(self._heard.counted())
+        assert self.engine is not None
+        losses = [entry.loss for entry in self.engine.ledger.entries()]
+        outcome.seen["lost while approximate"] += sum(loss.counted and max(loss.theta.values()) > 0 for loss in losses)
         return outcome
 
 
@@ -97,7 +101,7 @@ class DecisionsHeard:
                 own = [one for one in told if (one["operator"], one["worker"]) == (run.name, worker)]
                 _follow_each_other(own)
                 assert own, f"nothing was decided for {run.name}/{worker}"
-                wanted = tolerance_for(protection(own[-1]["to"]), own[-1]["interval"])
+                wanted = _decided(run.node.tolerance, own[-1])
                 found = run.group.secondaries.units[worker].wanted
                 assert found == wanted, f"{run.name}/{worker} has {found}, and {wanted} was decided"
 
@@ -109,6 +113,14 @@ class DecisionsHeard:
             "decision taken up by another driver": self._inherited,
             **{f"chosen: {one}": sum(found["to"] == one for found in changes) for one in {c["to"] for c in changes}},
         }
+
+
+def _decided(adaptive: Adaptive, decision: Mapping[str, Any]) -> Tolerance:
+    """What has to be in force after a decision."""
+    if decision["to"] == Unreplicated.APPROXIMATE:
+        assert adaptive.theta is not None, "an error was allowed that nobody has offered"
+        return ChosenApproximation(adaptive.theta)
+    return tolerance_for(protection(decision["to"]), decision["interval"], gap=adaptive.gap)
 
 
 def _follow_each_other(decisions: Decisions) -> None:
@@ -127,4 +139,13 @@ def adaptive(rng: random.Random) -> Adaptive:
         costs=Costs(**costs),
         every=rng.choice((0.001, 0.5)),
         cooldown=rng.choice((0.0, 0.0, 1.0, 10.0)),
+    )
+
+
+def promising(tolerance: Adaptive, rng: random.Random, theta: float) -> Adaptive:
+    """Some allow an error as well, of nothing up to anything, and some a gap, or both."""
+    return replace(
+        tolerance,
+        gap=rng.random() < 0.25,
+        theta=rng.choice((None, None, 0.0, theta, theta, 1e9)),
     )

@@ -9,7 +9,8 @@ from typing import Any
 from afspark.coordinator.batch_loop import Coordinator
 from afspark.policies import Adaptive
 from afspark.policies.replication import SCHEMES, ActiveStandby, HotStandby, Replicated
-from tests.simulation import invariants
+from tests.simulation import invariants, observe
+from tests.simulation.left_out import what_is_missing_was_told
 from tests.simulation.replica_world import ReplicaWorld
 from tests.simulation.schedule import Schedule, draw, draw_input
 from tests.simulation.simulation import Outcome, Simulation
@@ -20,6 +21,8 @@ DISTANCES = (1, 2, 3, 50)
 #: Of so many schedules one keeps to active standby, and one to hot standby with items in its queue.
 KINDS = 4
 ACTIVE, HOT = 0, 1
+#: How likely one of the others has gap recovery.
+GAPS = 0.25
 #: What their worlds have more of: hosts that are stopped while primaries are at work; hosts that are killed.
 TROUBLES: dict[int, dict[str, Any]] = {
     ACTIVE: {"stops": 0.2, "builds": 0.4, "wakeful": 0.05, "calm": 2},
@@ -57,6 +60,9 @@ class ReplicatedSimulation(Simulation):
         outcome = super().run()
         if isinstance(self.world, ReplicaWorld):
             outcome.seen = self.world.seen
+        assert self.engine is not None
+        gaps = [entry.loss.gap_batches for entry in self.engine.ledger.entries()]
+        outcome.seen["gap"] += sum(gap > 0 for gap in gaps)
         return outcome
 
     def compare(self, batch: int) -> float:
@@ -64,7 +70,15 @@ class ReplicatedSimulation(Simulation):
         invariants.one_primary_counts(self.engine, self.world)
         if isinstance(self.world, ReplicaWorld):
             self._look_at_losses(self.engine, self.world)
-        return super().compare(batch)
+        worst = super().compare(batch)
+        if self._gaps_are_told and observe.at_home(self.operator_run, batch):
+            what_is_missing_was_told(self.engine, self.truth, self.schedule, self.had)
+        return worst
+
+    @property
+    def _gaps_are_told(self) -> bool:
+        """Whether nothing but gaps can be missing, beside what an approximate worker may lose."""
+        return all(one.leaves_gap for one in self.had) and not self.world.destroyed
 
     def _look_at_losses(self, engine: Coordinator, around: ReplicaWorld) -> None:
         if not (self.schedule.switches or self.schedule.unread or self.schedule.rots or self.schedule.corrupts):
@@ -100,7 +114,7 @@ class ReplicatedSimulation(Simulation):
             return
         for worker in range(self.schedule.workers):
             if self._changes.random() < self._restless:
-                tolerance = scheme(self._changes)
+                tolerance = replace(scheme(self._changes), gap=run.node.tolerance.leaves_gap)
                 self.world.say(f"worker {worker} changes to {tolerance}")
                 run.want(tolerance, [worker])
                 self._wished.append((worker, tolerance))
@@ -153,4 +167,6 @@ def replicated(schedule: Schedule) -> Schedule:
             rate=1.0,
             hosts=3,
         )
+    elif random.Random(f"gap-{schedule.seed}").random() < GAPS:
+        tolerance = replace(tolerance, gap=True)
     return replace(schedule, tolerance=tolerance, hosts=max(schedule.hosts, schedule.workers, rng.choice((2, 3, 3))))

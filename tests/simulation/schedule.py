@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from afspark.model.states import HashTable, Matrix, Numeric, Set, StateSpec, Vector
 from afspark.model.windows import Decaying, Hopping, Sliding, Window
-from afspark.policies import Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance
+from afspark.policies import Adaptive, Approximate, BarrierSnapshot, MiniBatch, Nothing, Tolerance
 
 PRIMITIVES: dict[str, tuple[str, ...]] = {
     "numeric": ("max",),
@@ -25,6 +25,7 @@ PRIMITIVES: dict[str, tuple[str, ...]] = {
 WINDOWS = ("none", "hopping", "sliding", "decaying")
 KEYS = 12
 OTHERS = 3
+LARGEST_VALUE = 9
 #: by which Θ is changed when a query is started again
 FACTORS = (1.0, 1.0, 1.0, 0.02, 0.5, 4.0)
 
@@ -137,7 +138,7 @@ class Schedule:
 
 def changed_theta(tolerance: Tolerance, factors: tuple[float, ...], start: int) -> Tolerance:
     """A user may choose another Θ whenever a query is started again."""
-    if start == 0 or not isinstance(tolerance, Approximate):
+    if start == 0 or not isinstance(tolerance, Approximate | Adaptive) or tolerance.theta is None:
         return tolerance
     return replace(tolerance, theta=tolerance.theta * factors[start % len(factors)])
 
@@ -238,7 +239,7 @@ def draw_input(rng: random.Random, combination: Combination, window: Window | No
         for _ in range(rng.randint(1, 4)):
             items = []
             for _ in range(rng.randint(1, 6)):
-                value = rng.randint(1, 9) * (-1 if signed and rng.random() < 0.3 else 1)
+                value = rng.randint(1, LARGEST_VALUE) * (-1 if signed and rng.random() < 0.3 else 1)
                 at = None if rng.random() < 0.04 else max(0.0, now + rng.randint(-9, 4))
                 if combination.window == "decaying" and rng.random() < 0.05:
                     at = rng.choice((0.0, -1e9, now + 6_000.0, math.nan, math.inf))

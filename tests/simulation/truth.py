@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 from afspark.model.windows import Decaying
@@ -30,6 +31,8 @@ class Truth:
         #: panes with items that can still close
         self._open: set[int] = set()
         self._first_chunk = 0
+        #: by batch and worker, the items in the order it meets them
+        self.dealt: list[list[list[Item]]] = []
 
     def apply(self, batch: int) -> None:
         now = self.schedule.times[batch]
@@ -37,7 +40,8 @@ class Truth:
             now = self.latest = max(now, self.latest if self.latest is not None else now)
         self._close(batch, self._bound(now))
         latest = self.latest
-        for worker, items in enumerate(self._shares(batch)):
+        self.dealt.append(self._shares(batch))
+        for worker, items in enumerate(self.dealt[-1]):
             for item in items:
                 self.items += 1
                 pane = self._pane(worker, item, now)
@@ -114,7 +118,16 @@ class Truth:
         self.kept += 1
         if is_open:
             self._open.add(pane)
-        cells = self.panes.setdefault(pane, {})
+        self._put(item, self.panes.setdefault(pane, {}))
+
+    def cells_of(self, items: Iterable[Item]) -> Cells:
+        """What these items come to alone, without windows."""
+        cells: Cells = {}
+        for item in items:
+            self._put(item, cells)
+        return summed([cells], self.schedule.spec.kind == "set")
+
+    def _put(self, item: Item, cells: Cells) -> None:
         key, value = self._cell(item)
         cells[key] = value if self.schedule.spec.kind == "set" else cells.get(key, 0) + value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -56,6 +57,20 @@ def test_a_loss_under_it_is_within_theta(make_rig: MakeRig, keyed: bool) -> None
     assert 0 < rig.bound() <= THETA
     rig.go()
     assert worst(truth, rig.counts()) <= rig.bound() <= THETA
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_loss_under_it_is_told_with_gap_recovery_as_well(make_rig: MakeRig, keyed: bool) -> None:
+    """The last batch has a record, so that no batch is left out; what is below the threshold is in no backup."""
+    rig, truth = make_rig(batches=12, slots=HOSTS, tolerance=replace(STILL, gap=True), keyed=keyed)
+    rig.go(2)
+    protect(rig, Unreplicated.APPROXIMATE)
+    rig.go(5)
+    rig.lose(0)
+    rig.go()
+    (entry,) = rig.ledger
+    assert (entry.loss.gap_batches, entry.loss.counted, entry.covered) == (0, True, True)
+    assert 0 < worst(truth, rig.counts()) <= rig.bound() <= THETA
 
 
 def test_less_is_written_than_under_a_scheme(make_rig: MakeRig) -> None:

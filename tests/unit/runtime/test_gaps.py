@@ -19,6 +19,7 @@ from afspark.errors import UsageError
 from afspark.graph.node import SOURCE, Edge, Node
 from afspark.graph.pipeline import Pipeline
 from afspark.model.windows import Hopping
+from afspark.numbers import FIRST_INCARNATION
 from afspark.policies import Adaptive, BarrierSnapshot, MiniBatch
 from afspark.policies.replication import SCHEMES, ActiveStandby, ColdStandby, HotStandby, PassiveReplication
 from afspark.protocol.reports import Status, TaskReport
@@ -269,6 +270,8 @@ def test_the_gap_is_from_the_state_to_the_last_batch() -> None:
     assert found.version == 5 and found.older_theta == {"counts": math.inf}
     whole = without_replay(member, DurableState(5), applied, ["counts"])
     assert (whole.gap_batches, whole.gap_items, whole.incarnation) == (0, 0, None)
+    below = without_replay(member, DurableState(5, FIRST_INCARNATION, older_theta={"counts": 3.0}), applied, ["counts"])
+    assert (below.gap_batches, below.incarnation) == (0, FIRST_INCARNATION), "what is below a threshold is lost"
     applied.leave_out(1, range(3, 5))
     again = without_replay(member, DurableState(2), applied, ["counts"])
     assert (again.gap_batches, again.gap_items, again.version) == (1, 15, 5)
