@@ -39,7 +39,7 @@ def scheme(rng: random.Random, *, gap: bool = False) -> Replicated:
     kind = rng.choice(SCHEMES)
     distances: list[dict[str, Any]] = [{"batches": one} for one in (1, 2, 3, 50)]
     distances += [{"interval": rng.choice((0.01, 0.5, 3.0, 1e6))}, {"items": rng.choice((1, 5, 30))}]
-    more = {"store_every": rng.choice((1, 2, 8))} if issubclass(kind, Followed) else {}
+    more: dict[str, Any] = {"store_every": rng.choice((1, 2, 8))} if issubclass(kind, Followed) else {}
     return kind(**rng.choice(distances), **more, gap=gap)
 
 
@@ -107,7 +107,7 @@ class RestartedSimulation(ReplicatedSimulation):
 
     def make_world(self, schedule: Schedule) -> ReplicaWorld:
         rng = random.Random(f"restarted-world-{schedule.seed}")
-        given = {"hosts": schedule.hosts, "failures": schedule.failures, "rate": schedule.rate}
+        given: dict[str, Any] = {"hosts": schedule.hosts, "failures": schedule.failures, "rate": schedule.rate}
         stops, whole, builds = rng.choice((0.01, 0.05, 0.15)), rng.choice((0.3, 0.6, 0.9)), rng.choice((0.0, 0.2))
         return ReplicaWorld(schedule.seed, **given, stops=stops, whole=whole, builds=builds, calm=rng.choice((0, 2)))
 

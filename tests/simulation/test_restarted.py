@@ -1,7 +1,9 @@
 """Random schedules of queries that are started again with other tolerances, and get rows in another division: what is
 told covers what is missing, and exact tolerances stay exact.
 
-Mistakes that such schedules have found are planted once more in the real code, and found.
+Mistakes that such schedules have found are planted once more in the real code, and found. Two that they notice too
+rarely have tests of their own: windows that the last batch has opened, in ``tests/unit/runtime/test_gaps.py``, and
+secondaries that are given another reading, in ``test_other_readings.py`` beside it.
 """
 
 from __future__ import annotations
@@ -13,9 +15,8 @@ from typing import Any
 import pytest
 
 from afspark.coordinator import worker_group
-from afspark.coordinator.replicas.secondaries import Secondaries
+from afspark.coordinator.recovery import gaps
 from afspark.coordinator.stage_runner import StageRunner
-from afspark.coordinator.worker_group import WorkerGroup
 from tests.simulation.restarted import RedividedSimulation, RestartedSimulation
 from tests.simulation.simulation import Broken, simulate
 
@@ -42,36 +43,13 @@ def test_promises_hold_whatever_the_next_driver_has(make: type[RestartedSimulati
 
 def what_backups_lack_forgotten_where_there_is_no_gap(patch: pytest.MonkeyPatch) -> None:
     """Where nothing came since a checkpoint, what that was allowed to leave out is lost in silence."""
-    real = worker_group.without_replay
+    real = gaps.without_replay
 
     def without_replay(*given: Any) -> Any:
         found = real(*given)
         return found if found.gap_batches else replace(found, incarnation=None)
 
     patch.setattr(worker_group, "without_replay", without_replay)
-
-
-def windows_of_the_last_batch_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A gap is told of the windows that there were before the batch at work, although that is part of it."""
-    real = WorkerGroup.advance
-
-    def advance(self: WorkerGroup, reports: Any) -> None:
-        real(self, reports)
-        self._ended = None
-
-    patch.setattr(WorkerGroup, "advance", advance)
-
-
-def secondary_given_another_reading(patch: pytest.MonkeyPatch) -> None:
-    """A secondary takes whatever it is sent, and stays if its primary was sent something else."""
-    real = Secondaries._asked
-
-    def asked(self: Secondaries, *given: Any) -> Any:
-        found = real(self, *given)
-        return found and replace(found, consumes=None)
-
-    patch.setattr(Secondaries, "_asked", asked)
-    patch.setattr(Secondaries, "_compare", lambda *_: None)
 
 
 def two_readings_of_a_replayed_batch(patch: pytest.MonkeyPatch) -> None:
@@ -81,8 +59,6 @@ def two_readings_of_a_replayed_batch(patch: pytest.MonkeyPatch) -> None:
 
 MISTAKES = {
     what_backups_lack_forgotten_where_there_is_no_gap: RestartedSimulation,
-    windows_of_the_last_batch_forgotten: RestartedSimulation,
-    secondary_given_another_reading: RedividedSimulation,
     two_readings_of_a_replayed_batch: RedividedSimulation,
 }
 

@@ -82,6 +82,8 @@ class StageRunner:
         ``past``: workers may have applied it, and later ones, for an earlier driver.
         """
         self._reasons = []
+        if not past:
+            self.replay.check.run(batch)
         for attempt in range(1, BATCH_TRIES + 1):
             if all(self._advance(run, runs, batch, given, past=past) for run in runs):
                 return attempt
@@ -292,7 +294,9 @@ class StageRunner:
         requests = self._equipped(run, runs, batch, past=True)
         reports = {} if requests is None else self._reports(run, requests, inputs)
         applied = [report for report in reports.values() if report.status is Status.APPLIED]
-        return reports if self._is_one_reading(applied, runs, batch) else {}
+        if self.replay.check.was_read_before(batch) and not self._is_one_reading(applied, runs, batch):
+            return {}
+        return reports
 
     def _queued_stage(self, run: OperatorRun, span: QueuedSpan) -> SpanReports:
         """What those who lack the batches of a span say of them; they take the items from their queues."""

@@ -24,6 +24,16 @@ HOSTS = {"a": 4, "b": 4, "c": 4}
 CUT = 3
 
 
+def drive_to_the_cut(rig: Rig) -> None:
+    """A driver dies between two batches."""
+
+    def script() -> None:
+        rig.go(CUT)
+        die()
+
+    rig.drive_and_die(script)
+
+
 def divided_otherwise(rig: Rig) -> None:
     """Spark has other slots now, and divides the rows of a batch that runs again among other partitions."""
     assert isinstance(rig, FramedRig)
@@ -110,7 +120,7 @@ def test_a_copy_follows_the_reading_of_its_primary(
         keyed=keyed,
         max_replay_seconds=1000.0,
     )
-    rig.drive_and_die(lambda: (rig.go(CUT), die()))
+    drive_to_the_cut(rig)
     for one in rig.segments.glob("*/*/operator-*"):
         if is_secondary(one):
             shutil.rmtree(one)
@@ -135,7 +145,7 @@ def test_one_who_is_lost_after_a_start_replays_one_reading_with_the_others(
     rig, truth = framed(make_rig)(
         slots=HOSTS, tolerance=BarrierSnapshot(batches=50), keyed=keyed, max_replay_seconds=1000.0
     )
-    rig.drive_and_die(lambda: (rig.go(CUT), die()))
+    drive_to_the_cut(rig)
     divided_otherwise(rig)
     real = Committer.begin
 

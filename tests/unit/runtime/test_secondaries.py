@@ -14,10 +14,10 @@ import pytest
 from afspark.cluster.cluster import StageFailed
 from afspark.coordinator.replicas import secondary_group, secondary_job
 from afspark.coordinator.replicas.secondary import Secondary
-from afspark.errors import UsageError
+from afspark.errors import NoSpace, UsageError
 from afspark.policies.replication import ActiveReplication, ActiveStandby
 from afspark.protocol.lifecycle import Present
-from afspark.resident import examine
+from afspark.resident import SegmentAddress, examine
 from afspark.task.deployment import deploy
 from tests.unit.runtime.conftest import MakeRig, write_file
 from tests.unit.runtime.sparkless import Hosts, Hurried, Rig, die
@@ -414,3 +414,25 @@ def test_what_cannot_be_cleared_now_is_cleared_later(make_rig: MakeRig, monkeypa
     assert group.house(members, covered, away) == []
     assert group.house(members, covered, rig.hosts.slots) == [one]
     assert group.house(members, covered, rig.hosts.slots) == []
+
+
+@pytest.mark.parametrize("full", ["b", "c"])
+def test_one_that_cannot_be_built_on_a_host_is_built_on_another(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    """The folder for resident state of a host is full: the same host would be chosen again and again."""
+    rig, truth = make_rig(batches=10, slots={"a": 4, "b": 4, "c": 4}, tolerance=ActiveStandby(batches=1), workers=1)
+    real = SegmentAddress.create
+
+    def create(self: SegmentAddress, *given: Any, secondary: bool = False) -> Any:
+        if secondary and full in self.directory.parts:
+            raise NoSpace("no room", path=str(self.directory), wanted=1)
+        return real(self, *given, secondary=secondary)
+
+    monkeypatch.setattr(SegmentAddress, "create", create)
+    rig.go(5)
+    (one,) = secondaries(rig)
+    assert one.is_built and one.home == ({"b", "c"} - {full}).pop()
+    rig.lose()
+    rig.go()
+    assert rig.counts() == truth and rig.bound() == 0

@@ -70,6 +70,16 @@ class ReplayCheck:
         #: operators of which others say that they have sent something else: by those that say so
         self._suspects: dict[str, set[str]] = {}
         self._covered = Batch(-1)
+        #: the first batch that this driver has run
+        self._first: Batch | None = None
+
+    def run(self, batch: Batch) -> None:
+        """This driver runs ``batch``."""
+        self._first = batch if self._first is None else self._first
+
+    def was_read_before(self, batch: Batch) -> bool:
+        """Whether workers may have ``batch`` from an earlier driver: of a DataFrame that may be another reading."""
+        return bool(self._frames) and (self._first is None or batch <= self._first)
 
     def note(self, operator: str, batch: Batch, reports: Iterable[TaskReport], *, whole: bool) -> None:
         """What workers say of a batch that they have applied now; ``whole``: to a state that had lost nothing."""
@@ -124,7 +134,8 @@ class ReplayCheck:
         for report in reports:
             key = batch, operator, report.worker
             if key in self._reports:
-                first, now = (effects_and_reading(one, self._frames) for one in (self._reports[key], report))
+                frames = self._frames if self.was_read_before(batch) else ()
+                first, now = (effects_and_reading(one, frames) for one in (self._reports[key], report))
             elif key in self._recorded:
                 first, now = dict(self._recorded[key]), recorded_effects(report, self._frames)
             else:

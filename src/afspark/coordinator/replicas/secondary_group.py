@@ -48,6 +48,8 @@ class SecondaryGroup:
         self._unusable: list[Secondary] = []
         #: workers whose secondaries are kept although their hosts do not answer, and since when
         self._silent: dict[int, float] = {}
+        #: where the last secondary of a worker could not be built
+        self._refused: dict[int, str] = {}
         #: where workers have left states, and the incarnation before which those are nobody's
         self._left: dict[tuple[int, str], Incarnation] = {}
 
@@ -285,6 +287,9 @@ class SecondaryGroup:
             others = {host: number for host, number in slots.items() if host != member.home}
             if not others:
                 return
+            # The folder for states may be full there, and is not elsewhere.
+            refused = self._refused.get(member.worker)
+            others = {host: number for host, number in others.items() if host != refused} or others
             taken = [*taken, *(two.home for two in self.members)]
             one = Secondary.placed(member, spread([member.worker], others, taken)[member.worker])
         if not unit.switches.holds_state:
@@ -360,9 +365,11 @@ class SecondaryGroup:
         return (known.home, known.incarnation) == (one.home, one.incarnation)
 
     def gone(self, one: Secondary) -> None:
-        """Notes that one of them has lost its state: another one is built in its place."""
+        """Notes that one of them has lost its state, or could not be built: another one is built in its place."""
         known = self._members.get(one.worker)
         if known is not None and (known.home, known.incarnation) == (one.home, one.incarnation):
+            if not known.is_built:
+                self._refused[one.worker] = one.home
             del self._members[one.worker]
             self._restart(one.worker, Batch(one.version))
 
