@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pat
 
 from afspark.algorithms.features import Features, ItemLearner
+from afspark.algorithms.stream_columns import column_type
 from afspark.errors import UsageError
 from afspark.model.kernels.plain_arrays import Array, as_array
 from afspark.model.learner import Learned, Learner, difference
@@ -20,9 +23,7 @@ class LogisticLearner(Learner):
     """Logistic regression: one gradient step an item, of ``rate / sqrt(t)``, where t numbers the worker's items."""
 
     def __init__(self, features: Features | None = None, *, rate: float = 1.0) -> None:
-        if not 0 < rate < math.inf:
-            raise UsageError(f"The learning rate must be a number above 0, not {rate}.", rate=rate)
-        self.features, self.rate = features or Features(), rate
+        self.features, self.rate = features or Features(), _checked(rate)
 
     @property
     def reach(self) -> float:  # type: ignore[override]
@@ -62,14 +63,28 @@ class LogisticLearner(Learner):
 
 
 class LinearLearner(Learner):
-    """Least squares over columns of numbers, with a bias: the mean gradient of a step, and ``rate / sqrt(steps)``."""
+    """Least squares over columns of numbers, with a bias: after each step ``-rate / sqrt(t)`` times its mean gradient,
+    where t is how many items the worker has had. Its gradients have no limit, so theorem 1 says nothing of its regret.
+    """
 
-    def __init__(self, numeric: tuple[str, ...], *, label: str = "label", rate: float = 0.1) -> None:
-        self.numeric, self.label, self.rate = tuple(numeric), label, rate
+    def __init__(self, numeric: tuple[str, ...], *, label: str = "label", rate: float = 1.0) -> None:
+        self.numeric, self.label, self.rate = tuple(numeric), label, _checked(rate)
 
     @property
     def cells(self) -> int:
         return 1 + len(self.numeric)
+
+    def check(self, schema: pa.Schema | None) -> None:
+        if schema is None:
+            return
+        for name in (*self.numeric, self.label):
+            kind = column_type(schema, name, "Name columns of numbers: numeric, label.")
+            if not (pat.is_integer(kind) or pat.is_floating(kind) or pat.is_decimal(kind) or pat.is_boolean(kind)):
+                raise UsageError(
+                    f"Column {name!r} is {kind}, not numeric.",
+                    remedy="Leave it out, or make numbers of it with map.",
+                    column=name,
+                )
 
     def gradient(self, model: Array, items: pa.RecordBatch) -> tuple[Cells, StepFacts]:
         columns = [as_array(items.column(name)).to_numpy(zero_copy_only=False) for name in self.numeric]
@@ -83,10 +98,18 @@ class LinearLearner(Learner):
         return Cells(np.arange(self.cells, dtype=np.uint32), mean), facts
 
     def apply(self, gradient: Cells, seen: int) -> Cells:
-        return Cells(gradient.index, -self.rate * gradient.values)
+        downhill = super().apply(gradient, seen)
+        return Cells(downhill.index, self.rate * downhill.values)
 
     def described(self) -> Mapping[str, Any]:
         return {**super().described(), "numeric": list(self.numeric), "label": self.label, "rate": self.rate}
 
     def names(self, cells: Array) -> pa.Array:
         return pa.array(["bias", *self.numeric], pa.string()).take(pa.array(cells))
+
+
+def _checked(rate: float) -> float:
+    """UsageError if it is no rate to learn at."""
+    if not isinstance(rate, Real) or not 0 < rate < math.inf:
+        raise UsageError(f"The learning rate must be a number above 0, not {rate!r}.", rate=rate)
+    return rate
