@@ -69,17 +69,24 @@ def test_failures_and_earlier_items_are_in_the_bound() -> None:
 def test_merges_of_shards_are_told_together_in_whatever_order_they_were_made() -> None:
     found, chance = convergence(), random.Random(3)
     merges = [(worker, step) for worker in (0, 1) for step in range(20)]
-    shards = []
-    for shard in range(3):
-        order = chance.sample(merges, len(merges))
-        curve = [
-            [10.0 + at, 1.0, 100 * worker + step, 5.0 * step, worker, step] for at, (worker, step) in enumerate(order)
-        ]
-        shards.append({"curve": curve, "began": 9.0, "length": 1.0, "batch_l1": float(shard)})
+    orders = [chance.sample(merges, len(merges)) for _ in range(3)]
+    shards = [
+        {
+            "curve": [
+                [10.0 + at, worker + 2.0**-step, 10 * worker, step, worker, step] for at, (worker, step) in order
+            ],
+            "began": 9.0,
+            "length": 1.0,
+            "batch_l1": 1.0,
+        }
+        for order in map(list, map(enumerate, orders))
+    ]
     found.take_up(shards, failures=0, learned=1)
     curve = found.curve()
-    assert sorted(point[2:] for point in curve) == [[100 * worker + step, 5.0 * step] for worker, step in merges]
-    assert {norm for _, norm, _, _ in curve} == {3.0}
+    assert sorted(map(tuple, curve)) == sorted(
+        (1.0 + max(order.index(merge) for order in orders), 3 * (merge[0] + 2.0 ** -merge[1]), 10 * merge[0], merge[1])
+        for merge in merges
+    )
     assert [point[0] for point in curve] == sorted(point[0] for point in curve)
 
 
