@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,7 @@ class LogisticLearner(Learner):
     """Logistic regression: one gradient step an item, of ``rate / sqrt(t)``, where t numbers the worker's items."""
 
     def __init__(self, features: Features | None = None, *, rate: float = 1.0) -> None:
-        if not 0 < rate < math.inf:
-            raise UsageError(f"The learning rate must be a number above 0, not {rate}.", rate=rate)
-        self.features, self.rate = features or Features(), rate
+        self.features, self.rate = features or Features(), _checked(rate)
 
     @property
     def reach(self) -> float:  # type: ignore[override]
@@ -65,12 +64,12 @@ class LogisticLearner(Learner):
 
 
 class LinearLearner(Learner):
-    """Least squares over columns of numbers, with a bias: a step goes down its mean gradient, times ``rate``."""
+    """Least squares over columns of numbers, with a bias: after each step ``-rate / sqrt(t)`` times its mean gradient,
+    where t is how many items the worker has had. Its gradients have no limit, so theorem 1 says nothing of its regret.
+    """
 
-    def __init__(self, numeric: tuple[str, ...], *, label: str = "label", rate: float = 0.1) -> None:
-        if not 0 < rate < math.inf:
-            raise UsageError(f"The learning rate must be a number above 0, not {rate}.", rate=rate)
-        self.numeric, self.label, self.rate = column_names("numeric", numeric), label, rate
+    def __init__(self, numeric: tuple[str, ...], *, label: str = "label", rate: float = 1.0) -> None:
+        self.numeric, self.label, self.rate = column_names("numeric", numeric), label, _checked(rate)
 
     @property
     def cells(self) -> int:  # type: ignore[override]
@@ -78,12 +77,14 @@ class LinearLearner(Learner):
         return 1 + len(self.numeric)
 
     def check(self, schema: pa.Schema | None) -> None:
-        for name in (*self.numeric, self.label) if schema is not None else ():
-            kind = column_type(schema, name, "Name existing columns as numeric and label.")
-            if not (pat.is_integer(kind) or pat.is_floating(kind)):
+        if schema is None:
+            return
+        for name in (*self.numeric, self.label):
+            kind = column_type(schema, name, "Name columns of numbers: numeric, label.")
+            if not (pat.is_integer(kind) or pat.is_floating(kind) or pat.is_decimal(kind) or pat.is_boolean(kind)):
                 raise UsageError(
                     f"Column {name!r} is {kind}, not numeric.",
-                    remedy="Read it as a number, or leave it out.",
+                    remedy="Leave it out, or make numbers of it with map.",
                     column=name,
                 )
 
@@ -99,10 +100,18 @@ class LinearLearner(Learner):
         return Cells(np.arange(self.cells, dtype=np.uint32), mean), facts
 
     def apply(self, gradient: Cells, seen: int) -> Cells:
-        return Cells(gradient.index, -self.rate * gradient.values)
+        downhill = super().apply(gradient, seen)
+        return Cells(downhill.index, self.rate * downhill.values)
 
     def described(self) -> Mapping[str, Any]:
         return {**super().described(), "numeric": list(self.numeric), "label": self.label, "rate": self.rate}
 
     def names(self, cells: Array) -> pa.Array:
         return pa.array(["bias", *self.numeric], pa.string()).take(pa.array(cells))
+
+
+def _checked(rate: float) -> float:
+    """UsageError if it is no rate to learn at."""
+    if not isinstance(rate, Real) or not 0 < rate < math.inf:
+        raise UsageError(f"The learning rate must be a number above 0, not {rate!r}.", rate=rate)
+    return rate

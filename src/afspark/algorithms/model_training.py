@@ -92,7 +92,7 @@ class LocalTraining(Operator):
             self._step(self._take(self._rows), states["progress"].own)
         self._pull()
         self._exchange.finish()
-        self.context.metrics["learned"] = states["progress"].own.items
+        self.context.metrics |= {"learned": states["progress"].own.items, "differing": self._exchange.differing}
 
     def _pull(self) -> None:
         if self._model is None:
@@ -148,8 +148,9 @@ class GlobalModel(Operator):
     """Has the model that the workers of another operator train.
 
     Sends one row for every merge: ``batch``, ``merge``, ``l1`` (of the change of the model, or of its shard),
-    ``items``, ``prediction_rate`` and ``log_loss`` of the items behind it: how the model converges. Results: ``index``,
-    ``feature`` and ``weight`` of all cells but zeros.
+    ``items``, ``prediction_rate`` and ``log_loss`` of the items behind it: how the model converges. With several shards
+    each sends rows of its own, told apart by ``shard``, and its merges are of the same items as those of the others, in
+    the same order under `BSP` alone. Results: ``index``, ``feature`` and ``weight`` of all cells but zeros.
     """
 
     def __init__(self, learner: Learner, *, shards: int = 1) -> None:
@@ -183,9 +184,9 @@ class GlobalModel(Operator):
             "log_loss": sum(one.facts.loss for one in merges) / items if items else None,
             "length": float(np.linalg.norm(states["model"].values)),
             "began": merged.began(),
-            "curve": [[one.at, one.norm, one.facts.items, one.facts.loss] for one in merges],
+            "curve": [[one.at, one.norm, one.facts.items, one.facts.loss, *one.by] for one in merges],
         }
-        return curve(merges, self.context.batch)
+        return curve(merges, self.context.batch, self.context.worker)
 
     def results(self, shares: Sequence[Share]) -> pa.Table:
         width = -(-self.learner.cells // self.shards)
@@ -200,8 +201,8 @@ class GlobalModel(Operator):
         return super().fingerprint() | {"learner": dict(self.learner.described())}
 
 
-def curve(merges: Sequence[Merge], batch: int) -> pa.RecordBatch | None:
-    """A row for every merge of a batch."""
+def curve(merges: Sequence[Merge], batch: int, shard: int) -> pa.RecordBatch | None:
+    """A row for every merge of a batch in a shard."""
     if not merges:
         return None
     facts = [one.facts for one in merges]
@@ -213,6 +214,7 @@ def curve(merges: Sequence[Merge], batch: int) -> pa.RecordBatch | None:
             "items": pa.array([one.items for one in facts], pa.int64()),
             "prediction_rate": pa.array([one.correct / one.items for one in facts], pa.float64()),
             "log_loss": pa.array([one.loss / one.items for one in facts], pa.float64()),
+            "shard": pa.array([shard] * len(merges), pa.int64()),
         }
     )
 

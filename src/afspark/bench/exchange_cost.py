@@ -45,7 +45,6 @@ def _step_milliseconds(address: str, size: int, batch: int, cells: int) -> float
         workers=[0],
         incarnations=[0],
         consistency="bsp",
-        iteration=1,
         seconds=60.0,
     )
     with closing(ServerCalls(address, _SECRET)) as calls:

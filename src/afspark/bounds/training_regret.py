@@ -17,8 +17,10 @@ F²·k·√T), and the model comes back within Θ, for which the paper has O(H·
 T counts from the first item on, also where the regret is that of later ones alone: lemma 4 has √(a + T) for those that
 begin after a. The paper leaves C open. Its term α·L² is 0: trained items can be read again. F² is 2·R², where R is the
 length of the longest model that a batch has left behind so far, for models that are not longer: the paper asks for a
-limited F and does not say where it comes from. For `SSP` and `ASP`, and where steps differ in size, the same form is
-checked, without a proof: the paper's theorem has no regard to them.
+limited F and does not say where it comes from. For `SSP` and `ASP`, where each of k workers adds 1/k of its change to
+a model that has moved meanwhile, and for rounds of `BSP` whose steps differ in size, the same form is checked, without
+a proof: the paper's theorem has no regard to them. Nor is it proved of learners that make one step of a mean gradient:
+`ConvexLoss` is for those that learn item by item.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from afspark.bounds import RegretVerdict, TrainingRisk
@@ -93,14 +94,24 @@ class Convergence:
 
 
 def whole_curve(shards: Sequence[Sequence[Sequence[Any]]]) -> list[CurvePoint]:
-    """The merges of a whole model: norms of its shards add up, and everything else is that of the last one to merge.
+    """The merges of a whole model, by the time of the last shard to make them: norms of shards add up. Shards may make
+    the same merges, told by worker and step behind each point, in another order.
 
-    >>> [point.to_json() for point in whole_curve([[[1.0, 2.0, 8, 0.5]], [[1.5, 3.0, 8, 0.5]]])]
-    [[1.5, 5.0, 8, 0.5]]
+    >>> first = [[1.0, 2.0, 8, 0.5, 0, 0], [1.2, 1.0, 6, 0.4, 1, 0]]
+    >>> second = [[1.5, 4.0, 6, 0.4, 1, 0], [1.6, 3.0, 8, 0.5, 0, 0]]
+    >>> [point.to_json() for point in whole_curve([first, second])]
+    [[1.5, 5.0, 6, 0.4], [1.6, 5.0, 8, 0.5]]
     """
-    found = []
-    for parts in zip(*shards, strict=True):
-        points = [CurvePoint.from_json(part) for part in parts]
-        at, norm = max(one.at for one in points), math.fsum(one.norm for one in points)
-        found.append(CurvePoint(at=at, norm=norm, items=points[0].items, loss=points[0].loss))
-    return found
+    parts: dict[tuple[int, int], list[CurvePoint]] = {}
+    for *point, worker, step in chain.from_iterable(shards):
+        parts.setdefault((worker, step), []).append(CurvePoint.from_json(point))
+    found = [
+        CurvePoint(
+            at=max(one.at for one in points),
+            norm=math.fsum(one.norm for one in points),
+            items=points[0].items,
+            loss=points[0].loss,
+        )
+        for points in parts.values()
+    ]
+    return sorted(found, key=lambda point: point.at)

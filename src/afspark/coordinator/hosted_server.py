@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from functools import partial
 
-from afspark.cluster.cluster import Cluster
+from afspark.cluster.cluster import Cluster, StageFailed
 from afspark.exchange.driver_calls import ServerCalls
 from afspark.exchange.exchange_messages import ExchangeFailed
-from afspark.task.server_starting import start_server
+from afspark.task.server_starting import kill_server, start_server
 
 
 class HostedServer:
@@ -17,11 +17,14 @@ class HostedServer:
     """
 
     def __init__(self, cluster: Cluster, host: str, size: int, *, secret: str) -> None:
-        ((self.address, self.pid),) = cluster.try_on({0: host}, partial(start_server, size, secret))
-        self._secret = secret
+        ((self.address, self.pid, self._host),) = cluster.try_on({0: host}, partial(start_server, size, secret))
+        self._cluster, self._secret = cluster, secret
+        self._given_up = False
 
     @property
     def lives(self) -> bool:
+        if self._given_up:
+            return False
         try:
             with contextlib.closing(ServerCalls(self.address, self._secret)) as calls:
                 calls.ping()
@@ -29,7 +32,16 @@ class HostedServer:
             return False
         return True
 
+    def give_up(self) -> None:
+        """Ends a server that does not answer, although its process may be there, unless its host does not answer."""
+        self._given_up = True
+        if self._host in self._cluster.slots_by_host():
+            with contextlib.suppress(StageFailed):
+                self._cluster.try_on({0: self._host}, partial(kill_server, self.pid, self._host))
+
     def close(self) -> None:
+        if self._given_up:
+            return
         # One that is gone needs not be told.
         with contextlib.suppress(ExchangeFailed), contextlib.closing(ServerCalls(self.address, self._secret)) as calls:
             calls.end()

@@ -27,7 +27,7 @@ from afspark.exchange.exchange_ticket import ExchangeTicket, RoundKey
 from afspark.exchange.server_memory import CELL_BYTES, free_bytes, shards_for
 from afspark.exchange.server_process import ServerProcess
 from afspark.graph.pipeline import Pipeline
-from afspark.model.training import EXECUTORS, Training
+from afspark.model.training import DRIVER, EXECUTORS, Training
 from afspark.numbers import Batch
 from afspark.protocol.lifecycle import Hint
 from afspark.protocol.requests import TaskRequest
@@ -96,14 +96,20 @@ class ModelServers:
                     cells=cells,
                     shards=trained.shards,
                 )
-            free = free_bytes()
-            if free is not None and cells * CELL_BYTES > free:
-                raise UsageError(
-                    f"The model that {name!r} trains has {cells:,} cells, for which its servers need"
-                    f" {cells * CELL_BYTES / 1e9:.1f} GB; {free / 1e9:.1f} GB are free.",
-                    remedy="Use a smaller model, such as fewer slots, or a machine with more memory.",
-                    cells=cells,
-                )
+        # Of hosts of executors nobody knows here what is free, and servers that run have taken what they need.
+        here = {
+            name: one.training.cells
+            for name, one in self._trained.items()
+            if one.training.servers == DRIVER and not one.servers
+        }
+        cells, free = sum(here.values()), free_bytes()
+        if free is not None and cells * CELL_BYTES > free:
+            raise UsageError(
+                f"What {' and '.join(map(repr, here))} would train has {cells:,} cells, for which model servers beside"
+                f" the driver need {cells * CELL_BYTES / 1e9:.1f} GB; {free / 1e9:.1f} GB are free.",
+                remedy="Use a smaller model, such as fewer slots, servers='executors', or a machine with more memory.",
+                cells=cells,
+            )
 
     def must_take_back(self, run: OperatorRun, runs: Sequence[OperatorRun], batch: Batch) -> bool:
         """Whether ``batch`` has to be taken back before the workers of ``run`` are equipped: rounds of it were begun
@@ -181,9 +187,9 @@ class ModelServers:
         for name, trained in self._trained.items():
             if trained.batch is None or not trained.servers:
                 continue
-            with contextlib.suppress(ExchangeFailed):
-                calls = ServerCalls(trained.servers[0].address, trained.secret)
-                found[name] = calls.events(RoundKey(batch=trained.batch, attempt=trained.attempt))
+            key = RoundKey(batch=trained.batch, attempt=trained.attempt)
+            with contextlib.suppress(ExchangeFailed), _calls(trained, 0) as calls:
+                found[name] = calls.events(key)
         return found
 
     def close(self) -> None:
@@ -206,13 +212,12 @@ class ModelServers:
         begin = self._begin(trained, run)
         try:
             self._start(trained)
-            for shard, server in enumerate(trained.servers):
-                calls = ServerCalls(server.address, trained.secret)
-                opened = calls.begin(begin)
+            for shard in range(trained.shards):
+                opened = _asked_to_begin(trained, shard, begin)
                 if opened is Opened.LACKS_BASE:
                     if not self._load(trained, model, shard, restore):
                         return False
-                    opened = calls.begin(begin)
+                    opened = _asked_to_begin(trained, shard, begin)
                 if opened is not Opened.OPEN:
                     return False
         except (ExchangeFailed, StageFailed):
@@ -231,10 +236,10 @@ class ModelServers:
                 )
 
     def _are_open(self, trained: _Trained, run: OperatorRun) -> bool:
+        begin = self._begin(trained, run)
         try:
             return all(server.lives for server in trained.servers) and all(
-                ServerCalls(server.address, trained.secret).begin(self._begin(trained, run)) is Opened.OPEN
-                for server in trained.servers
+                _asked_to_begin(trained, shard, begin) is Opened.OPEN for shard in range(len(trained.servers))
             )
         except ExchangeFailed:
             return False
@@ -248,7 +253,6 @@ class ModelServers:
             workers=[member.worker for member in run.group.members],
             incarnations=[member.incarnation for member in run.group.members],
             consistency=str(trained.training.consistency),
-            iteration=trained.training.iteration,
             seconds=trained.training.wait_seconds,
         )
 
@@ -259,7 +263,7 @@ class ModelServers:
             if shard < len(trained.servers) and trained.servers[shard].lives:
                 continue
             for gone in trained.servers[shard : shard + 1]:
-                gone.close()
+                gone.give_up()
             size = bounds[shard + 1] - bounds[shard]
             trained.servers[shard : shard + 1] = [self._server(trained, shard, size)]
 
@@ -297,11 +301,26 @@ class ModelServers:
             secret=trained.secret,
             becomes=_version(self._of(trained, runs), Batch(batch + 1)),
             in_rounds=trained.training.consistency.in_rounds,
+            seconds=trained.training.wait_seconds,
         )
 
     def _of(self, trained: _Trained, runs: Sequence[OperatorRun]) -> OperatorRun:
         """The operator that has the model."""
         return next(one for one in runs if one.title == trained.training.model)
+
+
+def _calls(trained: _Trained, shard: int) -> contextlib.closing[ServerCalls]:
+    return contextlib.closing(ServerCalls(trained.servers[shard].address, trained.secret))
+
+
+def _asked_to_begin(trained: _Trained, shard: int, begin: Begin) -> Opened:
+    """What a server says to rounds that it is to open; `ExchangeFailed` if nothing: another one will take its place."""
+    try:
+        with _calls(trained, shard) as calls:
+            return calls.begin(begin)
+    except ExchangeFailed:
+        trained.servers[shard].give_up()
+        raise
 
 
 def _version(model: OperatorRun, batch: Batch) -> str:

@@ -206,12 +206,31 @@ class OperatorRun:
     def _converge(self, convergence: Convergence) -> None:
         """Takes up what the batch has made of the model that others train."""
         trainers = [one for one in self.senders if one.node.operator.training is not None]
+        for one in trainers:
+            one.tell_differing()
         names = {self.name, *(one.name for one in trainers)}
         convergence.take_up(
             [report.metrics for report in self.reports],
             failures=sum(entry.loss.operator in names for entry in self.group.ledger.entries()),
             learned=sum(report.metrics.get("learned", 0) for one in trainers for report in one.reports),
         )
+
+    def tell_differing(self) -> None:
+        """Says which of those who train has learned something else when it repeated a step, where that must not be."""
+        training = self.node.operator.training
+        if training is None or not training.consistency.in_rounds or not self.config.exact:
+            return
+        for report in self.reports:
+            if steps := report.metrics.get("differing"):
+                LOG.warning(
+                    "Worker %d of %r has repeated its share of batch %d and learned something else in %d steps. What"
+                    " it had learned first is merged, and the model is not what it would have been without the failure:"
+                    " a learner that is not deterministic cannot be exact.",
+                    report.worker,
+                    self.title,
+                    self.group.member(report.worker).version,
+                    steps,
+                )
 
     def _progress_after(self) -> WindowProgress | None:
         """The windows with the batch at work; None without windows."""

@@ -13,11 +13,13 @@ from pyarrow import flight
 
 from afspark.exchange.exchange_messages import (
     ABANDON,
+    ANSWER_SECONDS,
     BEGIN,
     CELLS,
     END,
     EVENTS,
     PING,
+    PROMPT_SECONDS,
     RESULT,
     Begin,
     ExchangeFailed,
@@ -30,11 +32,9 @@ from afspark.exchange.exchange_messages import (
 from afspark.exchange.exchange_ticket import RoundKey
 from afspark.model.training import Cells
 
-_SECONDS = 30.0
-
 
 class ServerCalls:
-    """Calls to the server at ``address``; `ExchangeFailed` if it is not there."""
+    """Calls to the server at ``address``; `ExchangeFailed` if it is not there, or does not answer."""
 
     def __init__(self, address: str, secret: str) -> None:
         self.address, self._secret = address, secret
@@ -66,32 +66,32 @@ class ServerCalls:
 
     def abandon(self, leave: Leave) -> None:
         """The rounds cannot be completed without a worker: nobody needs to wait any longer."""
-        self._act(ABANDON, asdict(leave))
+        self._act(ABANDON, asdict(leave), PROMPT_SECONDS)
 
     def events(self, key: RoundKey) -> dict[str, Any]:
         """When steps were pushed and models pulled in a batch, by whom."""
-        return self._act(EVENTS, asdict(key))
+        return self._act(EVENTS, asdict(key), PROMPT_SECONDS)
 
     def ping(self) -> None:
         """It is there, if this comes back."""
-        self._act(PING, {})
+        self._act(PING, {}, PROMPT_SECONDS)
 
     def end(self) -> None:
         """It is not needed any more."""
-        self._act(END, {})
+        self._act(END, {}, PROMPT_SECONDS)
 
     def close(self) -> None:
         self._client.close()
 
-    def _act(self, kind: str, told: dict[str, Any]) -> dict[str, Any]:
+    def _act(self, kind: str, told: dict[str, Any], seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
         action = flight.Action(kind, json.dumps({**told, "secret": self._secret}).encode())
         with self._translated():
-            (result,) = self._client.do_action(action, self._options())
+            (result,) = self._client.do_action(action, flight.FlightCallOptions(timeout=seconds))
         answer: dict[str, Any] = json.loads(result.body.to_pybytes())
         return answer
 
     def _options(self) -> flight.FlightCallOptions:
-        return flight.FlightCallOptions(timeout=_SECONDS)
+        return flight.FlightCallOptions(timeout=ANSWER_SECONDS)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:

@@ -18,6 +18,11 @@ from afspark.model.training import Cells
 #: Names of the actions.
 BEGIN, ABANDON, RESULT, EVENTS, PING, END = "begin", "abandon", "result", "events", "ping", "end"
 
+#: What a server is given to answer, besides the time that it waits for others.
+ANSWER_SECONDS = 30.0
+#: The same where neither a model nor others have to be waited for.
+PROMPT_SECONDS = 10.0
+
 #: Cells on their way: one row. Without ``index`` the values are those of all cells of the shard.
 CELLS = pa.schema([("index", pa.list_(pa.uint32())), ("value", pa.list_(pa.float64()))])
 
@@ -59,7 +64,6 @@ class Begin(RoundKey, _Message):
     #: of each of them; those before are lost
     incarnations: list[int]
     consistency: str
-    iteration: int
     #: how long anybody waits for others
     seconds: float
 
@@ -96,10 +100,12 @@ class Said(_Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Answered(_Message):
-    """What the server says beside cells: which version they make; ``refused``: why the batch cannot go on."""
+    """What the server says beside cells: which version they make; ``differs``: the step was pushed before, with another
+    content, which holds; ``refused``: why the batch cannot go on.
+    """
 
     version: int = 0
-    became: str = ""
+    differs: bool = False
     refused: str = ""
 
 

@@ -29,6 +29,8 @@ class ExchangeTicket:
     becomes: str = ""
     #: whether the same items lead to the same model again
     in_rounds: bool = True
+    #: how long a server waits for others before it answers
+    seconds: float = 60.0
 
     def size(self, shard: int) -> int:
         return self.bounds[shard + 1] - self.bounds[shard]

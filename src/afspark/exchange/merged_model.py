@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from afspark.exchange.driver_calls import ServerCalls
@@ -22,12 +23,17 @@ class MergedShard:
 
     def merges(self) -> list[Merge]:
         """All merges of the batch. The server calls the model by its new name from now on."""
-        return [Merge(norm=norm, facts=StepFacts(**facts), at=at) for norm, facts, at in self._result()["merges"]]
+        found = self._result
+        return [
+            Merge(norm=norm, facts=StepFacts(**facts), at=at, by=(worker, step))
+            for (norm, facts, at), (worker, step) in zip(found["merges"], found["by"], strict=True)
+        ]
 
     def began(self) -> float:
         """When the rounds were opened."""
-        return float(self._result()["began"])
+        return float(self._result["began"])
 
+    @cached_property
     def _result(self) -> dict[str, Any]:
         found = self._calls.result(self._ticket.key, becomes=self._ticket.becomes)
         if found.get("open"):

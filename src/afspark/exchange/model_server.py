@@ -38,7 +38,7 @@ from afspark.exchange.exchange_messages import (
     pack_cells,
 )
 from afspark.exchange.exchange_ticket import RoundKey
-from afspark.exchange.rounds import Push, Rounds
+from afspark.exchange.rounds import Push, PushOutcome, Rounds
 from afspark.model.consistency import consistency_of
 from afspark.model.kernels.digest_kernels import digest_bytes
 from afspark.model.kernels.plain_arrays import Array
@@ -146,23 +146,24 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
             with batch.changed:
                 batch.admit(check_in)
                 batch.changed.notify_all()
-            held = self._answer(context, writer, batch, check_in, 0, None, "")
+            held = self._answer(context, writer, batch, check_in, 0, None)
             for chunk in reader:
                 said = Said.from_bytes(chunk.app_metadata)
                 with batch.changed:
-                    became = self._take(batch, check_in, said, chunk.data)
+                    differs = self._take(batch, check_in, said, chunk.data) is PushOutcome.DIFFERS
                     batch.note_merges()
                     batch.changed.notify_all()
                 if said.steps is not None:
                     writer.write_metadata(Answered(version=held).to_bytes())
                     return
-                held = self._answer(context, writer, batch, check_in, said.step + 1, held, became)
+                held = self._answer(context, writer, batch, check_in, said.step + 1, held, differs=differs)
 
-    def _take(self, batch: _Batch, check_in: CheckIn, said: Said, row: pa.RecordBatch | None) -> str:
+    def _take(self, batch: _Batch, check_in: CheckIn, said: Said, row: pa.RecordBatch | None) -> PushOutcome | None:
+        """What became of a push; None if the worker has come to its end."""
         try:
             if said.steps is not None:
                 batch.rounds.finish(check_in.worker, said.steps, check_in.incarnation)
-                return ""
+                return None
             assert row is not None
             cells = open_cells(row)
             self._check(cells)
@@ -186,7 +187,15 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
             raise ValueError(f"cell {int(cells.index.max())} of a shard of {self.size}")
 
     def _answer(
-        self, context: Any, writer: Any, batch: _Batch, check_in: CheckIn, step: int, held: int | None, became: str
+        self,
+        context: Any,
+        writer: Any,
+        batch: _Batch,
+        check_in: CheckIn,
+        step: int,
+        held: int | None,
+        *,
+        differs: bool = False,
     ) -> int:
         """Waits until the worker may begin ``step``, and gives it what its model lacks; the version it has then."""
         asked = time.time()
@@ -199,8 +208,8 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
                 if left <= 0:
                     batch.refused = (
                         f"worker {check_in.worker} waited {batch.begun.seconds:g} s in step {step} for worker "
-                        f"{', '.join(map(str, batch.rounds.waits_for(step)))} (wait_seconds must be longer than a step "
-                        "takes, and a smaller iteration makes steps shorter)"
+                        f"{', '.join(map(str, batch.rounds.waits_for(step)))}; where steps take longer, give train() a"
+                        " larger wait_seconds or a smaller iteration"
                     )
                     batch.changed.notify_all()
                     raise _Refused(batch.refused)
@@ -211,7 +220,7 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
             version = max(version, held or 0)
             batch.pulls.append((check_in.worker, check_in.process, step, asked, time.time(), version))
         row = pack_cells(cells, self.size)
-        writer.write_with_metadata(row, Answered(version=version, became=became).to_bytes())
+        writer.write_with_metadata(row, Answered(version=version, differs=differs).to_bytes())
         return version
 
     @contextlib.contextmanager
@@ -277,7 +286,7 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
             if found is not None:
                 found.abandon("it was begun again")
             consistency = consistency_of(begun.consistency)
-            rounds = Rounds(self._models[begun.base], begun.workers, consistency, begun.iteration)
+            rounds = Rounds(self._models[begun.base], begun.workers, consistency)
             # Rounds of earlier batches are over: what came of them is in the state of the global operator.
             opened = _Batch(begun, rounds)
             opened.hear(begun)
@@ -303,8 +312,12 @@ class ModelServer(flight.FlightServerBase):  # type: ignore[misc]
             if not rounds.is_over:
                 return {"open": True}
             model = rounds.versions.model.copy()
-            merges = zip(rounds.merges(), batch.merged_at, strict=True)
-            answer = {"began": batch.began, "merges": [[one.norm, asdict(one.facts), at] for one, at in merges]}
+            merges = list(zip(rounds.merges(), batch.merged_at, strict=True))
+            answer = {
+                "began": batch.began,
+                "merges": [[one.norm, asdict(one.facts), at] for one, at in merges],
+                "by": [one.by for one, _ in merges],
+            }
         with self._lock:
             self._models = {batch.begun.base: self._models[batch.begun.base], becomes: model}
         return answer

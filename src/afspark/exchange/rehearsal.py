@@ -21,6 +21,9 @@ class Rehearsal:
     lasts. ``connect`` makes the exchange that gives the model.
     """
 
+    #: nothing that it pushes was pushed before
+    differing = 0
+
     def __init__(self, connect: Callable[[], ModelExchange], size: int) -> None:
         self._connect, self._size = connect, size
         self._first: Array | None = None

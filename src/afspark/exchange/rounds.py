@@ -62,11 +62,15 @@ class Rounds:
 
     A push stays what it is however often it is repeated: whoever runs a share again finds the answers that were given
     first, as long as pushes are merged in rounds, and what was merged once is never merged again.
+
+    In a round each push counts by its part of the items. What is merged as it arrives counts as much as in a round of
+    equal steps: 1/k, if k workers have not come to their end before that step. A short step counts no less: items that
+    are not there have changed nothing, and how far a gradient leads is for the learner to say.
     """
 
-    def __init__(self, model: Array, workers: Sequence[int], consistency: Consistency, iteration: int) -> None:
+    def __init__(self, model: Array, workers: Sequence[int], consistency: Consistency) -> None:
         self.versions = ModelVersions(model, forgets=not consistency.in_rounds)
-        self.consistency, self.iteration = consistency, iteration
+        self.consistency = consistency
         self._members = {worker: _Member() for worker in sorted(workers)}
         self._present: set[int] = set()
         #: what went into each version after the first
@@ -98,7 +102,7 @@ class Rounds:
         if self.consistency.in_rounds:
             self._merge_rounds()
         else:
-            self._merge([push], self.iteration * len(self._members))
+            self._merge([push], [1 / len(self._at_work(push.step))])
         return PushOutcome.TAKEN
 
     def finish(self, worker: int, steps: int, incarnation: int = 0) -> None:
@@ -140,7 +144,7 @@ class Rounds:
     def merges(self) -> list[Merge]:
         """All merges so far."""
         return [
-            Merge(norm=norm, facts=_together([push.facts for push in pushes]))
+            Merge(norm=norm, facts=_together([push.facts for push in pushes]), by=(pushes[0].worker, pushes[0].step))
             for norm, pushes in zip(self.versions.norms, self.merged, strict=True)
         ]
 
@@ -151,15 +155,20 @@ class Rounds:
         """Merges every round that is complete, in the order of workers."""
         while True:
             step = self.versions.newest
-            members = [one for one in self._members.values() if one.steps is None or one.steps > step]
+            members = self._at_work(step)
             if not members or any(len(one.pushes) <= step for one in members):
                 return
             pushes = [one.pushes[step] for one in members]
-            self._merge(pushes, sum(push.facts.items for push in pushes))
+            items = sum(push.facts.items for push in pushes)
+            self._merge(pushes, [push.facts.items / items for push in pushes])
 
-    def _merge(self, pushes: list[Push], items: int) -> None:
-        """Merges what was pushed, each by its part of so many items."""
-        self.versions.merge([(push.cells, push.facts.items / items) for push in pushes])
+    def _at_work(self, step: int) -> list[_Member]:
+        """Those who make this step, as far as is known."""
+        return [one for one in self._members.values() if one.steps is None or one.steps > step]
+
+    def _merge(self, pushes: list[Push], weights: Sequence[float]) -> None:
+        """Merges what was pushed, with these weights."""
+        self.versions.merge([(push.cells, weight) for push, weight in zip(pushes, weights, strict=True)])
         for push in pushes:
             member = self._members[push.worker]
             member.merged += 1

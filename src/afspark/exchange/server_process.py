@@ -7,10 +7,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from afspark.errors import WorkerFailed
@@ -18,6 +20,7 @@ from afspark.errors import WorkerFailed
 if TYPE_CHECKING:
     from afspark.exchange.model_server import ModelServer
 
+_MODULE = "afspark.exchange.server_process"
 _STOP_SECONDS = 5.0
 #: How long a server that no process belongs to waits for calls. Whoever finds it gone starts another one.
 LEASE_SECONDS = 600.0
@@ -45,6 +48,11 @@ class ServerProcess:
     def lives(self) -> bool:
         return self._process.poll() is None
 
+    def give_up(self) -> None:
+        """Ends a server that does not answer; one that is stopped ends in no other way."""
+        self._process.kill()
+        self.close()
+
     def close(self) -> None:
         with contextlib.suppress(OSError):
             assert self._process.stdin is not None
@@ -56,6 +64,13 @@ class ServerProcess:
             self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()
+
+
+def kill_alone(pid: int) -> None:
+    """Kills a server that `start_alone` has started on this machine; nothing else that has its number by now."""
+    with contextlib.suppress(OSError):
+        if f"\0{_MODULE}\0".encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)
 
 
 def start_alone(size: int, *, host: str, secret: str, lease: float = LEASE_SECONDS) -> tuple[str, int]:
@@ -77,7 +92,7 @@ def start_alone(size: int, *, host: str, secret: str, lease: float = LEASE_SECON
 
 
 def _command(size: int, host: str) -> list[str]:
-    return [sys.executable, "-m", "afspark.exchange.server_process", str(size), host]
+    return [sys.executable, "-m", _MODULE, str(size), host]
 
 
 def _environment(secret: str) -> dict[str, str]:
@@ -97,7 +112,7 @@ def main(argv: list[str] | None = None) -> None:
     """Serves until standard input ends, or nobody has called for so long."""
     from afspark.exchange.model_server import ModelServer
 
-    parser = argparse.ArgumentParser(prog="python -m afspark.exchange.server_process")
+    parser = argparse.ArgumentParser(prog=f"python -m {_MODULE}")
     parser.add_argument("size", type=int)
     parser.add_argument("host")
     parser.add_argument("--lease", type=float)

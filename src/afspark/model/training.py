@@ -64,12 +64,14 @@ class StepFacts:
 class Merge:
     """A change of the model by what was pushed: its L1 norm, and the facts of the steps behind it together.
 
-    ``at``: when it was made, in seconds since 1970; nothing may depend on that.
+    ``at``: when it was made, in seconds since 1970; nothing may depend on that. ``by``: worker and step of the first
+    push in it, the same in every shard, where merges may come in another order.
     """
 
     norm: float
     facts: StepFacts
     at: float = 0.0
+    by: tuple[int, int] = (0, 0)
 
 
 class Exchange(Protocol):
@@ -83,6 +85,10 @@ class Exchange(Protocol):
 
     def finish(self) -> int:
         """There are no further items; how many steps were made."""
+
+    @property
+    def differing(self) -> int:
+        """Steps of which an earlier try of this worker's, that has died, had pushed something else."""
 
 
 class MergedModel(Protocol):

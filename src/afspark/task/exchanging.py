@@ -52,5 +52,8 @@ def leave_exchange(request: TaskRequest, why: str) -> None:
     leave = Leave(**request.exchange.key.to_json(), worker=request.worker, incarnation=request.incarnation, why=why)
     for address in request.exchange.addresses:
         # Where there is no server, nobody waits.
-        with contextlib.suppress(ExchangeFailed):
-            ServerCalls(address, request.exchange.secret).abandon(leave)
+        with (
+            contextlib.suppress(ExchangeFailed),
+            contextlib.closing(ServerCalls(address, request.exchange.secret)) as calls,
+        ):
+            calls.abandon(leave)

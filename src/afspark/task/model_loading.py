@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 from afspark.errors import SegmentError
@@ -44,7 +45,8 @@ def load_model(
             return [False]
         found = current_cells(residents, operator, None, None, environment, shard)[MODEL]
         cells = Cells(found.column("index").to_numpy().astype("uint32"), found.column("value").to_numpy())
-        ServerCalls(destination.address, destination.secret).load(destination.base, cells, destination.size)
+        with contextlib.closing(ServerCalls(destination.address, destination.secret)) as calls:
+            calls.load(destination.base, cells, destination.size)
     except (SegmentError, ExchangeFailed):
         return [False]
     return [True]

@@ -57,7 +57,7 @@ def test_workers_together_have_the_loss_of_one_within_a_hundredth(
     collisions: pa.RecordBatch, documented: tuple[float, np.ndarray], consistency: Consistency, workers: int
 ) -> None:
     ours, step, share = learner(collisions), 64, ITEMS // workers
-    rounds = Rounds(np.zeros(ours.cells), range(workers), consistency, step)
+    rounds = Rounds(np.zeros(ours.cells), range(workers), consistency)
     for number in range(share // step):
         begun = rounds.versions.model.copy()
         for worker in range(workers):

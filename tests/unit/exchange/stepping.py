@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -70,7 +71,7 @@ def run(
     """Has workers act in a random order until all have ended."""
     chance = random.Random(seed)
     first = np.linspace(0.0, 1.0, SIZE)
-    rounds = kind(first, range(len(steps)), consistency, 3)
+    rounds = kind(first, range(len(steps)), consistency)
     workers = [Worker(number, count, rounds) for number, count in enumerate(steps)]
     calls = 0
     while not all(worker.ended for worker in workers):
@@ -118,10 +119,29 @@ def check_merges(seed: int, consistency: Consistency, steps: Sequence[int], *, k
     np.testing.assert_array_equal(model, found.versions.model)
 
 
+def check_weights(seed: int, consistency: Consistency, steps: Sequence[int], *, kind: type[Rounds] = Rounds) -> None:
+    """What is merged as it arrives counts 1/k, if k workers have not come to their end before that step."""
+    chance = random.Random(seed)
+    rounds = kind(np.zeros(SIZE), range(len(steps)), consistency)
+    model, at, ends = np.zeros(SIZE), [0] * len(steps), [math.inf] * len(steps)
+    while math.inf in ends:
+        worker = chance.choice([number for number, end in enumerate(ends) if end == math.inf])
+        step = at[worker]
+        if step == steps[worker]:
+            rounds.finish(worker, step)
+            ends[worker] = step
+            continue
+        push = learned(worker, step, np.zeros(SIZE))
+        rounds.push(push)
+        at[worker] += 1
+        model[push.cells.index] += push.cells.values / sum(end > step for end in ends)
+    np.testing.assert_allclose(rounds.versions.model, model, rtol=1e-12, atol=1e-15)
+
+
 def check_staleness(seed: int, staleness: int, *, kind: type[Rounds] = Rounds) -> int:
     """No step begins too far ahead of others; how far ahead any was."""
     chance = random.Random(seed)
-    rounds = kind(np.zeros(SIZE), range(3), SSP(staleness), 3)
+    rounds = kind(np.zeros(SIZE), range(3), SSP(staleness))
     workers = [Worker(number, 8, rounds) for number in range(3)]
     farthest = calls = 0
     while not all(worker.ended for worker in workers):
@@ -144,7 +164,7 @@ def check_staleness(seed: int, staleness: int, *, kind: type[Rounds] = Rounds) -
 def check_incarnations(seed: int, *, kind: type[Rounds] = Rounds) -> None:
     """A worker is declared lost and goes on unheard beside its successor: from then on only that one counts."""
     chance = random.Random(seed)
-    rounds = kind(np.zeros(SIZE), [0], ASP(), 3)
+    rounds = kind(np.zeros(SIZE), [0], ASP())
     at = dict.fromkeys(range(3), 0)
     newest = pushed = 0
     while pushed < 6:

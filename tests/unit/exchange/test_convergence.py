@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ def convergence(convex: ConvexLoss | None = CONVEX) -> Convergence:
 
 
 def told(*losses: float, items: int = 1000, length: float = 3.0) -> list[dict[str, Any]]:
-    curve = [[10.0 + at, 1.0, items, loss * items] for at, loss in enumerate(losses)]
+    curve = [[10.0 + at, 1.0, items, loss * items, 0, at] for at, loss in enumerate(losses)]
     return [{"curve": curve, "began": 9.0, "length": length, "batch_l1": 2.0}]
 
 
@@ -63,6 +64,39 @@ def test_failures_and_earlier_items_are_in_the_bound() -> None:
     calm, failed, later = bounds
     assert failed > calm
     assert later == pytest.approx(2 * calm)
+
+
+def test_merges_of_shards_are_told_together_in_whatever_order_they_were_made() -> None:
+    found, chance = convergence(), random.Random(3)
+    merges = [(worker, step) for worker in (0, 1) for step in range(20)]
+    orders = [chance.sample(merges, len(merges)) for _ in range(3)]
+    shards = [
+        {
+            "curve": [
+                [10.0 + at, worker + 2.0**-step, 10 * worker, step, worker, step] for at, (worker, step) in order
+            ],
+            "began": 9.0,
+            "length": 1.0,
+            "batch_l1": 1.0,
+        }
+        for order in map(list, map(enumerate, orders))
+    ]
+    found.take_up(shards, failures=0, learned=1)
+    curve = found.curve()
+    assert sorted(map(tuple, curve)) == sorted(
+        (1.0 + max(order.index(merge) for order in orders), 3 * (merge[0] + 2.0 ** -merge[1]), 10 * merge[0], merge[1])
+        for merge in merges
+    )
+    assert [point[0] for point in curve] == sorted(point[0] for point in curve)
+
+
+def test_every_shard_sends_rows_of_its_own() -> None:
+    with testing.run(logistic(BSP(), af.MiniBatch(), shards=2), SCHEMA) as query:
+        query.batch(rows(0))
+        told = query.items("global")
+    assert told is not None
+    items = told.group_by("shard").aggregate([("items", "sum")]).sort_by("shard")
+    assert items.to_pydict() == {"shard": [0, 1], "items_sum": [300, 300]}
 
 
 def test_progress_and_query_tell_norm_loss_regret_and_times() -> None:

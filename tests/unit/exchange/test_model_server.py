@@ -53,7 +53,6 @@ def opened(
             workers=list(range(workers)),
             incarnations=[1] * workers,
             consistency=consistency,
-            iteration=5,
             seconds=seconds,
         )
         assert one.begin(begin) is Opened.LACKS_BASE
@@ -135,9 +134,7 @@ def test_another_attempt_and_a_server_that_is_gone_are_told(servers: list[ModelS
     exchange.close()
     for one in calls:
         assert one.begin(
-            Begin(
-                batch=4, attempt=2, base="b", workers=[0], incarnations=[1], consistency="asp", iteration=5, seconds=5.0
-            )
+            Begin(batch=4, attempt=2, base="b", workers=[0], incarnations=[1], consistency="asp", seconds=5.0)
         )
     with pytest.raises(ExchangeFailed, match=r"attempt 1|is not there"):
         ModelExchange(ticket(servers), worker=0, incarnation=1).pull()
@@ -183,9 +180,7 @@ def test_who_was_declared_lost_is_refused_before_anybody_has_its_place(servers: 
     lost = ModelExchange(ticket(servers), worker=0, incarnation=1)
     lost.pull()
     for one in calls:
-        told = Begin(
-            batch=4, attempt=1, base="b", workers=[0], incarnations=[2], consistency="asp", iteration=5, seconds=5.0
-        )
+        told = Begin(batch=4, attempt=1, base="b", workers=[0], incarnations=[2], consistency="asp", seconds=5.0)
         assert one.begin(told) is Opened.OPEN
     with pytest.raises(ExchangeFailed, match="incarnation 1 of worker 0 is lost"):
         lost.push(Cells(np.array([1], np.uint32), np.array([5.0])), StepFacts(items=5))

@@ -37,6 +37,9 @@ class ServerHere:
     def pid(self) -> int:
         raise AssertionError("There is no process to kill.")
 
+    def give_up(self) -> None:
+        self.close()
+
     def close(self) -> None:
         self._server.shutdown()
 

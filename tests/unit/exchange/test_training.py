@@ -16,9 +16,13 @@ from afspark import testing
 from afspark.algorithms.features import Features
 from afspark.algorithms.linear_learners import LinearLearner, LogisticLearner
 from afspark.algorithms.model_training import train
+from afspark.cluster.local.local_cluster import LocalCluster
 from afspark.coordinator import model_servers
+from afspark.coordinator.model_servers import ModelServers
 from afspark.errors import UsageError
+from afspark.exchange.server_memory import CELL_BYTES
 from afspark.model.consistency import ASP, BSP, SSP, Consistency, consistency_of
+from afspark.sources.given_items import GivenItems
 
 pytestmark = pytest.mark.some(2)
 
@@ -175,7 +179,7 @@ def test_a_lost_model_comes_back_within_theta_and_the_others_go_on() -> None:
 
 def test_an_own_learner_of_a_gradient_finds_the_line() -> None:
     def pipeline(stream: Any) -> Any:
-        learner = LinearLearner(("x", "y"), label="label", rate=0.5)
+        learner = LinearLearner(("x", "y"), label="label", rate=4.0)
         return train(stream, learner, iteration=20, consistency=ASP(), workers=2, tolerance=af.MiniBatch())
 
     with testing.run(pipeline, SCHEMA) as query:
@@ -229,7 +233,7 @@ class _Large(LinearLearner):
         (0, "cells must be a whole number from 1"),
         (2**32, "A vector has at most"),
         (2**27 + 1, "too many for 1 shards. Use shards=2 or more"),
-        (1000, "its servers need 0.0 GB; 0.0 GB are free"),
+        (1000, "model servers beside the driver need 0.0 GB; 0.0 GB are free"),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused(cells: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,6 +248,37 @@ def test_a_model_that_does_not_fit_is_refused(cells: int, said: str, monkeypatch
 
     with pytest.raises(UsageError, match=said):
         attempt()
+
+
+@pytest.mark.parametrize(
+    ("servers", "models", "refused"), [("driver", 1, False), ("driver", 2, True), ("executors", 2, False)]
+)
+def test_only_what_servers_beside_the_driver_need_together_must_be_free_there(
+    servers: str, models: int, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_servers, "free_bytes", lambda: 1500 * CELL_BYTES)
+
+    def pipeline(stream: Any) -> Any:
+        return [
+            train(
+                stream,
+                _Large(1000),
+                iteration=5,
+                tolerance=af.MiniBatch(),
+                local=f"local{number}",
+                name=f"global{number}",
+                servers=servers,
+            )
+            for number in range(models)
+        ]
+
+    assembled = testing._assembled(pipeline, [GivenItems(0, SCHEMA)])
+    found = ModelServers(LocalCluster({"host": 4}), assembled)
+    if refused:
+        with pytest.raises(UsageError, match="'local0' and 'local1' would train has 2,000 cells"):
+            found.check_sizes()
+    else:
+        found.check_sizes()
 
 
 def test_steps_that_nobody_can_make_are_refused() -> None:
