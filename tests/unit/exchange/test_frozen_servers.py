@@ -62,6 +62,11 @@ class Freezer:
     def stop(self, pid: int) -> None:
         self.pids.append(pid)
         os.kill(pid, signal.SIGSTOP)
+        # Threads go on until one of them has heard of it.
+        deadline = time.monotonic() + 20
+        while {_state(f"{pid}/task/{thread}") for thread in os.listdir(f"/proc/{pid}/task")} != {"T"}:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
     def left(self, seconds: float = 0.0) -> list[int]:
         """Those that were stopped and still are there after so many seconds: a killed one needs a moment to end."""
@@ -73,9 +78,9 @@ class Freezer:
         return found
 
 
-def _state(pid: int) -> str:
+def _state(process: int | str) -> str:
     try:
-        with open(f"/proc/{pid}/stat") as told:
+        with open(f"/proc/{process}/stat") as told:
             return told.read().rpartition(")")[2].split()[0]
     except OSError:
         return ""
