@@ -62,6 +62,11 @@ class Freezer:
     def stop(self, pid: int) -> None:
         self.pids.append(pid)
         os.kill(pid, signal.SIGSTOP)
+        # Threads go on until one of them has heard of it.
+        deadline = time.monotonic() + 20
+        while {_state(f"{pid}/task/{thread}") for thread in os.listdir(f"/proc/{pid}/task")} != {"T"}:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
     def left(self, seconds: float = 0.0) -> list[int]:
         """Those that were stopped and still are there after so many seconds: a killed one needs a moment to end."""
@@ -73,9 +78,9 @@ class Freezer:
         return found
 
 
-def _state(pid: int) -> str:
+def _state(process: int | str) -> str:
     try:
-        with open(f"/proc/{pid}/stat") as told:
+        with open(f"/proc/{process}/stat") as told:
             return told.read().rpartition(")")[2].split()[0]
     except OSError:
         return ""
@@ -147,32 +152,36 @@ def test_a_query_ends_although_its_server_is_stopped(freezer: Freezer) -> None:
     assert not freezer.left(20)
 
 
-def _exchange(server: ServerProcess) -> ModelExchange:
+def _pulled(server: ServerProcess) -> ModelExchange:
+    """An exchange with a model; only from now on nobody has patience."""
     key = RoundKey(batch=0, attempt=1)
     begin = Begin(**key.to_json(), base="", workers=[0], incarnations=[0], consistency="bsp", seconds=0.5)
-    ServerCalls(server.address, SECRET).begin(begin)
     ticket = ExchangeTicket(addresses=(server.address,), bounds=(0, 10**6), key=key, secret=SECRET, seconds=0.5)
-    return ModelExchange(ticket, worker=0, incarnation=0)
+    exchange = ModelExchange(ticket, worker=0, incarnation=0)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (model_client, driver_calls):
+            patch.setattr(module, "ANSWER_SECONDS", 60.0)
+        ServerCalls(server.address, SECRET).begin(begin)
+        exchange.pull()
+    return exchange
 
 
 @pytest.mark.parametrize("cells", [1, 10**6], ids=["a little", "more than is buffered"])
 def test_whoever_pushes_to_a_stopped_server_gives_up(freezer: Freezer, cells: int) -> None:
     server = ServerProcess(10**6, host=HOST, secret=SECRET)
-    exchange = _exchange(server)
-    exchange.pull()
+    exchange = _pulled(server)
     freezer.stop(server.pid)
     began = time.monotonic()
     with pytest.raises(ExchangeFailed, match=r"has said nothing for \d s"):
         exchange.push(Cells(np.arange(cells, dtype=np.uint32), np.ones(cells)), StepFacts(items=1))
-    assert 3.0 < time.monotonic() - began < 20
+    assert 3.0 < time.monotonic() - began < 40
     server.give_up()
     assert not server.lives
 
 
 def test_whoever_ends_at_a_stopped_server_gives_up(freezer: Freezer) -> None:
     server = ServerProcess(10**6, host=HOST, secret=SECRET)
-    exchange = _exchange(server)
-    exchange.pull()
+    exchange = _pulled(server)
     freezer.stop(server.pid)
     exchange.close()
     with pytest.raises(ExchangeFailed, match="is not there"):
