@@ -50,8 +50,9 @@ class LocalTraining(Operator):
         on_bad: str = SKIP,
         servers: str = DRIVER,
     ) -> None:
-        if not isinstance(learner, Learner):
-            raise UsageError(f"{learner!r} is no learner.", remedy="Give one such as LogisticLearner().")
+        given: object = learner
+        if not isinstance(given, Learner):
+            raise UsageError(f"{given!r} is no learner.", remedy="Give one such as LogisticLearner().")
         self.learner, self.on_bad = learner, check_on_bad(on_bad)
         #: everything but the number of cells, which is known once the stream is
         self._training = Training(
@@ -164,7 +165,8 @@ class GlobalModel(Operator):
     """
 
     def __init__(self, learner: Learner, *, shards: int = 1) -> None:
-        if isinstance(shards, bool) or not isinstance(shards, int) or shards < 1:
+        given: object = shards
+        if isinstance(given, bool) or not isinstance(given, int) or given < 1:
             raise UsageError(f"shards must be a whole number of at least 1, not {shards!r}.", shards=shards)
         self.learner, self.shards = learner, shards
 

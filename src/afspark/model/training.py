@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from operator import index
 from typing import Any, Protocol
 
@@ -141,7 +140,7 @@ class Training:
                 f"Model servers cannot be at {self.servers!r}.", remedy=f"Use {' or '.join(map(repr, PLACES))}."
             )
         seconds: object = self.wait_seconds
-        if not isinstance(seconds, Real) or not 0 < seconds < float("inf"):
+        if not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
             raise UsageError(f"wait_seconds must be above 0, not {self.wait_seconds!r}.")
 
     def bounds(self, shards: int) -> tuple[int, ...]:
