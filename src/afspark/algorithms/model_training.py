@@ -18,9 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from afspark.algorithms.progressive import UNIT, Progress
-from afspark.errors import UsageError
+from afspark.errors import OperatorMisuse, UsageError
 from afspark.model.consistency import BSP, Consistency
 from afspark.model.kernels.logistic import Lesson
+from afspark.model.kernels.plain_arrays import read_only
 from afspark.model.learner import Learned, Learner, check_learned, check_learner
 from afspark.model.onbad import BAD_LIMIT, SKIP, STOP, check_on_bad
 from afspark.model.operator import Operator, Share, WorkerContext
@@ -49,6 +50,9 @@ class LocalTraining(Operator):
         on_bad: str = SKIP,
         servers: str = DRIVER,
     ) -> None:
+        given: object = learner
+        if not isinstance(given, Learner):
+            raise UsageError(f"{given!r} is no learner.", remedy="Give one such as LogisticLearner().")
         self.learner, self.on_bad = learner, check_on_bad(on_bad)
         #: everything but the number of cells, which is known once the stream is
         self._training = Training(
@@ -119,8 +123,16 @@ class LocalTraining(Operator):
         progress.learned(facts.items, Lesson(learned.positives, facts.correct, facts.loss, 0))
 
     def _learn(self, items: pa.RecordBatch, seen: int) -> Learned:
-        """What a step of items teaches at the model as it is here."""
-        return self.learner.learn(self._model, items, seen)
+        """What a step of items teaches at the model as it is here, which learners leave alone."""
+        try:
+            return self.learner.learn(read_only(self._model.view()), items, seen)
+        except ValueError as error:
+            if "read-only" not in str(error):
+                raise
+            raise OperatorMisuse(
+                "A learner changes an array that it was given: the model, or items.",
+                remedy="Have it work on a copy, and give the changes of the model back.",
+            ) from error
 
     def _take(self, rows: int) -> pa.RecordBatch:
         """The first rows of those that wait."""
@@ -154,6 +166,9 @@ class GlobalModel(Operator):
     """
 
     def __init__(self, learner: Learner, *, shards: int = 1) -> None:
+        given: object = shards
+        if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+            raise UsageError(f"shards must be a whole number of at least 1, not {shards!r}.", shards=shards)
         self.learner, self.shards = learner, shards
 
     @property

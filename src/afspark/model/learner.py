@@ -94,8 +94,14 @@ def check_learned(learned: Learned, *, cells: int, rows: int) -> None:
     """OperatorMisuse if so many rows cannot have taught this to a model of so many cells, FloatingPointError if it
     would not have numbers any more.
     """
-    index: Any = learned.change.index
-    values: Any = learned.change.values
+    change, facts, skipped = (getattr(learned, name, None) for name in ("change", "facts", "skipped"))
+    if not (isinstance(change, Cells) and isinstance(facts, StepFacts) and isinstance(skipped, int | np.integer)):
+        raise OperatorMisuse(
+            "A learner gives something else than what it has learned.",
+            remedy="Give Learned(change=Cells(…), facts=StepFacts(…), skipped=…), or of `gradient` the first two.",
+        )
+    index: Any = change.index
+    values: Any = change.values
     if not isinstance(index, np.ndarray) or index.ndim != 1 or index.dtype.kind not in "ui":
         raise OperatorMisuse(
             "A learner numbers cells by something else than a flat array of whole numbers.",
@@ -106,9 +112,10 @@ def check_learned(learned: Learned, *, cells: int, rows: int) -> None:
             f"A learner changes {len(index)} cells by an array of the shape {np.shape(values)}.",
             remedy="Give an array of numpy with as many values as there are in the index.",
         )
-    if values.dtype.kind not in "fiu":
+    if values.dtype.kind not in "iuf":
         raise OperatorMisuse(
-            f"A learner changes cells by values of the type {values.dtype}.", remedy="Give an array of numbers."
+            f"A learner changes cells by values of the type {values.dtype}.",
+            remedy="Give an array of real numbers, such as float64.",
         )
     if len(index) and not 0 <= index.min() <= index.max() < cells:
         wrong = int(index.max() if index.min() >= 0 else index.min())
@@ -118,11 +125,17 @@ def check_learned(learned: Learned, *, cells: int, rows: int) -> None:
             cell=wrong,
             cells=cells,
         )
-    if not 0 <= learned.facts.items <= rows:
+    if not 0 <= facts.items <= rows:
         raise OperatorMisuse(
-            f"A learner has learned from {learned.facts.items} of {rows} items.",
+            f"A learner has learned from {facts.items} of {rows} items.",
             remedy="Let StepFacts.items be the number of those that it has learned from.",
-            items=learned.facts.items,
+            items=facts.items,
+        )
+    if not 0 <= skipped <= rows - facts.items:
+        raise OperatorMisuse(
+            f"A learner has skipped {skipped} of {rows} items, and learned from {facts.items}.",
+            remedy="Let Learned.skipped be the number of those that had nothing to teach.",
+            skipped=int(skipped),
         )
     finite = np.isfinite(values)
     if not finite.all():

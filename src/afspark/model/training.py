@@ -145,7 +145,8 @@ class Training:
             raise UsageError(
                 f"Model servers cannot be at {self.servers!r}.", remedy=f"Use {' or '.join(map(repr, PLACES))}."
             )
-        if not 0 < self.wait_seconds < float("inf"):
+        seconds: object = self.wait_seconds
+        if not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
             raise UsageError(f"wait_seconds must be above 0, not {self.wait_seconds!r}.")
 
     def bounds(self, shards: int) -> tuple[int, ...]:

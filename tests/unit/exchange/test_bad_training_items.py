@@ -101,7 +101,7 @@ def test_where_bad_items_stop_the_query_the_first_is_named(learner: Learner, val
 class _Wrong(LinearLearner):
     """Gives what ``change`` makes of what it has learned."""
 
-    def __init__(self, change: Callable[[Learned], tuple[Cells, StepFacts]]) -> None:
+    def __init__(self, change: Callable[[Learned], tuple[Any, ...]]) -> None:
         super().__init__(("x", "y"))
         self.change = change
 
@@ -115,18 +115,33 @@ class _Wrong(LinearLearner):
         (lambda one: (Cells(one.change.index + 1, one.change.values), one.facts), "cell 3 of a model of 3 cells"),
         (lambda one: (Cells(one.change.index[1:], one.change.values), one.facts), "2 cells by an array of the shape"),
         (lambda one: (Cells(one.change.index / 1.0, one.change.values), one.facts), "a flat array of whole numbers"),
+        (lambda one: (Cells(one.change.index, one.change.values * 1j), one.facts), "values of the type complex128"),
+        (lambda one: (one.change, one.facts, -5), "skipped -5 of 40 items, and learned from 40"),
+        (lambda one: (one.change, None), "gives something else than what it has learned"),
         (lambda one: (one.change, StepFacts(items=41)), "learned from 41 of 40 items"),
         (lambda one: (one.change, StepFacts(items=40.0)), "items=40.0"),
     ],
-    ids=["cell", "values", "index", "items", "fraction"],
+    ids=["cell", "values", "index", "complex", "skipped", "facts", "items", "fraction"],
 )
 @pytest.mark.some(1)
 @pytest.mark.parametrize("shards", [1, 2])
 def test_what_no_learner_can_have_learned_stops_the_query_in_one_line(
-    change: Callable[[Learned], tuple[Cells, StepFacts]], said: str, shards: int
+    change: Callable[[Learned], tuple[Any, ...]], said: str, shards: int
 ) -> None:
     with pytest.raises(OperatorMisuse, match=said):
         learned(training(_Wrong(change), shards=shards), rows(0))
+
+
+@pytest.mark.parametrize("on_bad", ["skip", "stop"])
+def test_a_learner_that_changes_the_model_that_it_is_given_is_refused(on_bad: str) -> None:
+    class InPlace(LinearLearner):
+        def gradient(self, model: Array, items: pa.RecordBatch) -> tuple[Cells, StepFacts]:
+            found = super().gradient(model, items)
+            model -= 0.1
+            return found
+
+    with pytest.raises(OperatorMisuse, match="changes an array that it was given"):
+        learned(training(InPlace(("x", "y")), on_bad=on_bad), rows(0))
 
 
 def test_numbers_of_numpy_are_plain_numbers() -> None:

@@ -195,6 +195,9 @@ def test_an_own_learner_of_a_gradient_finds_the_line() -> None:
     ("settings", "said"),
     [
         ({"iteration": 0}, "iteration must be"),
+        ({"shards": 0}, "shards must be a whole number of at least 1, not 0"),
+        ({"wait_seconds": "5"}, "wait_seconds must be above 0, not '5'"),
+        ({"learner": LinearLearner}, "LinearLearner'> is no learner"),
         ({"workers": 5}, "5 workers of 'local' train at the same time"),
         ({"tolerance": af.ActiveStandby(interval=1)}, "cannot train a model"),
         (
@@ -206,7 +209,7 @@ def test_an_own_learner_of_a_gradient_finds_the_line() -> None:
 def test_what_cannot_be_trained_is_refused(settings: dict[str, Any], said: str) -> None:
     def pipeline(stream: Any) -> Any:
         given = {"iteration": 5, "tolerance": af.MiniBatch(), "workers": 2} | settings
-        return train(stream, LinearLearner(("x", "y")), **given)
+        return train(stream, given.pop("learner", LinearLearner(("x", "y"))), **given)
 
     def attempt() -> None:
         with testing.run(pipeline, SCHEMA, hosts=1) as query:

@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from afspark.model.kernels.hashing import GOLDEN, hash_int64, mix
-from afspark.model.kernels.plain_arrays import Array
+from afspark.model.kernels.plain_arrays import Array, read_only
 
 _S32 = np.uint64(32)
 # A product of probabilities is turned into a logarithm before it gets too small, and a tiny factor at once.
@@ -265,7 +265,7 @@ class Workspace:
         """One on top of ``base``, which must stay as it is until the workspace is done with."""
         free = cls._free.setdefault((len(base), 3 if merging else 2), [])
         space = free.pop() if free else cls(len(base), 3 if merging else 2)
-        space._base = base
+        space._base = read_only(base.view())
         space._epoch += 1.0
         space._count = 0
         return space
