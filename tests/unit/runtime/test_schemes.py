@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from afspark.algorithms import WordCount
 from afspark.control import Quantity, Scheme
 from afspark.coordinator.recovery.replay import Replay
 from afspark.coordinator.replicas.secondary_job import SecondaryJob
@@ -298,3 +302,28 @@ def test_the_end_of_a_stream_is_durable_whoever_takes_over_in_it(
     rig.start()
     rig.driver.ready()
     assert rig.driver.ended and rig.counts() == truth
+
+
+_CALLS = itertools.count(1)
+
+
+class CountsCalls(WordCount):
+    """Counts a word as often again as it was called before, by whichever replica."""
+
+    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
+        super().process(items, states)
+        states["counts"].add(items.column("word").slice(0, 1), next(_CALLS))
+
+
+@pytest.mark.parametrize("scheme", [ActiveReplication, ActiveStandby])
+def test_replicas_that_do_something_else_are_told(
+    make_rig: MakeRig, caplog: pytest.LogCaptureFixture, scheme: Any
+) -> None:
+    """Once: nothing is promised from then on."""
+    rig, _ = make_rig(slots=HOSTS, tolerance=scheme(batches=50), operator=CountsCalls(), keyed=True)
+    rig.go(4)
+    causes = [entry.loss.cause for entry in rig.ledger if entry.recovery is not None and entry.recovery.differed]
+    assert len(causes) == len(rig.ledger) >= 1
+    assert all("have applied batch" in one and "something else (state counts" in one for one in causes)
+    assert "an operator that is not deterministic cannot be replicated" in caplog.text
+    assert rig.bound() == math.inf
