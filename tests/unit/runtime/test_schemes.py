@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import math
-import os
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from afspark.algorithms import WordCount
 from afspark.control import Quantity, Scheme
 from afspark.coordinator.recovery.replay import Replay
 from afspark.coordinator.replicas.secondary_job import SecondaryJob
@@ -248,29 +243,6 @@ def test_both_replicas_are_compared(make_rig: MakeRig, monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "other_effects", partial(_differs))
     rig.go(1)
     assert any(entry.recovery is not None and entry.recovery.differed for entry in rig.ledger)
-
-
-class CountsProcesses(WordCount):
-    """Counts a word as often again as its process says."""
-
-    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
-        super().process(items, states)
-        states["counts"].add(items.column("word").slice(0, 1), os.getpid())
-
-
-@pytest.mark.parametrize("scheme", [ActiveReplication, ActiveStandby])
-def test_replicas_that_do_something_else_are_told(
-    make_rig: MakeRig, caplog: pytest.LogCaptureFixture, scheme: Any
-) -> None:
-    rig, _ = make_rig(slots=HOSTS, tolerance=scheme(batches=50), operator=CountsProcesses(), keyed=True)
-    rig.hosts.fork()
-    rig.go(4)
-    causes = [entry.loss.cause for entry in rig.ledger if entry.recovery is not None and entry.recovery.differed]
-    for worker in (0, 1):
-        assert any(f"both replicas of worker {worker} of 'operator' have applied batch" in one for one in causes)
-    assert all("something else (counts" in one for one in causes) and len(causes) == len(rig.ledger)
-    assert "an operator that is not deterministic cannot be replicated" in caplog.text
-    assert rig.bound() == math.inf
 
 
 def _differs(first: Any, second: Any) -> list[str]:
