@@ -15,7 +15,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from unittest import mock
 
@@ -31,6 +33,7 @@ from afspark.protocol.fault_plan import FaultPlan
 from afspark.store import RecordLog
 from tests.cluster import snapshot_runs, training_cluster
 from tests.cluster.machines import HOSTS, executors, lose_host, signal_host
+from tests.cluster.scheme_changes import carry_out_changes
 from tests.cluster.snapshot_runs import carry_out_snapshots
 from tests.cluster.training_cluster import carry_out_training
 from tests.spark import stages
@@ -46,7 +49,7 @@ cloudpickle.register_pickle_by_value(snapshot_runs)  # type: ignore[no-untyped-c
 cloudpickle.register_pickle_by_value(training_cluster)  # type: ignore[no-untyped-call]
 
 
-def make_session(master: str) -> SparkSession:
+def make_session(master: str, settings: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
     return af.session(
         master,
         app_name="afspark-cluster-tests",
@@ -57,6 +60,7 @@ def make_session(master: str) -> SparkSession:
             "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "4",
+            **settings,
         },
     )
 
@@ -82,6 +86,14 @@ class KillsExecutor(af.WordCount):
             os.kill(executor, signal.SIGKILL)
             time.sleep(60)
         super().process(items.slice(middle), states)
+
+
+class CountsProcesses(af.WordCount):
+    """Counts a word as often again as its process says: no two replicas do the same."""
+
+    def process(self, items: pa.RecordBatch, states: Mapping[str, Any]) -> None:
+        super().process(items, states)
+        states["counts"].add(items.column("word").slice(0, 1), os.getpid())
 
 
 def salted(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -167,6 +179,8 @@ POLICIES = {
     "cold-standby": af.ColdStandby,
     "deployed": af.Deployed,
     "passive-replication": af.PassiveReplication,
+    # Runs are short: it must not take its time.
+    "adaptive": partial(af.Adaptive, every=0.1, cooldown=0.5),
 }
 
 
@@ -197,6 +211,8 @@ def carry_out(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
     place = Place(Path(request["place"]))
     name, *limits = request["tolerance"]
     operator = KillsExecutor(str(place.root / "marker")) if request.get("fragile") else af.WordCount()
+    if request.get("differs"):
+        operator = CountsProcesses()
     homes: list[list[str]] = []
 
     def deliver(frame: DataFrame, batch: int) -> None:
@@ -228,6 +244,7 @@ def carry_out(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
         "batches": query.totals.batches,
         "tries": query.lastProgress["tries"] if query.lastProgress else None,
         "failures": [[failure.host, failure.kind] for failure in query._cluster.failures()],
+        "decisions": query.decisions(),
     }
 
 
@@ -325,6 +342,7 @@ def main(master: str) -> None:
                 "push": carry_out_push,
                 "snapshots": carry_out_snapshots,
                 "training": carry_out_training,
+                "changes": carry_out_changes,
             }
             answer = next((kind for name, kind in kinds.items() if request.get(name)), carry_out)(spark, request)
         except Exception as error:  # noqa: BLE001 (the test that gave the request hears of it)

@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 
 from afspark.control import Decision
+from afspark.coordinator import worker_group
 from afspark.coordinator.adapting import control_loop
 from afspark.coordinator.adapting.control_loop import ControlLoop
 from afspark.coordinator.operator_run import OperatorRun
+from afspark.coordinator.worker_state import DurableState, WorkerState
+from afspark.policies.adaptive import ChosenApproximation
 from tests.simulation.adaptive import AdaptiveSimulation
 from tests.simulation.simulation import Broken, simulate
 
@@ -80,7 +83,46 @@ def reason_lost_over_a_restart(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(control_loop, "decisions_of", decisions_of)
 
 
-MISTAKES = [decisions_forgotten_by_drivers, decision_shown_before_it_is_made, reason_lost_over_a_restart]
+def gap_told_without_its_last_batch(patch: pytest.MonkeyPatch) -> None:
+    """Less is told than a worker lacks."""
+    real = worker_group.without_replay
+
+    def without_replay(*given: Any) -> DurableState:
+        found = real(*given)
+        return replace(found, gap_batches=max(0, found.gap_batches - 1))
+
+    patch.setattr(worker_group, "without_replay", without_replay)
+
+
+def gap_that_no_bound_tells(patch: pytest.MonkeyPatch) -> None:
+    """What is left out counts as if it had been backed up."""
+    real = worker_group.without_replay
+
+    def without_replay(member: WorkerState, state: DurableState, *given: Any) -> DurableState:
+        return replace(real(member, state, *given), older_theta=state.older_theta)
+
+    patch.setattr(worker_group, "without_replay", without_replay)
+
+
+def every_failure_may_take_all_of_theta(patch: pytest.MonkeyPatch) -> None:
+    """Where approximation was chosen, the threshold is neither divided nor halved."""
+    patch.setattr(ChosenApproximation, "allowance", lambda self, **_: self.theta)
+
+
+def loss_counted_with_the_thresholds_of_a_scheme_too_early(patch: pytest.MonkeyPatch) -> None:
+    """A scheme follows an approximation, and nobody remembers what the newest record was written under."""
+    patch.setattr(WorkerState, "with_limits", lambda self, before, now: self)
+
+
+MISTAKES = [
+    decisions_forgotten_by_drivers,
+    decision_shown_before_it_is_made,
+    reason_lost_over_a_restart,
+    gap_told_without_its_last_batch,
+    gap_that_no_bound_tells,
+    every_failure_may_take_all_of_theta,
+    loss_counted_with_the_thresholds_of_a_scheme_too_early,
+]
 
 
 @pytest.mark.some(1)
