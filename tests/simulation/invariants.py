@@ -94,7 +94,8 @@ def _within(
         return apart if math.isfinite(bound) else 0.0
     assert math.isfinite(bound), f"bound {bound}{where}, although every loss is covered"
     if not isinstance(schedule.window, Decaying):
-        most = max(tolerance.promise() or 0.0 for tolerance in had)
+        # Where nothing is replayed no bound covers a gap; what thresholds allow is limited all the same.
+        most = max(tolerance.promise() or getattr(tolerance, "theta", None) or 0.0 for tolerance in had)
         assert bound <= most * (1 + ROUNDING), f"bound {bound}{where} is above the limit {most}"
     return apart
 
