@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from afspark.algorithms.stream_columns import column_names
 from afspark.errors import UsageError
+from afspark.model.column_names import column_names
 from afspark.model.kernels.hashing import hash_columns
 from afspark.model.kernels.logistic import Lesson, Workspace, learn_dense, place_hashes, place_integers
 from afspark.model.kernels.plain_arrays import Array, as_array

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from afspark.algorithms.features import Features, ItemLearner
-from afspark.algorithms.stream_columns import column_names, column_type
+from afspark.algorithms.stream_columns import column_type
 from afspark.errors import UsageError
+from afspark.model.column_names import column_names
 from afspark.model.kernels.plain_arrays import Array, as_array
 from afspark.model.learner import Learned, Learner, difference
 from afspark.model.training import Cells, ConvexLoss, StepFacts

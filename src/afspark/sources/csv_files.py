@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 
 from afspark.errors import InputError, UsageError
+from afspark.model.column_names import column_names
 from afspark.model.onbad import SKIP, STOP, check_on_bad
 from afspark.sources.chunked_files import ChunkedFiles
 from afspark.sources.chunks import ByteRange
 from afspark.sources.file_source import open_file, require_files
 from afspark.sources.libsvm_files import bad_line
-from afspark.sources.source import column_names, require_columns
+from afspark.sources.source import require_columns
 from afspark.sources.text_files import find_newline, lines_of, read_lines, refuse_other_encodings
 from afspark.store.address_schemes import redact
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from afspark.errors import InputError, UsageError
+from afspark.model.column_names import column_names
 from afspark.model.onbad import SKIP, STOP, check_on_bad
 from afspark.push.producer.line_formats import JsonLines
 from afspark.sources.chunked_files import ChunkedFiles
 from afspark.sources.chunks import ByteRange
 from afspark.sources.file_source import require_files
-from afspark.sources.source import column_names, require_columns
+from afspark.sources.source import require_columns
 from afspark.sources.text_files import lines_of, refuse_other_encodings
 from afspark.store.address_schemes import redact
 

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from afspark.errors import InputError, UsageError
+from afspark.model.column_names import column_names
 from afspark.model.onbad import STOP, check_on_bad
 from afspark.sources.chunked_files import ChunkedFiles
 from afspark.sources.chunks import FileChunk, RowGroups
 from afspark.sources.file_source import FoundFile, changed, open_file, require_files
-from afspark.sources.source import column_names, require_columns
+from afspark.sources.source import require_columns
 from afspark.store.address_schemes import redact
 
 BATCH_ROWS = 1 << 16

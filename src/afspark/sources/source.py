@@ -156,19 +156,6 @@ def source_from_json(data: Mapping[str, Any]) -> Source:
     return found(**values)
 
 
-def column_names(what: str, given: Iterable[str]) -> tuple[str, ...]:
-    """The names given as ``what``. UsageError for one text in place of a list: its letters are no columns.
-
-    >>> column_names("numeric", ["age"])
-    ('age',)
-    """
-    if isinstance(given, str):
-        raise UsageError(
-            f"{what} is a list of columns, not the text {given!r}.", remedy=f"Write {what}=[{given!r}].", column=given
-        )
-    return tuple(given)
-
-
 def require_columns(schema: pa.Schema, needs: Mapping[str, str]) -> None:
     """Raise UsageError unless every needed column exists once and has a type of the wanted sort."""
     for name, wanted in needs.items():

@@ -105,7 +105,7 @@ def test_a_rate_that_teaches_nothing_is_refused(rate: float) -> None:
 def test_a_text_is_no_list_of_columns(make: Callable[[Any], Any]) -> None:
     with pytest.raises(UsageError, match="'age'") as raised:
         make("age")
-    assert "('age',)" in raised.value.remedy
+    assert "['age']" in raised.value.remedy
 
 
 def test_an_item_that_would_leave_no_number_in_the_model_is_left_out() -> None:
