@@ -175,6 +175,11 @@ class RedividedSimulation(RestartedSimulation):
             window=schedule.window,
         )
 
+    @property
+    def _gaps_are_told(self) -> bool:
+        """By key, items are a worker's however they are divided; else nobody can say whose a missing one was."""
+        return super()._gaps_are_told and self.schedule.keyed
+
     def frame(self, batch: int) -> LocalFrame:
         items = [item for chunk in self.schedule.batches[batch] for item in chunk]
         partitions = self._divided.choice((1, 2, 3, 4))

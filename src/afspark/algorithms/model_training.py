@@ -50,9 +50,7 @@ class LocalTraining(Operator):
         on_bad: str = SKIP,
         servers: str = DRIVER,
     ) -> None:
-        given: object = learner
-        if not isinstance(given, Learner):
-            raise UsageError(f"{given!r} is no learner.", remedy="Give one such as LogisticLearner().")
+        check_learner(learner)
         self.learner, self.on_bad = learner, check_on_bad(on_bad)
         #: everything but the number of cells, which is known once the stream is
         self._training = Training(
@@ -263,7 +261,6 @@ def train(  # noqa: PLR0913 - the settings of a model and of its pipeline
             f"{type(stream).__name__} is no stream to learn from.",
             remedy="Make one of a streaming DataFrame: af.read_stream(spark).frame(df).",
         )
-    check_learner(learner)
     operator = LocalTraining(
         learner,
         model=name,

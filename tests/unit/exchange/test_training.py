@@ -197,7 +197,7 @@ def test_an_own_learner_of_a_gradient_finds_the_line() -> None:
         ({"iteration": 0}, "iteration must be"),
         ({"shards": 0}, "shards must be a whole number of at least 1, not 0"),
         ({"wait_seconds": "5"}, "wait_seconds must be above 0, not '5'"),
-        ({"learner": LinearLearner}, "LinearLearner'> is no learner"),
+        ({"learner": LinearLearner}, "LinearLearner is a class, not a learner"),
         ({"workers": 5}, "5 workers of 'local' train at the same time"),
         ({"tolerance": af.ActiveStandby(interval=1)}, "cannot train a model"),
         (
