@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping
 from typing import Any
@@ -276,3 +277,21 @@ def test_without_protection_a_stop_writes_nothing(make_rig: MakeRig) -> None:
     rig.go(3)
     stopped(rig)
     assert rig.objects() == [] and rig.records() == []
+
+
+@pytest.mark.parametrize("tolerance", [MiniBatch(), BarrierSnapshot(batches=2), LOOSE], ids=lambda one: one.name)
+def test_what_came_without_protection_after_a_stop_is_not_taken_for_durable(
+    make_rig: MakeRig, tolerance: Tolerance
+) -> None:
+    """The record of the stop says that nothing would be lost, and none was written since."""
+    rig, truth = make_rig(tolerance=tolerance)
+    rig.go(3)
+    stopped(rig)
+    rig.start(tolerance=Nothing())
+    rig.go(2)
+    rig.driver.close()
+    rig.lose()
+    rig.start(tolerance=Nothing())
+    rig.go()
+    assert rig.counts() != truth
+    assert [entry.loss.counted for entry in rig.ledger] == [True, True] and rig.bound() == math.inf

@@ -155,7 +155,9 @@ def restore_workers(
         home = next((s.host for s in usable if s.incarnation == expected and s.host in slots), "")
         survives = home != "" and own is not None
         chain, previous = _chains(record, survives=survives)
-        saved = not survives and _is_saved(record, own_losses)
+        # Under a policy without records batches have come since then, which took the worker further.
+        outdated = recorded.batch < batch - 1
+        saved = not survives and not outdated and _is_saved(record, own_losses)
         member = WorkerState.at(
             home,
             worker=worker,
@@ -164,7 +166,9 @@ def restore_workers(
             version=batch - 1,
             # Where nothing is backed up nobody knows. What it held would be lost with it, so a loss has to count.
             # One that survives has more than the backups that its own build on, whatever was backed up at rest.
-            completed=own.completed or int(survives) if own else int(untold and not budget.tolerance.needs_records),
+            completed=own.completed or int(survives or outdated)
+            if own
+            else int(untold and not budget.tolerance.needs_records),
             saved=saved,
             chain=chain,
             previous=previous,
