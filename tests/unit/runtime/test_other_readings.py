@@ -51,6 +51,18 @@ def lose_both(rig: Rig, worker: int) -> None:
         shutil.rmtree(folder)
 
 
+def lose_at_the_cut(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker 0 loses its state when the first batch of the driver has begun."""
+    real = Committer.begin
+
+    def begin(self: Committer, batch: Any, *given: Any, **named: Any) -> None:
+        real(self, batch, *given, **named)
+        if batch == CUT:
+            rig.lose(0)
+
+    monkeypatch.setattr(Committer, "begin", begin)
+
+
 def check_exact(rig: Rig, truth: Any) -> None:
     rig.go()
     assert rig.counts() == truth and rig.bound() == 0
@@ -125,14 +137,7 @@ def test_a_copy_follows_the_reading_of_its_primary(
         if is_secondary(one):
             shutil.rmtree(one)
     divided_otherwise(rig)
-    real = Committer.begin
-
-    def begin(self: Committer, batch: Any, *given: Any, **named: Any) -> None:
-        real(self, batch, *given, **named)
-        if batch == CUT:
-            rig.lose(0)
-
-    monkeypatch.setattr(Committer, "begin", begin)
+    lose_at_the_cut(rig, monkeypatch)
     check_exact(rig, truth)
     assert rig.ledger
 
@@ -147,13 +152,6 @@ def test_one_who_is_lost_after_a_start_replays_one_reading_with_the_others(
     )
     drive_to_the_cut(rig)
     divided_otherwise(rig)
-    real = Committer.begin
-
-    def begin(self: Committer, batch: Any, *given: Any, **named: Any) -> None:
-        real(self, batch, *given, **named)
-        if batch == CUT:
-            rig.lose(0)
-
-    monkeypatch.setattr(Committer, "begin", begin)
+    lose_at_the_cut(rig, monkeypatch)
     check_exact(rig, truth)
     assert rig.ledger
